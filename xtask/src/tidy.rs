@@ -6,6 +6,7 @@
 
 mod absences;
 mod decisions;
+mod desks;
 mod layers;
 mod mask;
 mod modules;
@@ -49,6 +50,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(sources.iter().flat_map(names::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
     breaches.extend(decisions::check(&texts));
+    breaches.extend(desks::check(&sources));
 
     if breaches.is_empty() {
         println!("{} files, {} of them Rust: nothing to tidy", texts.len(), sources.len());

@@ -1,102 +1,18 @@
-//! Runs that go on after the command has returned: the same program under a hidden verb, in a session of its
-//! own, with a log file in the state directory.
-//!
-//! The order matters. Everything was checked before; the parent makes the log file, starts the child and hands
-//! it the run on its standard input; the child starts the run and says on its standard output, in one line,
-//! which id it has or why there is none. By then `run.started` is durable and the child holds the lease.
+//! Runs that go on after the command has returned: this program under a hidden verb ([`posse_setup::detach`]).
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use serde::{Deserialize, Serialize};
+pub(crate) use posse_setup::detach::name_log;
 
 use crate::commands::background::VERB;
 use crate::context::Context;
 use crate::error::CliError;
-use crate::launch::Launch;
+use crate::launch::PreparedRun;
 
-/// The folder of the logs in the state directory.
-const LOGS: &str = "logs";
-/// How many names are tried for a new log file.
-const NAME_TRIES: u32 = 100;
-
-/// What the child answers.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Answer {
-    /// The run has started.
-    Started {
-        /// Its id.
-        run: String,
-    },
-    /// It has not.
-    Refused(CliError),
-}
+/// What the process in the background answers.
+pub(crate) type Answer = posse_setup::detach::Answer<CliError>;
 
 /// Starts the run in the background and gives its id.
-pub(crate) fn detach(launch: &Launch, context: &Context) -> Result<String, CliError> {
-    let (path, log) = log_file(context.state_dir()?)?;
-    let answer = ask(launch, &path, log);
-    match answer {
-        Ok(Answer::Started { run }) => Ok(run),
-        Ok(Answer::Refused(error)) => {
-            // It says the same as the error does.
-            drop(std::fs::remove_file(&path));
-            Err(error)
-        }
-        Err(error) => Err(error.hint(format!("its last words may be in {}", path.display()))),
-    }
-}
-
-fn ask(launch: &Launch, path: &Path, log: File) -> Result<Answer, CliError> {
-    let failed = |what: &str, error: std::io::Error| CliError::failed(format!("{what}: {error}"));
-    let program = std::env::current_exe().map_err(|error| failed("this program cannot be found", error))?;
-    let mut child = Command::new(program)
-        .arg(VERB)
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(|error| failed("the background process cannot be started", error))?;
-    let json = serde_json::to_vec(launch).map_err(|error| CliError::failed(error.to_string()))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A child that ended early says why in its answer, or not at all.
-        drop(stdin.write_all(&json));
-    }
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout)
-            .read_line(&mut line)
-            .map_err(|error| failed("the background process", error))?;
-    }
-    serde_json::from_str(&line)
-        .map_err(|_| CliError::failed("the background process ended before the run had started"))
-}
-
-fn log_file(state_dir: &Path) -> Result<(PathBuf, File), CliError> {
-    let dir = state_dir.join(LOGS);
-    let failed = |path: &Path, error: std::io::Error| {
-        CliError::failed(format!("{} cannot be written: {error}", path.display()))
-            .hint("make it writable, or set POSSE_HOME to another directory")
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| failed(&dir, error))?;
-    for number in 0..NAME_TRIES {
-        let path = dir.join(format!("starting-{}-{number}.log", std::process::id()));
-        match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
-            Ok(file) => return Ok((path, file)),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(&path, error)),
-        }
-    }
-    Err(CliError::failed(format!("no free name for a log file in {}", dir.display())))
-}
-
-/// The log file of a run that has an id by now.
-pub(crate) fn name_log(path: &Path, run: &str) {
-    // Only a name: the log is written either way.
-    drop(std::fs::rename(path, path.with_file_name(format!("{run}.log"))));
+pub(crate) fn detach(prepared: &PreparedRun, context: &Context) -> Result<String, CliError> {
+    let program = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("this program cannot be found: {error}")))?;
+    posse_setup::detach::start(prepared, &program, VERB, context.state_dir()?)?
 }

@@ -6,7 +6,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+use posse::discovery::Holds;
 use posse::ports::StoreError;
+use posse_setup::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::commands::apply::not_applied;
@@ -42,6 +44,7 @@ impl CliError {
     }
 
     /// What happened, without what to do about it.
+    #[cfg(test)]
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -109,6 +112,80 @@ impl CliError {
             drop(std::io::stderr().write_all(self.text().as_bytes()));
         }
         self.exit().into()
+    }
+}
+
+impl From<SetupError> for CliError {
+    fn from(error: SetupError) -> Self {
+        let message = match error.subject {
+            Some(subject) => format!("{}: {}", flag_of(subject), error.message()),
+            None => error.message().to_owned(),
+        };
+        let kind = match error.kind {
+            SetupErrorKind::Usage => ErrorClass::Usage,
+            SetupErrorKind::Unauthenticated => ErrorClass::Unauthenticated,
+            SetupErrorKind::Failed => ErrorClass::Failed,
+        };
+        Self { kind, message, hint: error.remedy.map(|remedy| remedy_text(&remedy)) }
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Setup(error) => error.into(),
+            OpenError::Posse(error) => error.into(),
+        }
+    }
+}
+
+/// The flag with which that part of a request is typed.
+fn flag_of(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Agent => "--agent",
+        Subject::Agents => "--agents",
+        Subject::Skill => "--skill",
+        Subject::Dir => "--dir",
+    }
+}
+
+/// What to type for a remedy.
+fn remedy_text(remedy: &Remedy) -> String {
+    match remedy {
+        Remedy::Hint(text) => text.clone(),
+        Remedy::SetStateDir => "set POSSE_HOME to a directory of your own".to_owned(),
+        Remedy::MakeStateDirWritable => "make it writable, or set POSSE_HOME to another directory".to_owned(),
+        Remedy::ListSettings => {
+            "`posse settings` lists those there are; unset the variable if it is not meant for Posse"
+                .to_owned()
+        }
+        Remedy::NameModelAtAddress => {
+            "name it with --model, for example --model openai-compatible/<name>".to_owned()
+        }
+        Remedy::SetKeyOrModel(variables) => format!(
+            "set {} or another provider's key, or name a model with --model provider/name; `posse doctor` lists the \
+             providers, and `posse demo` needs none",
+            variables.join(", ")
+        ),
+        Remedy::SetPrice(entry) => {
+            let price = entry.as_ref().map(|entry| {
+                format!("set it in your own settings, in dollars for a million tokens: `{entry}`; or ")
+            });
+            let price = price.unwrap_or_default();
+            format!("{price}run without this limit: --max-usd none (--max-tokens limits tokens)")
+        }
+        Remedy::ReadPlanFirst => {
+            "write the plan to a file with `posse plan -o`, and read it first".to_owned()
+        }
+        Remedy::RevokeTrust => "take some back with `posse trust --revoke DIR`; nothing was kept".to_owned(),
+        Remedy::ListSkills => "`posse skills` lists what there is, and where from".to_owned(),
+        Remedy::NameFileFor(Holds::Agents) => "name a Markdown file, or a folder of them".to_owned(),
+        Remedy::NameFileFor(Holds::Skills) => {
+            "name a SKILL.md, a folder with one, a YAML skill, or a folder of these".to_owned()
+        }
+        Remedy::CheckAs(Holds::Agents) => "use `posse agents validate`".to_owned(),
+        Remedy::CheckAs(Holds::Skills) => "use `posse skills validate`".to_owned(),
+        Remedy::ReadLog(path) => format!("its last words may be in {}", path.display()),
     }
 }
 

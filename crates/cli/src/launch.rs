@@ -1,20 +1,23 @@
-//! A run as it was asked for, with everything that can be wrong with it found out: script, definitions, limits,
-//! working directory. Nothing has been written when this is made, and it can be handed to another process.
+//! Converts what a person typed into the request of a run. Everything that can be wrong is found on the way: script,
+//! definitions, limits, working directory. Nothing has been written by then, and the result can be handed to another
+//! process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse::discovery::Holds;
-use posse::ports::Models as _;
 use posse::{
-    Approvals, Budget, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, Definition, Definitions, GivenBaseUrl,
-    ModelRegistry, NewRun, OnAsk, ProjectRules, Rules,
+    Approvals, Budget, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, Definition, Definitions,
+    ModelRegistry, NewRun, OnAsk, Rules, RunRequest, RunTerms,
 };
-use posse_domain::budget::DEFAULT_BASE_TURNS;
+use posse_domain::budget::{DEFAULT_BASE_TURNS, Usd};
+use posse_domain::contract::DEFAULT_IDLE_TIMEOUT_MS;
+use posse_domain::event::CatalogueText;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 use posse_domain::plan::{Plan, UnownedWriters};
-use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
+use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
+pub(crate) use posse_setup::working_dir::working_dir;
 use serde::{Deserialize, Serialize};
 
 use crate::agents_flag;
@@ -25,18 +28,15 @@ use crate::error::CliError;
 use crate::hide_state_dir;
 use crate::hooks;
 use crate::limit::Limit;
-use crate::models;
+use crate::models::{self, canonical_model};
 use crate::money;
-use crate::output::note;
+use crate::output::{note, print_noted, print_notes};
 use crate::permissions::PermissionArgs;
+use crate::runtime;
 use crate::settings::{Origin, Settings, WithOrigin};
 
-/// The provider whose models are script files.
-pub(crate) const SCRIPTED: &str = "scripted/";
 /// Longest that a model or a tool may be silent: a silence has an end.
 const IDLE_MAX: Duration = Duration::from_hours(24);
-/// The definition of a root that nobody named.
-pub(crate) const DEFAULT_ROOT: &str = "coder";
 
 /// What a run was asked to be, as typed.
 #[derive(Debug, Default)]
@@ -71,45 +71,27 @@ pub(crate) struct TypedRequest {
     pub(crate) settings: Settings,
 }
 
-/// What a run needs.
+/// A run that can be started, by this process or by another one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Launch {
-    request: String,
-    definition: String,
-    definitions: Vec<Definition>,
-    catalogue: DiscoveredDefinitions,
-    agents_md: Option<String>,
-    prompt: Option<String>,
-    skill: Option<String>,
-    /// The skill that the root takes in, and what was written after its name.
-    taken_in: Option<(String, String)>,
+#[serde(deny_unknown_fields)]
+pub(crate) struct PreparedRun {
+    /// The run.
+    pub(crate) request: RunRequest,
+    /// What the process does that drives it.
+    pub(crate) local: LocalOptions,
+}
+
+/// What a process does with a run that it drives; no part of the run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LocalOptions {
     /// Folders of skills that commands may read.
     pub(crate) skill_folders: Vec<SkillFolder>,
-    model: String,
-    dir: String,
-    base_turns: Option<u32>,
-    max_depth: Option<u32>,
-    default_max_depth: Option<u32>,
-    max_orchestration_depth: Option<u32>,
-    budget: Budget,
-    idle_timeout: Option<Duration>,
-    parallel: u32,
-    operator_rules: Rules,
-    project_rules: ProjectRules,
-    run_rules: Rules,
-    approvals: Approvals,
-    on_ask: OnAsk,
-    may_share_history: bool,
-    include_sub_agent_events: bool,
-    unowned_writers: UnownedWriters,
-    plan: Option<Plan>,
-    /// Where a flag says that a provider is.
-    pub(crate) base_url: Option<GivenBaseUrl>,
-    /// Whether what it makes is brought into the checkout at its end.
+    /// Whether what the run makes is brought into the checkout at its end.
     pub(crate) apply: bool,
 }
 
-impl Launch {
+impl PreparedRun {
     /// Checks what was asked for. The models it needs are left in `models`, so that no script is read twice.
     pub(crate) fn new(
         wanted: TypedRequest,
@@ -153,184 +135,117 @@ impl Launch {
         }
         let catalogue = found.catalogue(&known, &definitions, root, skill);
         if !catalogue.is_empty() || DiscoveryResult::concerns(root) {
-            found.print_notes(root, skill, &catalogue);
+            print_notes(&found.run_notes(root, skill, &catalogue));
         }
         let model = match own_model.map(str::to_owned).or_else(|| root.model.clone()) {
             Some(model) => model,
             None => model_of(&settings, context, models)?,
         };
         let dir = working_dir(dir, cwd)?;
-        let of = |own: Option<&str>, kind: &str| {
-            own.map(str::to_owned).or_else(|| known.find(kind).ok()?.model.clone())
-        };
-        let steps = plan.iter().flat_map(|plan| &plan.steps);
-        let steps = steps.filter_map(|step| of(step.model.as_deref(), &step.agent));
-        let forked = skill.filter(|skill| skill.fork).and_then(|skill| {
-            of(skill.model.as_deref(), skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT))
-        });
-        let sure: Vec<String> = std::iter::once(model.clone()).chain(forked).chain(steps).collect();
-        let max_usd = money::held(&settings, &sure, models, context, Path::new(&dir))?;
+        let sure = sure_models(&model, plan.as_ref(), skill, &known);
+        let max_usd = print_noted(money::held(&settings, &sure, models, context, Path::new(&dir))?);
         if let Some(limit) = &max_usd {
             let others = catalogue.definitions.iter().chain(&definitions).filter(|own| own.name != root.name);
-            money::print_unpriced(&limit.origin, others, &catalogue.skills, models);
+            print_notes(&money::unpriced_notes(&limit.origin, others, &catalogue.skills, models));
         }
         permissions.are_about(&context.tool_names())?;
         let (run_rules, approvals) = permitted(permissions, &approvals::load(context.state_dir()?, &dir)?)?;
         let max_depth = print_depth(max_depth, skill, settings.max_orchestration_depth.as_ref());
         let project_rules = settings.project_rules();
         let operator_rules = hide_state_dir::closed(settings.rules(), Path::new(&dir), context.state_dir()?);
-        let max_agents = limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS));
-        Ok(Self {
-            request,
+        let skill_folders = folders_outside(&catalogue.skills, Path::new(&dir));
+        let request = RunRequest {
             definition: root.name.clone(),
-            definitions,
-            skill_folders: folders_outside(&catalogue.skills, Path::new(&dir)),
-            catalogue,
-            agents_md,
-            prompt: called.as_ref().and_then(SkillCall::prompt),
-            taken_in: called.as_ref().and_then(SkillCall::taken_in),
-            skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
+            catalogue: CatalogueText::of(catalogue),
+            agents_md: agents_md.map(Into::into),
+            prompt: called.as_ref().and_then(SkillCall::prompt).map(Into::into),
             model,
             dir,
-            base_turns: settings.max_turns.map_or(Some(DEFAULT_BASE_TURNS), |limit| limit.value.as_u32()),
-            max_depth,
-            default_max_depth: settings.max_depth.map(|depth| depth.value),
-            max_orchestration_depth: settings.max_orchestration_depth.map(|depth| depth.value),
-            budget: Budget {
-                agents: max_agents,
-                tokens: limit(settings.max_tokens, None),
-                usd: max_usd.and_then(|limit| limit.value.0),
-                wall_ms: settings.max_time.and_then(|limit| limit.value.0).map(milliseconds),
+            terms: RunTerms {
+                operator_rules,
+                project_rules,
+                run_rules,
+                approvals,
+                unowned_writers,
+                base_url,
+                skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
+                ..RunTerms::default()
             },
-            idle_timeout: settings.idle_timeout.map(|limit| limit.value.0.unwrap_or(IDLE_MAX).min(IDLE_MAX)),
-            parallel: settings
-                .parallel
-                .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
-            operator_rules,
-            project_rules,
-            may_share_history: settings.may_share_history.is_some_and(|may| may.value),
-            include_sub_agent_events: settings.include_sub_agent_events.is_some_and(|include| include.value),
-            run_rules,
-            approvals,
-            on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
-            unowned_writers,
             plan,
-            base_url,
-            apply,
-        })
+            ..RunRequest::new(request)
+        };
+        let max_usd = max_usd.and_then(|limit| limit.value.0);
+        let mut run = with_settings(request, settings, max_usd).definitions(definitions);
+        if let Some(depth) = max_depth {
+            run = run.max_depth(depth);
+        }
+        if let Some((skill, arguments)) = called.as_ref().and_then(SkillCall::taken_in) {
+            run = run.take_in(skill, arguments);
+        }
+        let request = run.into_request(&context.tool_names())?;
+        Ok(Self { request, local: LocalOptions { skill_folders, apply } })
     }
 
-    /// A recorded run that is run again; it brings everything else along, but no right that is not given here.
+    /// What a recorded run is run again with; it brings everything else along, but no right that is not given here.
     pub(crate) fn of_replay(
         model: String,
-        request: Option<String>,
+        text: Option<String>,
         dir: Option<String>,
         (operator_rules, permissions): (Rules, PermissionArgs),
     ) -> Result<Self, CliError> {
         // What was kept for a directory was said about runs of one's own.
         let (run_rules, approvals) = permitted(permissions, &Approvals::none())?;
-        Ok(Self {
-            request: request.unwrap_or_default(),
-            definition: DEFAULT_ROOT.to_owned(),
-            definitions: Vec::new(),
-            catalogue: DiscoveredDefinitions::default(),
-            agents_md: None,
-            prompt: None,
-            skill: None,
-            taken_in: None,
-            skill_folders: Vec::new(),
+        let request = RunRequest {
             model,
             dir: dir.unwrap_or_default(),
-            base_turns: None,
-            max_depth: None,
-            default_max_depth: None,
-            max_orchestration_depth: None,
-            budget: Budget::NONE,
-            idle_timeout: None,
-            parallel: DEFAULT_PARALLEL,
-            operator_rules,
-            project_rules: ProjectRules::default(),
-            may_share_history: false,
-            include_sub_agent_events: false,
-            run_rules,
-            approvals,
-            on_ask: OnAsk::Deny,
-            unowned_writers: UnownedWriters::Queue,
-            plan: None,
-            base_url: None,
-            apply: false,
-        })
+            terms: RunTerms { operator_rules, run_rules, approvals, ..RunTerms::default() },
+            ..RunRequest::new(text.unwrap_or_default())
+        };
+        Ok(Self { request, local: LocalOptions::default() })
     }
+}
 
-    /// Where it works.
-    pub(crate) fn dir(&self) -> &Path {
-        Path::new(&self.dir)
-    }
+/// A request with what the settings and the flags above them say. Each run option that is a setting has its line here.
+fn with_settings(request: RunRequest, settings: Settings, max_usd: Option<Usd>) -> NewRun {
+    let is_on = |setting: Option<WithOrigin<bool>>| setting.is_some_and(|setting| setting.value);
+    let request = RunRequest {
+        budget: Budget {
+            agents: limit(settings.max_agents, Some(DEFAULT_MAX_AGENTS)),
+            tokens: limit(settings.max_tokens, None),
+            usd: max_usd,
+            wall_ms: settings.max_time.and_then(|limit| limit.value.0).map(milliseconds),
+        },
+        idle_timeout_ms: settings.idle_timeout.map_or(DEFAULT_IDLE_TIMEOUT_MS, |limit| {
+            milliseconds(limit.value.0.unwrap_or(IDLE_MAX).min(IDLE_MAX))
+        }),
+        may_share_history: is_on(settings.may_share_history),
+        on_ask: settings.on_ask.map_or(OnAsk::Deny, |on_ask| on_ask.value),
+        terms: RunTerms {
+            base_turns: settings.max_turns.map_or(Some(DEFAULT_BASE_TURNS), |limit| limit.value.as_u32()),
+            parallel: settings
+                .parallel
+                .map_or(DEFAULT_PARALLEL, |limit| limit.value.as_u32().unwrap_or(u32::MAX)),
+            include_sub_agent_events: is_on(settings.include_sub_agent_events),
+            ..request.terms
+        },
+        ..request
+    };
+    NewRun::from(request)
+        .default_max_depth(settings.max_depth.map(|depth| depth.value))
+        .max_orchestration_depth(settings.max_orchestration_depth.map(|depth| depth.value))
+}
 
-    /// What a person allowed.
-    pub(crate) fn approvals(&self) -> &Approvals {
-        &self.approvals
-    }
-
-    /// The same, whose root is told something else than what people read as its request.
-    pub(crate) fn with_prompt(self, prompt: String) -> Self {
-        Self { prompt: Some(prompt), ..self }
-    }
-
-    /// The same as the library takes it.
-    pub(crate) fn into_new_run(self) -> NewRun {
-        let run = NewRun::new(self.request)
-            .definition(self.definition)
-            .definitions(self.definitions)
-            .catalogue(self.catalogue)
-            .model(self.model)
-            .dir(self.dir)
-            .base_turns(self.base_turns)
-            .default_max_depth(self.default_max_depth)
-            .max_orchestration_depth(self.max_orchestration_depth)
-            .budget(self.budget)
-            .parallel(self.parallel)
-            .operator_rules(self.operator_rules)
-            .project_rules(self.project_rules)
-            .may_share_history(self.may_share_history)
-            .include_sub_agent_events(self.include_sub_agent_events)
-            .run_rules(self.run_rules)
-            .approvals(self.approvals)
-            .on_ask(self.on_ask)
-            .unowned_writers(self.unowned_writers);
-        let run = match self.plan {
-            Some(plan) => run.plan(plan),
-            None => run,
-        };
-        let run = match self.idle_timeout {
-            Some(silence) => run.idle_timeout(silence),
-            None => run,
-        };
-        let run = match self.base_url {
-            Some(given) => run.base_url(given.provider, given.url),
-            None => run,
-        };
-        let run = match self.agents_md {
-            Some(text) => run.agents_md(text),
-            None => run,
-        };
-        let run = match self.prompt {
-            Some(prompt) => run.prompt(prompt),
-            None => run,
-        };
-        let run = match self.skill {
-            Some(skill) => run.skill(skill),
-            None => run,
-        };
-        let run = match self.taken_in {
-            Some((skill, arguments)) => run.take_in(skill, arguments),
-            None => run,
-        };
-        match self.max_depth {
-            Some(depth) => run.max_depth(depth),
-            None => run,
-        }
-    }
+/// The models that the run is sure to ask: the root's, its skill's and those of its plan's steps.
+fn sure_models(model: &str, plan: Option<&Plan>, skill: Option<&Skill>, known: &Definitions) -> Vec<String> {
+    let of = |own: Option<&str>, definition: &str| {
+        own.map(str::to_owned).or_else(|| known.find(definition).ok()?.model.clone())
+    };
+    let steps = plan.into_iter().flat_map(|plan| &plan.steps);
+    let steps = steps.filter_map(|step| of(step.model.as_deref(), &step.agent));
+    let forked = skill
+        .filter(|skill| skill.fork)
+        .and_then(|skill| of(skill.model.as_deref(), skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)));
+    std::iter::once(model.to_owned()).chain(forked).chain(steps).collect()
 }
 
 fn milliseconds(time: Duration) -> u64 {
@@ -382,7 +297,7 @@ fn given_definitions(
 ) -> Result<Vec<Definition>, CliError> {
     let Some(agents) = agents else { return Ok(Vec::new()) };
     let given = agents_flag::read(agents, found, context)?;
-    agents_flag::print_notes(&given.notes);
+    print_notes(&agents_flag::notes(&given.notes));
     let mut definitions = given.definitions;
     for own in &mut definitions {
         if let Some(name) = &own.model {
@@ -396,8 +311,9 @@ fn given_definitions(
 fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> Result<String, CliError> {
     let cwd = &context.environment.cwd;
     let Some(WithOrigin { value, origin }) = &settings.model else {
-        let chosen = models::choose(settings, context)?;
-        return models.canonical_name(&chosen).map_err(|error| models::problem("", &error));
+        let chosen = runtime::looking(async { Ok(models::choose(settings, context).await?) })?;
+        let chosen = print_noted(chosen);
+        return Ok(models.canonical_name(&chosen).map_err(|error| models::problem("", &error))?);
     };
     // A path in the settings file means the same wherever the command is typed.
     let base = match origin {
@@ -407,32 +323,4 @@ fn model_of(settings: &Settings, context: &Context, models: &ModelRegistry) -> R
     let origin = origin.to_string();
     let named = models.canonical_name(value).map_err(|error| models::problem(&origin, &error))?;
     canonical_model(&named, base, models).map_err(|problem| CliError::usage(format!("{origin}: {problem}")))
-}
-
-/// Finds a model, and gives the name under which any process finds it again: that of a provider's model is full, and a
-/// script's path is made whole.
-pub(crate) fn canonical_model(name: &str, base: &Path, models: &ModelRegistry) -> Result<String, String> {
-    let script = name.strip_prefix(SCRIPTED).filter(|file| !file.is_empty());
-    let Some(file) = script else {
-        models.resolve(name)?;
-        return models.full_name(name).map_err(|error| error.to_string());
-    };
-    // Loaded by the name that was typed, because errors call it so.
-    let model = ModelRegistry::new(base).resolve(name)?;
-    let path = base.join(file);
-    let path = path.canonicalize().unwrap_or(path);
-    let path = path.to_str().ok_or_else(|| format!("the path of {file} is not UTF-8 text"))?;
-    let settled = format!("{SCRIPTED}{path}");
-    models.insert(settled.clone(), model);
-    Ok(settled)
-}
-
-pub(crate) fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, CliError> {
-    let dir = dir.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
-    let wrong = |problem: String| CliError::usage(format!("--dir: {}: {problem}", dir.display()));
-    let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
-    if !whole.is_dir() {
-        return Err(wrong("is not a directory".to_owned()));
-    }
-    whole.into_os_string().into_string().map_err(|_| wrong("is not UTF-8 text".to_owned()))
 }

@@ -2,46 +2,29 @@
 //!
 //! This crate is the composition root: the only one that reads the environment or the home directory, and the
 //! only one that prints. What was typed becomes what it means in three steps, each with its own types:
-//! arguments (`args`), settings with their origins (`settings`), and what a run needs (`launch`). Everything
-//! that can be wrong with them is found before anything is written.
+//! arguments (`args`), settings with their origins (`posse_setup::settings`), and what a run needs (`launch`).
+//! Everything that can be wrong with them is found before anything is written.
 
-mod age;
-mod agents_flag;
-mod approvals;
 mod args;
 mod blocked;
 mod commands;
 mod context;
 mod detach;
-mod discovery;
 mod drive;
 mod env;
 mod error;
 mod exit;
-mod hide_state_dir;
-mod hooks;
 mod ids;
 mod json;
 mod launch;
-mod limit;
-mod models;
-mod money;
 mod output;
 mod permissions;
-mod plan_file;
-mod project_dirs;
-mod project_files;
 mod questions;
 mod replay;
 mod runtime;
-mod settings;
 mod signals;
 mod term;
 mod text;
-mod text_models;
-mod trust;
-mod trust_scope;
-mod user_file;
 mod view;
 
 use std::ffi::OsString;
@@ -50,6 +33,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use posse::ports::{Faults, Tool};
+use posse_setup::{
+    age, agents_flag, approvals, discovery, hide_state_dir, hooks, limit, models, money, plan_file,
+    project_dirs, project_files, settings, trust,
+};
 
 use crate::args::Cli;
 use crate::context::Context;

@@ -4,6 +4,7 @@
 
 use std::io::{self, BufWriter, Stdout, Write};
 
+use posse_setup::{Notes, WithNotes};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
@@ -86,4 +87,17 @@ pub(crate) async fn reader_gone() {
 /// Writes a line for people to standard error; if that is gone, nobody is left to tell.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr(), "{}", term::clean(text)));
+}
+
+/// Writes notes in their order.
+pub(crate) fn print_notes(notes: &Notes) {
+    for line in notes {
+        note(line);
+    }
+}
+
+/// A value, once its notes are written.
+pub(crate) fn print_noted<T>(noted: WithNotes<T>) -> T {
+    print_notes(&noted.notes);
+    noted.value
 }

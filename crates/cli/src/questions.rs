@@ -6,15 +6,14 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, PipeWriter, Write as _};
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-use posse::{Answer, JournalEvent, Posse, Request, RunId};
+use posse::{Answer, JournalEvent, Posse, Request, RunId, StoredApproval};
+use posse_setup::SetupError;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::oneshot;
 
-use crate::approvals;
 use crate::error::CliError;
 use crate::term;
 use crate::view::View;
@@ -33,8 +32,8 @@ type PostFuture = Pin<Box<dyn Future<Output = Result<Option<String>, CliError>> 
 
 /// Asks about one call after the other.
 pub(crate) struct QuestionPrompter {
-    /// Where approvals are kept; none if nobody is asked here.
-    state_dir: Option<PathBuf>,
+    /// Whether a person at this terminal is asked.
+    is_attended: bool,
     /// The question that stands on the screen.
     prompt: Option<Prompt>,
     /// An answer on its way.
@@ -49,12 +48,12 @@ struct Prompt {
 impl QuestionPrompter {
     /// Nobody is asked.
     pub(crate) fn without_terminal() -> Self {
-        Self { state_dir: None, prompt: None, posting: None }
+        Self { is_attended: false, prompt: None, posting: None }
     }
 
     /// The person at this terminal is asked.
-    pub(crate) fn here(state_dir: PathBuf) -> Self {
-        Self { state_dir: Some(state_dir), prompt: None, posting: None }
+    pub(crate) fn here() -> Self {
+        Self { is_attended: true, prompt: None, posting: None }
     }
 
     /// Whether an event can open or close a question.
@@ -69,7 +68,7 @@ impl QuestionPrompter {
         ];
         let asks = |prompt: &Prompt| prompt.request.agent == event.agent_id;
         let is_open = self.prompt.as_ref().is_some_and(asks);
-        self.state_dir.is_some() && (opens || (is_open && closes.contains(&event.kind)))
+        self.is_attended && (opens || (is_open && closes.contains(&event.kind)))
     }
 
     /// Shows the next question if there is none on the screen, and takes one away that is settled.
@@ -79,7 +78,7 @@ impl QuestionPrompter {
         run: &RunId,
         view: &mut View,
     ) -> Result<(), CliError> {
-        if self.state_dir.is_none() || self.posting.is_some() {
+        if !self.is_attended || self.posting.is_some() {
             return Ok(());
         }
         let open = posse.requests(run).await?;
@@ -127,9 +126,7 @@ impl QuestionPrompter {
         posse: &Posse,
         view: &mut View,
     ) -> Result<(), CliError> {
-        let (Some(prompt), Some(state_dir)) = (self.prompt.take(), self.state_dir.clone()) else {
-            return Ok(());
-        };
+        let Some(prompt) = self.prompt.take() else { return Ok(()) };
         let request = prompt.request;
         // The end of the input is a person who has gone.
         let Some(answer) = read_answer(line.unwrap_or(""), request.always.is_some()) else {
@@ -139,7 +136,7 @@ impl QuestionPrompter {
         };
         view.go_on("");
         let posse = posse.clone();
-        self.posting = Some(Box::pin(async move { post(&posse, &request, answer, &state_dir).await }));
+        self.posting = Some(Box::pin(async move { post(&posse, &request, answer).await }));
         Ok(())
     }
 }
@@ -152,22 +149,23 @@ pub(crate) enum Step {
     Posted(Result<Option<String>, CliError>),
 }
 
-async fn post(
-    posse: &Posse,
-    request: &Request,
-    answer: Answer,
-    state_dir: &Path,
-) -> Result<Option<String>, CliError> {
-    let always = answer == Answer::Always;
+async fn post(posse: &Posse, request: &Request, answer: Answer) -> Result<Option<String>, CliError> {
     match posse.answer(request, answer).await {
-        // Somebody else was faster.
-        Err(posse::Error::NotAsked { .. }) => return Ok(Some("settled elsewhere".to_owned())),
-        posted => posted?,
+        // Another person answered first.
+        Err(posse::Error::NotAsked { .. }) => Ok(Some("settled elsewhere".to_owned())),
+        // The answer counts all the same; only the next run would ask again.
+        Ok(StoredApproval::Failed(error)) => Ok(Some(not_stored(error).text())),
+        Ok(StoredApproval::None | StoredApproval::Stored { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    let Some(literal) = request.always.as_ref().filter(|_| always) else { return Ok(None) };
-    let dir = posse.get(&request.agent.run()).await?.dir;
-    // The answer counts either way; only the next run would ask again.
-    Ok(approvals::keep(state_dir, &dir, literal).err().map(|error| error.text()))
+}
+
+/// Why an answer of "always" counts for its run alone.
+pub(crate) fn not_stored(error: Box<dyn std::error::Error + Send + Sync>) -> CliError {
+    match error.downcast::<SetupError>() {
+        Ok(error) => CliError::from(*error),
+        Err(error) => CliError::failed(error.to_string()),
+    }
 }
 
 fn is_same(one: &Request, other: &Request) -> bool {

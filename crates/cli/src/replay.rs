@@ -11,12 +11,11 @@ use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::hide_state_dir;
-use crate::launch::{Launch, working_dir};
+use crate::launch::{PreparedRun, working_dir};
 use crate::output::{Output, note};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -55,33 +54,32 @@ pub(crate) fn run(replay: &ReplayRun, context: &Context) -> Result<Exit, CliErro
     drop(looking);
     let dir = dir_of(replay, &recorded, cwd)?;
     let place = dir.as_deref().or(recorded.dir()).map(Path::new);
-    let settings = Settings::resolve_and_print(context, place.unwrap_or(cwd))?;
+    let settings = context.settings_in(place.unwrap_or(cwd))?;
     let operator_rules = match place {
         Some(place) => hide_state_dir::closed(settings.rules(), place, context.state_dir()?),
         None => settings.rules(),
     };
     let said = (operator_rules, replay.permissions.clone());
-    let mut launch =
-        Launch::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
-    launch.skill_folders = folders;
-    for line in recorded.notes(launch.approvals(), dir.as_deref().map(Path::new)) {
+    let mut prepared =
+        PreparedRun::of_replay(recorded.model().to_owned(), replay.request.clone(), dir.clone(), said)?;
+    prepared.local.skill_folders = folders;
+    for line in recorded.notes(&prepared.request.terms.approvals, dir.as_deref().map(Path::new)) {
         note(&format!("note: {line}"));
     }
     if replay.detach {
-        return detach(replay, &launch, context);
+        return detach(replay, &prepared, context);
     }
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(ModelRegistry::new(cwd), &settings, &launch.skill_folders)?;
+        let posse =
+            context.open_with_skills(ModelRegistry::new(cwd), &settings, &prepared.local.skill_folders)?;
         let attended = questions::attended(replay.json);
-        let starting = posse.replay(&recorded, launch.into_new_run().attended(attended));
+        let starting = posse.replay(&recorded, prepared.request, attended);
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking =
-            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
+        let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
         drive_and_print(&posse, &handle, 0, &mut signals, View::new(replay.json, context), asking).await
     })
 }
@@ -98,12 +96,12 @@ fn dir_of(replay: &ReplayRun, recorded: &RecordedRun, cwd: &Path) -> Result<Opti
     let needs_one = recorded.is_bundle() && !recorded.has_base();
     match &replay.dir {
         None if !needs_one => Ok(None),
-        dir => working_dir(dir.clone(), cwd).map(Some),
+        dir => Ok(Some(working_dir(dir.clone(), cwd)?)),
     }
 }
 
-fn detach(replay: &ReplayRun, launch: &Launch, context: &Context) -> Result<Exit, CliError> {
-    let run = detach::detach(launch, context)?;
+fn detach(replay: &ReplayRun, prepared: &PreparedRun, context: &Context) -> Result<Exit, CliError> {
+    let run = detach::detach(prepared, context)?;
     let mut output = Output::new();
     if replay.json {
         output.json(&posse::api::RunReference::new(&run))?;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::Usage;
 use posse_domain::budget::Usd;
+pub(crate) use posse_setup::text::{count, plural};
 
 /// The time, in milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
@@ -39,15 +40,6 @@ pub(crate) fn ago(at_ms: i64, now_ms: i64) -> String {
     }
 }
 
-/// A number of tokens.
-pub(crate) fn count(n: u64) -> String {
-    match n {
-        0..10_000 => n.to_string(),
-        10_000..1_000_000 => format!("{}.{}k", n / 1_000, n % 1_000 / 100),
-        _ => format!("{}.{}M", n / 1_000_000, n % 1_000_000 / 100_000),
-    }
-}
-
 /// A number of bytes, in its largest fitting unit.
 pub(crate) fn bytes(n: u64) -> String {
     let tenths = |unit: u64| {
@@ -60,11 +52,6 @@ pub(crate) fn bytes(n: u64) -> String {
         1_048_576..1_073_741_824 => format!("{} MiB", tenths(1 << 20)),
         _ => format!("{} GiB", tenths(1 << 30)),
     }
-}
-
-/// A number of things, with the right ending.
-pub(crate) fn plural(n: u64, one: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
 }
 
 /// Tokens and money in a few words; an unknown price is said, never shown as zero.

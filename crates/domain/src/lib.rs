@@ -22,6 +22,7 @@ pub mod ownership;
 pub mod permission;
 pub mod plan;
 pub mod printable;
+pub mod request;
 pub mod scrub;
 pub mod skill;
 pub mod text;

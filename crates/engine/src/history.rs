@@ -90,12 +90,12 @@ fn of_run(key: &RunKey, error: StoreError) -> StoreError {
 /// stays where it is kept.
 pub async fn fill_readable(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
     let found = match &mut event.body {
-        EventBody::RunStarted(started) => started.catalogue.take(),
+        EventBody::RunStarted(started) => started.request.catalogue.take(),
         _ => None,
     };
     fill(store, key, event).await?;
     if let EventBody::RunStarted(started) = &mut event.body {
-        started.catalogue = found;
+        started.request.catalogue = found;
     }
     Ok(())
 }
@@ -156,8 +156,8 @@ pub(crate) struct Definitions(HashMap<String, Definition>);
 
 impl Definitions {
     pub(crate) fn of(started: &RunStarted) -> Self {
-        let found = started.catalogue.as_ref().and_then(|text| text.read().ok()).unwrap_or_default();
-        let all = started.definitions.iter().chain(&found.definitions);
+        let found = started.request.discovered().unwrap_or_default();
+        let all = started.request.definitions.iter().chain(&found.definitions);
         let mut named = HashMap::new();
         for definition in all {
             // Of one name the first counts, as in the run itself.

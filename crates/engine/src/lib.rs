@@ -19,10 +19,11 @@ mod verify;
 pub use deltas::{Delta, DeltaCall, DeltaPart};
 pub use driver::Replay;
 pub use history::{HistoryError, decode, fill, fill_readable, read_events};
+pub use posse_domain::request::{GivenBaseUrl, RunRequest, RunTerms};
 pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
-    Parts, REQUEST_MAX_BYTES, ResumeOutcome, RunEnded, RunHandle, RunSpec, Runtime, RuntimeError,
-    RuntimeOptions, StopKind,
+    Parts, REQUEST_MAX_BYTES, ResumeOutcome, RunEnded, RunHandle, Runtime, RuntimeError, RuntimeOptions,
+    StopKind,
 };
 pub use task_view::{TaskEvent, TaskState, TaskView};
 pub use verify::{VerifiedJournal, VerifyError, verify};

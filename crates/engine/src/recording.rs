@@ -18,6 +18,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Refusal;
 use posse_domain::permission::Answer;
 use posse_domain::plan::Plan;
+use posse_domain::request::RunRequest;
 use posse_domain::text::Text;
 
 use crate::history::{Definitions, before_reply, machine_of, shared_from};
@@ -246,9 +247,9 @@ impl Recording {
         &self.started
     }
 
-    /// The plan that the host carried out.
-    pub fn plan(&self) -> Option<&Plan> {
-        self.plan.as_ref()
+    /// What was asked for, with the plan that the host carried out.
+    pub fn run_request(&self) -> RunRequest {
+        RunRequest { plan: self.plan.clone(), ..self.started.request.clone() }
     }
 
     /// Whether the journal tells how the run ended.

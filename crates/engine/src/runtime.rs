@@ -1,22 +1,23 @@
 //! Starts and resumes runs. A runtime is what one process embeds; it may carry many runs at once.
 
 mod fold;
-mod spec;
+mod request;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse_domain::budget::Budget;
-use posse_domain::event::{BaseSnapshot, Event, EventBody};
+use posse_domain::event::{BaseSnapshot, CatalogueText, Event, EventBody};
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Outcome, Run};
+use posse_domain::request::RunRequest;
 use thiserror::Error;
 use tokio::sync::{broadcast, watch};
 
 use self::fold::LoadedRun;
-pub use self::spec::{REQUEST_MAX_BYTES, RunSpec};
-use self::spec::{RootTerms, started};
+use self::request::CheckedRequest;
+pub use self::request::REQUEST_MAX_BYTES;
 use crate::deltas::{Delta, DeltaHub};
 use crate::driver::insisting::insist;
 use crate::driver::{Driver, Progress, Replay, Seed, Stop};
@@ -202,21 +203,37 @@ impl Runtime {
         RunKey { tenant: self.0.options.tenant.clone(), run: run.clone() }
     }
 
-    /// Starts a run; returns once `run.started` is durable.
-    pub async fn start(&self, spec: RunSpec) -> Result<RunHandle, RuntimeError> {
-        self.start_new(spec, None).await
+    /// Starts a run; returns once `run.started` is durable. No person can be asked.
+    pub async fn start(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+        self.start_new(request, false, None).await
     }
 
-    /// Starts a run that repeats a recorded one; `spec` says what the recorded one was told.
-    pub async fn start_replay(&self, spec: RunSpec, replay: Replay) -> Result<RunHandle, RuntimeError> {
-        self.start_new(spec, Some(replay)).await
+    /// The same with a person attending to this process who can be asked. That is no part of the run: see
+    /// [`Runtime::resume_attended`].
+    pub async fn start_attended(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
+        self.start_new(request, true, None).await
     }
 
-    async fn start_new(&self, spec: RunSpec, replay: Option<Replay>) -> Result<RunHandle, RuntimeError> {
-        let terms = self.check(&spec, replay.is_some())?;
+    /// Starts a run that repeats a recorded one; `request` is the recorded one's.
+    pub async fn start_replay(
+        &self,
+        request: RunRequest,
+        attended: bool,
+        replay: Replay,
+    ) -> Result<RunHandle, RuntimeError> {
+        self.start_new(request, attended, Some(replay)).await
+    }
+
+    async fn start_new(
+        &self,
+        request: RunRequest,
+        attended: bool,
+        replay: Option<Replay>,
+    ) -> Result<RunHandle, RuntimeError> {
+        let checked = self.check(request, replay.is_some())?;
         for _ in 0..ID_TRIES {
             let id = RunId::from_random(self.0.parts.system.random());
-            match self.start_as(&id, &spec, &terms, replay.clone()).await {
+            match self.start_as(&id, &checked, attended, replay.clone()).await {
                 Err(RuntimeError::Store(StoreError::Exists(_))) => {}
                 other => return other,
             }
@@ -227,25 +244,22 @@ impl Runtime {
     async fn start_as(
         &self,
         id: &RunId,
-        spec: &RunSpec,
-        terms: &RootTerms,
+        checked: &CheckedRequest,
+        attended: bool,
         replay: Option<Replay>,
     ) -> Result<RunHandle, RuntimeError> {
-        self.check_limits(id, spec, terms, replay.is_some())?;
-        // Its text is made while the host takes the snapshot: both may take a while.
-        let catalogue = async { (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into()) };
-        let (base, catalogue) = tokio::join!(self.snapshot(id, spec, terms), catalogue);
+        self.check_limits(id, checked, replay.is_some())?;
+        // The text of the catalogue is made while the host takes the snapshot: both may take a while.
+        let catalogue = async { checked.request.catalogue.as_ref().map(CatalogueText::text) };
+        let (base, _) = tokio::join!(self.snapshot(id, checked), catalogue);
         let now_ms = self.0.parts.system.now_ms();
-        let event = Event {
-            agent: id.root(),
-            at_ms: now_ms,
-            body: Box::new(started(id, spec, terms, base?, catalogue)).into(),
-        };
+        let event =
+            Event { agent: id.root(), at_ms: now_ms, body: Box::new(checked.started(id, base?)).into() };
         let run = Run::begin(&event)
             .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
-        let (handle, seed) = self.seed(run, spec.attended, (None, 0), replay);
+        let (handle, seed) = self.seed(run, attended, (None, 0), replay);
         let driver = Driver::new(self.0.clone(), seed);
-        tokio::spawn(driver.start(event, spec.plan.clone()));
+        tokio::spawn(driver.start(event, checked.request.plan.clone()));
         let mut progress = handle.progress.clone();
         let begun = progress.wait_for(|progress| progress.durable || progress.ended.is_some()).await;
         let failed = begun.map_or(true, |progress| !progress.durable);
@@ -260,20 +274,18 @@ impl Runtime {
     fn check_limits(
         &self,
         id: &RunId,
-        spec: &RunSpec,
-        terms: &RootTerms,
+        checked: &CheckedRequest,
         is_replay: bool,
     ) -> Result<(), RuntimeError> {
-        let Budget { tokens, usd, wall_ms, .. } = spec.budget;
+        let Budget { tokens, usd, wall_ms, .. } = checked.request.budget;
         if is_replay || (tokens, usd, wall_ms) == (None, None, None) {
             return Ok(());
         }
-        let catalogue = (!spec.catalogue.is_empty()).then(|| spec.catalogue.clone().into());
-        let body = Box::new(started(id, spec, terms, None, catalogue)).into();
+        let body = Box::new(checked.started(id, None)).into();
         let event = Event { agent: id.root(), at_ms: self.0.parts.system.now_ms(), body };
         // Whatever else is wrong with it is found when it begins.
         let Ok(run) = Run::begin(&event) else { return Ok(()) };
-        let (_, seed) = self.seed(run, spec.attended, (None, 0), None);
+        let (_, seed) = self.seed(run, false, (None, 0), None);
         match Driver::new(self.0.clone(), seed).problem_with_limits() {
             Some((field, problem)) => Err(RuntimeError::Invalid { field, problem }),
             None => Ok(()),
@@ -285,15 +297,14 @@ impl Runtime {
     async fn snapshot(
         &self,
         id: &RunId,
-        spec: &RunSpec,
-        terms: &RootTerms,
+        checked: &CheckedRequest,
     ) -> Result<Option<BaseSnapshot>, RuntimeError> {
         let changes = |tool: &str| self.0.tools.get(tool).is_some_and(|tool| tool.class.changes_workspace());
         let Some(workspaces) = &self.0.parts.workspaces else { return Ok(None) };
-        if !terms.tools.iter().any(|tool| changes(tool.as_str())) {
+        if !checked.tools.iter().any(|tool| changes(tool.as_str())) {
             return Ok(None);
         }
-        let base = insist(|| workspaces.begin(id, &spec.dir)).await;
+        let base = insist(|| workspaces.begin(id, &checked.request.dir)).await;
         self.0.parts.faults.hit("engine.run.after_snapshot");
         base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem: problem.text })
     }
@@ -379,7 +390,7 @@ impl Runtime {
         if let Some(EventBody::RunStarted(started)) =
             events.get(&run.id.root()).and_then(|own| own.first()).map(|event| &event.body)
         {
-            run.request = started.request.clone();
+            run.request = started.request.text.clone();
         }
         if let Some(outcome) = run.outcome.clone() {
             self.0.parts.store.release(key, epoch).await?;

@@ -227,8 +227,8 @@ impl TaskView {
 }
 
 fn included(started: &RunStarted) -> IncludedAgents {
-    let all = started.terms.include_sub_agent_events;
-    let found = started.catalogue.as_ref().filter(|_| !all).and_then(|text| text.read().ok());
+    let all = started.request.terms.include_sub_agent_events;
+    let found = started.request.catalogue.as_ref().filter(|_| !all).and_then(|text| text.read().ok());
     let skills = found.iter().flat_map(|found| &found.skills);
     let skills = skills.filter(|skill| skill.include_sub_agent_events).map(|skill| skill.name.clone());
     IncludedAgents { all, skills: skills.collect() }

@@ -12,6 +12,7 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::hooks::{CommandHooks, Hook};
 use posse_tools::{Outputs, Search, ToolServices};
 
+use crate::approvals::ApprovalStore;
 use crate::replay::ReplayHome;
 use crate::system::ProcessSystem;
 use crate::workspaces::{HostWorkspaces, WorkspaceSettings};
@@ -44,6 +45,7 @@ pub struct PosseBuilder {
     search: Search,
     hooks: Option<Arc<dyn Hooks>>,
     command_hooks: Vec<Hook>,
+    approvals: Option<Arc<dyn ApprovalStore>>,
     options: RuntimeOptions,
 }
 
@@ -65,6 +67,7 @@ impl Default for PosseBuilder {
             search: Search::default(),
             hooks: None,
             command_hooks: Vec::new(),
+            approvals: None,
             options: RuntimeOptions::default(),
         }
     }
@@ -208,6 +211,12 @@ impl PosseBuilder {
         self
     }
 
+    /// Stores answers of "always" here ([`Posse::answer`]); without a store they count for their run alone.
+    pub fn approvals(mut self, approvals: Arc<dyn ApprovalStore>) -> Self {
+        self.approvals = Some(approvals);
+        self
+    }
+
     /// Opens it.
     pub fn open(self) -> Result<Posse, Error> {
         // What runs leave beside the journal: long outputs, and who is alive.
@@ -284,6 +293,7 @@ impl PosseBuilder {
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
         let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
         let parts = Parts { store, models, tools, system, workspaces, hooks, faults: self.faults };
-        Ok(Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays).hooked(failures))
+        let posse = Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays);
+        Ok(Posse { hook_failures: failures, approvals: self.approvals, ..posse })
     }
 }

@@ -32,6 +32,7 @@
 //! ```
 
 pub mod api;
+mod approvals;
 mod base;
 mod builder;
 mod bundle;
@@ -55,6 +56,7 @@ mod workspaces;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+pub use approvals::{ApprovalStore, StoredApproval};
 pub use builder::PosseBuilder;
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
@@ -62,15 +64,18 @@ pub use events::{Events, JournalEvent, TaskEvents};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::{GcRequest, GcSummary};
 pub use info::{AgentInfo, DepthInfo, RunInfo, RunOutcome, RunSummary, SpendingTotal, TotalsByName};
-pub use new_run::{DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, NewRun};
+pub use new_run::NewRun;
 pub use posse_agent::definition::{Definitions, builtin, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
 pub use posse_domain::definition::Definition;
-pub use posse_domain::event::{EventBody, FinalStatus, GivenBaseUrl, OrderChecker, RunResult};
+pub use posse_domain::event::{EventBody, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AgentId, RunId};
 pub use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
+};
+pub use posse_domain::request::{
+    DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, GivenBaseUrl, RunRequest, RunTerms,
 };
 pub use posse_domain::skill::{DiscoveredDefinitions, Skill};
 pub use posse_engine::ports;
@@ -136,6 +141,8 @@ pub struct Posse {
     /// Where the files of replays are laid out.
     replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
+    /// Where answers of "always" are stored.
+    approvals: Option<Arc<dyn ApprovalStore>>,
 }
 
 impl Posse {
@@ -151,11 +158,8 @@ impl Posse {
         files: Option<posse_workspace::Workspaces>,
         replays: Option<replay::ReplayHome>,
     ) -> Self {
-        Self { store: runtime.store().clone(), runtime, tenant, tools, files, replays, hook_failures: None }
-    }
-
-    fn hooked(self, hook_failures: Option<hooks::HookFailures>) -> Self {
-        Self { hook_failures, ..self }
+        let store = runtime.store().clone();
+        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None }
     }
 
     /// What of the [command hooks](PosseBuilder::command_hooks) fails while runs are carried; none without such hooks.
@@ -166,12 +170,23 @@ impl Posse {
     /// Starts a run; returns once its beginning is durable. With a model `replay/<run>` or `replay/<bundle>` a recorded
     /// run is run again, see [`Posse::replay`]; the request may be empty.
     pub async fn start(&self, run: NewRun) -> Result<RunHandle, Error> {
-        if let Some(name) = run.replayed() {
-            let recorded = self.recorded(name).await?;
-            return self.replay(&recorded, run).await;
-        }
         let known: Vec<&str> = self.tools.iter().map(|tool| tool.name).collect();
-        Ok(self.runtime.start(run.into_spec(&known)?).await?)
+        let attended = run.attended;
+        self.start_request(run.into_request(&known)?, attended).await
+    }
+
+    /// Starts a run whose request is complete: [`NewRun::into_request`] gives one, in this process or in another. Whether
+    /// a person attends to this process is no part of it; see [`NewRun::attended`].
+    pub async fn start_request(&self, request: RunRequest, attended: bool) -> Result<RunHandle, Error> {
+        if let Some(name) = replayed(&request.model) {
+            let recorded = self.recorded(name).await?;
+            return self.replay(&recorded, request, attended).await;
+        }
+        Ok(if attended {
+            self.runtime.start_attended(request).await?
+        } else {
+            self.runtime.start(request).await?
+        })
     }
 
     /// Goes on with a run that nobody alive owns.
@@ -324,7 +339,7 @@ impl Posse {
         let first = self.store.read(&key, 0, 1).await?.into_iter().next();
         let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;
         Ok(match first.map(|event| event.body) {
-            Some(EventBody::RunStarted(started)) => started.terms.base_url,
+            Some(EventBody::RunStarted(started)) => started.request.terms.base_url,
             _ => None,
         })
     }
@@ -334,7 +349,7 @@ impl Posse {
         let first = self.events(run, 0).with_found().try_next().await?;
         let first = first.ok_or_else(|| damaged(run, "it has no events"))?;
         let EventBody::RunStarted(started) = first.body else { return Ok(Vec::new()) };
-        let Some(text) = started.catalogue else { return Ok(Vec::new()) };
+        let Some(text) = started.request.catalogue else { return Ok(Vec::new()) };
         let catalogue = text.read().map_err(|error| {
             HistoryError::Missing(format!("what run {run} found on the machine cannot be read: {error}"))
         })?;

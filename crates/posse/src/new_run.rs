@@ -1,4 +1,5 @@
-//! A run to start.
+//! Builds the request of a run: what an embedder or a front end says is set on a [`RunRequest`], and what depends on the
+//! definitions and skills at hand is resolved once, at the end.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,57 +7,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse_agent::definition::{Definitions, default_rules, taken_in, with_default_asks};
-use posse_domain::budget::{Budget, DEFAULT_BASE_TURNS, effective_max_depth};
+use posse_domain::budget::{Budget, effective_max_depth};
 use posse_domain::definition::Definition;
-use posse_domain::event::{GivenBaseUrl, UnownedWriters};
+use posse_domain::event::CatalogueText;
 use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
-use posse_domain::plan::Plan;
+use posse_domain::plan::{Plan, UnownedWriters};
+use posse_domain::request::{GivenBaseUrl, RunRequest};
 use posse_domain::skill::{DiscoveredDefinitions, Skill};
-use posse_engine::RunSpec;
+use posse_domain::text::Text;
 use posse_engine::ports::WORKSPACE_SHOWN_AT;
 
 use crate::Error;
-use crate::replay::ReplayOverrides;
-
-/// Calls that may run at once in a tree, unless the run says otherwise.
-pub const DEFAULT_PARALLEL: u32 = 32;
-/// Agents a tree may have in all, unless the run says otherwise.
-pub const DEFAULT_MAX_AGENTS: u64 = 200;
 
 /// Describes a run before it is started.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct NewRun {
-    request: String,
-    definition: String,
-    model: Option<String>,
-    dir: Option<String>,
-    session_id: Option<String>,
-    prompt: Option<String>,
-    skill: Option<String>,
+    request: RunRequest,
+    depth: DepthLimits,
     taken_in: Option<TakenIn>,
-    definitions: Vec<Definition>,
-    catalogue: DiscoveredDefinitions,
-    agents_md: Option<String>,
-    may_share_history: bool,
-    include_sub_agent_events: bool,
-    project_rules: ProjectRules,
-    base_turns: Option<u32>,
-    max_depth: Option<u32>,
-    default_max_depth: Option<u32>,
-    max_orchestration_depth: Option<u32>,
-    budget: Budget,
-    idle_timeout_ms: Option<u64>,
-    parallel: u32,
-    close_on_completion: bool,
-    operator_rules: Rules,
-    run_rules: Rules,
-    approvals: Approvals,
-    on_ask: OnAsk,
-    unowned_writers: UnownedWriters,
-    plan: Option<Plan>,
-    base_url: Option<GivenBaseUrl>,
-    attended: bool,
+    pub(crate) attended: bool,
+}
+
+/// What is said about the depth of the tree, and by whom.
+#[derive(Debug, Clone, Copy, Default)]
+struct DepthLimits {
+    run: Option<u32>,
+    default: Option<u32>,
+    ceiling: Option<u32>,
 }
 
 /// A skill that the root takes in, and what was written after its name.
@@ -66,72 +43,48 @@ struct TakenIn {
     arguments: String,
 }
 
+/// A request whose definitions, skills and depth are still to be resolved.
+impl From<RunRequest> for NewRun {
+    fn from(request: RunRequest) -> Self {
+        Self { request, depth: DepthLimits::default(), taken_in: None, attended: false }
+    }
+}
+
 impl NewRun {
     /// A run for this request, with the built-in `coder` as its root.
     pub fn new(request: impl Into<String>) -> Self {
-        Self {
-            request: request.into(),
-            definition: "coder".to_owned(),
-            model: None,
-            dir: None,
-            session_id: None,
-            prompt: None,
-            skill: None,
-            taken_in: None,
-            definitions: Vec::new(),
-            catalogue: DiscoveredDefinitions::default(),
-            agents_md: None,
-            may_share_history: false,
-            include_sub_agent_events: false,
-            project_rules: ProjectRules::default(),
-            base_turns: Some(DEFAULT_BASE_TURNS),
-            max_depth: None,
-            default_max_depth: None,
-            max_orchestration_depth: None,
-            budget: Budget { agents: Some(DEFAULT_MAX_AGENTS), ..Budget::NONE },
-            idle_timeout_ms: None,
-            parallel: DEFAULT_PARALLEL,
-            close_on_completion: true,
-            operator_rules: Rules::default(),
-            run_rules: Rules::default(),
-            approvals: Approvals::none(),
-            on_ask: OnAsk::Deny,
-            unowned_writers: UnownedWriters::Queue,
-            plan: None,
-            base_url: None,
-            attended: false,
-        }
+        RunRequest::new(request.into()).into()
     }
 
     /// The root's definition.
     pub fn definition(mut self, name: impl Into<String>) -> Self {
-        self.definition = name.into();
+        self.request.definition = name.into();
         self
     }
 
     /// The model, `provider/model`.
     pub fn model(mut self, name: impl Into<String>) -> Self {
-        self.model = Some(name.into());
+        self.request.model = name.into();
         self
     }
 
     /// The working directory.
     pub fn dir(mut self, dir: impl AsRef<Path>) -> Self {
-        self.dir = Some(dir.as_ref().to_string_lossy().into_owned());
+        self.request.dir = dir.as_ref().to_string_lossy().into_owned();
         self
     }
 
     /// The embedder's session, opaque to Posse.
     pub fn session(mut self, id: impl Into<String>) -> Self {
-        self.session_id = Some(id.into());
+        self.request.session_id = Some(id.into());
         self
     }
 
     /// More definitions; one of the same name shadows a built-in.
     pub fn definitions(mut self, more: impl IntoIterator<Item = Definition>) -> Self {
         for definition in more {
-            self.definitions.retain(|known| known.name != definition.name);
-            self.definitions.push(definition);
+            self.request.definitions.retain(|known| known.name != definition.name);
+            self.request.definitions.push(definition);
         }
         self
     }
@@ -139,20 +92,20 @@ impl NewRun {
     /// Definitions and skills that were found on the machine. They come after those that were given to this run, and
     /// before the built-in ones.
     pub fn catalogue(mut self, found: DiscoveredDefinitions) -> Self {
-        self.catalogue = found;
+        self.request.catalogue = CatalogueText::of(found);
         self
     }
 
     /// What the root is told to do, where that is not the request as it was typed.
-    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
-        self.prompt = Some(prompt.into());
+    pub fn prompt(mut self, prompt: impl Into<Text>) -> Self {
+        self.request.prompt = Some(prompt.into());
         self
     }
 
     /// Lets one forked skill carry out the request: the root asks no model, it has the skill's sub-agent as its only
     /// child, and its report is that child's summary.
     pub fn skill(mut self, name: impl Into<String>) -> Self {
-        self.skill = Some(name.into());
+        self.request.terms.skill = Some(name.into());
         self
     }
 
@@ -165,121 +118,121 @@ impl NewRun {
     }
 
     /// The project's instructions for agents (`AGENTS.md`), part of every system prompt of the run.
-    pub fn agents_md(mut self, text: impl Into<String>) -> Self {
-        self.agents_md = Some(text.into());
+    pub fn agents_md(mut self, text: impl Into<Text>) -> Self {
+        self.request.agents_md = Some(text.into());
         self
     }
 
     /// Whether the root may give its conversation to children that ask to share it.
     pub fn may_share_history(mut self, may: bool) -> Self {
-        self.may_share_history = may;
+        self.request.may_share_history = may;
         self
     }
 
     /// Whether [`Posse::task_events`](crate::Posse::task_events) of an agent tells the events of sub-agents below it too.
     pub fn include_sub_agent_events(mut self, include: bool) -> Self {
-        self.include_sub_agent_events = include;
+        self.request.terms.include_sub_agent_events = include;
         self
     }
 
     /// Rules of the project's settings: one more layer for each file, which can only narrow.
     pub fn project_rules(mut self, rules: ProjectRules) -> Self {
-        self.project_rules = rules;
+        self.request.terms.project_rules = rules;
         self
     }
 
     /// Base of the turn limit by depth; none does not limit.
     pub fn base_turns(mut self, turns: Option<u32>) -> Self {
-        self.base_turns = turns;
+        self.request.terms.base_turns = turns;
         self
     }
 
     /// Deepest depth an agent may have.
     pub fn max_depth(mut self, depth: u32) -> Self {
-        self.max_depth = Some(depth);
+        self.depth.run = Some(depth);
         self
     }
 
     /// The operator's `agent.max_depth`: counts where the run says nothing.
     pub fn default_max_depth(mut self, depth: Option<u32>) -> Self {
-        self.default_max_depth = depth;
+        self.depth.default = depth;
         self
     }
 
     /// The operator's ceiling, `agent.max_orchestration_depth`: no run goes deeper. Set alone it is the default too.
     pub fn max_orchestration_depth(mut self, ceiling: Option<u32>) -> Self {
-        self.max_orchestration_depth = ceiling;
+        self.depth.ceiling = ceiling;
         self
     }
 
     /// What the whole tree may spend.
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget = budget;
+        self.request.budget = budget;
         self
     }
 
     /// How long a model or a tool may be silent before it is cut. Local models that read a long conversation may need
     /// more than the usual two minutes.
     pub fn idle_timeout(mut self, silence: Duration) -> Self {
-        self.idle_timeout_ms = Some(silence.as_millis().try_into().unwrap_or(u64::MAX));
+        self.request.idle_timeout_ms = silence.as_millis().try_into().unwrap_or(u64::MAX);
         self
     }
 
     /// How many calls may run at once.
     pub fn parallel(mut self, parallel: u32) -> Self {
-        self.parallel = parallel;
+        self.request.terms.parallel = parallel;
         self
     }
 
     /// Leaves completed children open until their parent closes them with `task_close`, or ends.
     pub fn leave_children_open(mut self) -> Self {
-        self.close_on_completion = false;
+        self.request.terms.close_on_completion = false;
         self
     }
 
     /// Rules of the user's settings.
     pub fn operator_rules(mut self, rules: Rules) -> Self {
-        self.operator_rules = rules;
+        self.request.terms.operator_rules = rules;
         self
     }
 
     /// Rules of this run.
     pub fn run_rules(mut self, rules: Rules) -> Self {
-        self.run_rules = rules;
+        self.request.terms.run_rules = rules;
         self
     }
 
     /// What a person allows in advance. It lifts an `ask` of a definition and opens the protected names and the
     /// non-public addresses that it names; it never lifts a deny.
     pub fn approvals(mut self, approvals: Approvals) -> Self {
-        self.approvals = approvals;
+        self.request.terms.approvals = approvals;
         self
     }
 
     /// A plan that the host carries out: its steps are the root's children, and the root's model is asked only if one
     /// of them fails. Check it first, with [`posse_agent::plan`] and [`posse_domain::plan::check`].
     pub fn plan(mut self, plan: Plan) -> Self {
-        self.plan = Some(plan);
+        self.request.plan = Some(plan);
         self
     }
 
     /// Lets writers that name no paths run beside others, instead of one after the other.
     pub fn unowned_writers(mut self, unowned: UnownedWriters) -> Self {
-        self.unowned_writers = unowned;
+        self.request.terms.unowned_writers = unowned;
         self
     }
 
     /// What becomes of an `ask` that nobody attends to, and of a child's: a no, or a question that waits until
     /// somebody answers it with [`Posse::answer`](crate::Posse::answer), in whatever process.
     pub fn on_ask(mut self, on_ask: OnAsk) -> Self {
-        self.on_ask = on_ask;
+        self.request.on_ask = on_ask;
         self
     }
 
     /// Remembers in the journal where a provider is for this run, without a trailing slash. It is for whoever resumes
     /// the run ([`Posse::base_url`](crate::Posse::base_url)): calls go where the catalogue says.
     pub fn base_url(mut self, provider: impl Into<String>, url: impl Into<String>) -> Self {
-        self.base_url = Some(GivenBaseUrl { provider: provider.into(), url: url.into() });
+        self.request.terms.base_url = Some(GivenBaseUrl { provider: provider.into(), url: url.into() });
         self
     }
 
@@ -291,73 +244,45 @@ impl NewRun {
         self
     }
 
-    /// The recorded run that it repeats, if it does.
-    pub(crate) fn replayed(&self) -> Option<&str> {
-        crate::replayed(self.model.as_deref()?)
-    }
-
-    /// What a replay may be told.
-    pub(crate) fn of_replay(self) -> ReplayOverrides {
-        ReplayOverrides {
-            request: Some(self.request).filter(|request| !request.is_empty()),
-            dir: self.dir.filter(|dir| !dir.is_empty()),
-            operator_rules: self.operator_rules,
-            run_rules: self.run_rules,
-            approvals: self.approvals,
-            attended: self.attended,
+    /// The request with everything resolved, ready for [`Posse::start_request`](crate::Posse::start_request) here or in
+    /// another process. `known_tools` are the names that definitions given to the run may list. A replay takes its
+    /// definitions from the recorded run, so nothing is resolved for it.
+    pub fn into_request(self, known_tools: &[&str]) -> Result<RunRequest, Error> {
+        let Self { mut request, depth, taken_in, .. } = self;
+        if crate::replayed(&request.model).is_some() {
+            return Ok(request);
         }
-    }
-
-    pub(crate) fn into_spec(self, known_tools: &[&str]) -> Result<RunSpec, Error> {
-        let model = self.model.ok_or_else(|| {
-            Error::invalid("model", "no model is set: name one as `provider/model`, or `scripted/<file>`")
-        })?;
-        for definition in &self.definitions {
+        if request.model.is_empty() {
+            let problem = "no model is set: name one as `provider/model`, or `scripted/<file>`";
+            return Err(Error::invalid("model", problem));
+        }
+        for definition in &request.definitions {
             if let Some(tool) = definition.tools.iter().find(|tool| !known_tools.contains(&tool.as_str())) {
                 let problem = format!("`{}` lists the tool `{tool}`, which does not exist", definition.name);
                 return Err(Error::invalid("agents", problem));
             }
         }
-        let mut known = known(self.definitions, self.catalogue, &self.definition, self.dir.as_deref())?;
-        let text = self.taken_in.as_ref().and_then(|taken_in| known.take_in(taken_in));
+        let mut known = known(&mut request)?;
+        if request.dir.is_empty() {
+            return Err(Error::invalid("dir", "no working directory is set"));
+        }
+        if let Some(taken_in) = taken_in {
+            request.prompt = known.take_in(&taken_in).map(Into::into).or(request.prompt);
+            request.terms.called_skill = Some(taken_in.skill);
+        }
         let RunDefinitions { definitions, catalogue, root } = known;
         // What the root skill says counts as if the run said it.
-        let named =
-            |skill: &&Skill| self.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name));
-        let of_skill = catalogue.skills.iter().find(named).and_then(|skill| skill.max_depth);
-        Ok(RunSpec {
+        let own = |skill: &&Skill| {
+            request.terms.skill.as_ref().is_some_and(|name| skill.name.eq_ignore_ascii_case(name))
+        };
+        let of_skill = catalogue.skills.iter().find(own).and_then(|skill| skill.max_depth);
+        Ok(RunRequest {
             definition: root.name.clone(),
-            request: self.request,
-            model: root.model.clone().unwrap_or(model),
-            dir: self.dir.ok_or_else(|| Error::invalid("dir", "no working directory is set"))?,
-            session_id: self.session_id,
-            base_turns: self.base_turns,
-            max_depth: effective_max_depth(
-                self.max_depth.or(of_skill),
-                self.default_max_depth,
-                self.max_orchestration_depth,
-            ),
-            budget: self.budget,
-            idle_timeout_ms: self.idle_timeout_ms,
-            parallel: self.parallel,
-            close_on_completion: self.close_on_completion,
-            operator_rules: self.operator_rules,
-            run_rules: self.run_rules,
-            approvals: self.approvals,
-            plan: self.plan,
-            unowned_writers: self.unowned_writers,
-            on_ask: self.on_ask,
-            base_url: self.base_url,
-            attended: self.attended,
-            prompt: text.or(self.prompt),
-            skill: self.skill,
-            called_skill: self.taken_in.map(|taken_in| taken_in.skill),
+            model: root.model.clone().unwrap_or(request.model),
+            max_depth: effective_max_depth(depth.run.or(of_skill), depth.default, depth.ceiling),
             definitions,
-            catalogue: catalogue.into(),
-            agents_md: self.agents_md,
-            may_share_history: self.may_share_history,
-            include_sub_agent_events: self.include_sub_agent_events,
-            project_rules: self.project_rules,
+            catalogue: CatalogueText::of(catalogue),
+            ..request
         })
     }
 }
@@ -384,8 +309,17 @@ impl RunDefinitions {
     }
 }
 
+/// Takes the definitions out of a request.
+fn known(request: &mut RunRequest) -> Result<RunDefinitions, Error> {
+    let found = request.discovered().map_err(|problem| Error::invalid("catalogue", problem))?;
+    request.catalogue = None;
+    let given = std::mem::take(&mut request.definitions);
+    let dir = Some(request.dir.as_str()).filter(|dir| !dir.is_empty());
+    all_known(given, Arc::unwrap_or_clone(found), &request.definition, dir)
+}
+
 /// Of one name the given definition counts, then the found one, then the built-in one.
-fn known(
+fn all_known(
     given: Vec<Definition>,
     found: DiscoveredDefinitions,
     root: &str,

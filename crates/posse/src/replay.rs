@@ -8,17 +8,16 @@ use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::RunStatus;
-use posse_domain::permission::{Approvals, Rules};
-use posse_engine::{Recording, Replay, RunHandle, RunSpec};
+use posse_domain::permission::Approvals;
+use posse_domain::request::RunRequest;
+use posse_engine::{Recording, Replay, RunHandle};
 use posse_models::replay::{REPLAY, Replay as ReplayModel};
 use posse_workspace::WorkspaceError;
 
 use crate::base::{self, Layout};
 use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
 use crate::work::blocking;
-use crate::{Error, NewRun, Posse};
-
-use self::rights::Rights;
+use crate::{Error, Posse};
 
 /// The folder of the state directory in which the files of replays are laid out.
 const REPLAYS: &str = "replays";
@@ -41,17 +40,6 @@ pub(crate) struct ReplayHome {
 enum Source {
     Journal,
     Bundle(PathBuf),
-}
-
-/// What whoever runs a recorded run again says.
-#[derive(Debug)]
-pub(crate) struct ReplayOverrides {
-    pub(crate) request: Option<String>,
-    pub(crate) dir: Option<String>,
-    pub(crate) operator_rules: Rules,
-    pub(crate) run_rules: Rules,
-    pub(crate) approvals: Approvals,
-    pub(crate) attended: bool,
 }
 
 /// A recorded run, ready to be run again.
@@ -77,7 +65,7 @@ impl RecordedRun {
 
     /// What was asked for.
     pub fn request(&self) -> Arc<str> {
-        self.recording.started().request.to_shared()
+        self.recording.started().request.text.to_shared()
     }
 
     /// Whether it began with files of its own, which a replay begins with too.
@@ -98,14 +86,14 @@ impl RecordedRun {
     /// Where a replay works if it has no files of its own and no other directory is named. The path in a bundle means
     /// nothing here.
     pub fn dir(&self) -> Option<&str> {
-        (!self.is_bundle()).then_some(self.recording.started().dir.as_str())
+        (!self.is_bundle()).then_some(self.recording.started().request.dir.as_str())
     }
 
     /// What a person should know before it runs: `approvals` are what they allow, `dir` is where they let it work.
     pub fn notes(&self, approvals: &Approvals, dir: Option<&Path>) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_bundle() {
-            notes.push(rights::note(self.recording.started(), approvals));
+            notes.push(rights::note(&self.recording.started().request, approvals));
         }
         if !self.has_base() {
             let named = dir.map(|dir| dir.display().to_string());
@@ -129,42 +117,14 @@ impl RecordedRun {
         Replay { recording: self.recording.clone(), model, is_own: !self.is_bundle(), attended }
     }
 
-    /// Everything that the recorded run was told, with the rights of whoever runs it again.
-    fn spec(&self, dir: String, told: ReplayOverrides) -> Result<RunSpec, Error> {
-        let started = self.recording.started();
-        let (contract, terms) = (&started.contract, &started.terms);
-        let rights = Rights::of(started, self.is_bundle(), &told.run_rules, &told.approvals)?;
-        Ok(RunSpec {
-            request: self.request().to_string(),
-            definition: contract.execution.definition.clone(),
-            model: self.model.clone(),
-            dir,
-            session_id: started.session_id.clone(),
-            prompt: Some(contract.step.description.clone()),
-            skill: terms.skill.clone(),
-            called_skill: terms.called_skill.clone(),
-            definitions: rights.definitions,
-            catalogue: rights.catalogue.into(),
-            agents_md: started.agents_md.as_ref().map(|text| text.to_shared().to_string()),
-            may_share_history: contract.permissions.may_share_history,
-            include_sub_agent_events: terms.include_sub_agent_events,
-            project_rules: terms.project_rules.clone(),
-            base_turns: terms.base_turns,
-            max_depth: contract.context.max_depth,
-            budget: contract.budget,
-            idle_timeout_ms: Some(contract.execution.idle_timeout_ms),
-            parallel: terms.parallel,
-            close_on_completion: terms.close_on_completion,
-            operator_rules: told.operator_rules,
-            run_rules: rights.run_rules,
-            // No provider is asked.
-            base_url: None,
-            approvals: rights.approvals,
-            plan: self.recording.plan().cloned(),
-            unowned_writers: terms.unowned_writers,
-            on_ask: contract.permissions.on_ask,
-            attended: told.attended || self.recording.is_attended(),
-        })
+    /// The recorded request, with the rights of the person who runs it again.
+    fn request_again(&self, dir: String, overrides: RunRequest) -> Result<RunRequest, Error> {
+        let recorded = self.recording.run_request();
+        let mut request = rights::limited(recorded, self.is_bundle(), &overrides.terms)?;
+        request.terms.operator_rules = overrides.terms.operator_rules;
+        // No provider is asked.
+        request.terms.base_url = None;
+        Ok(RunRequest { model: self.model.clone(), dir, ..request })
     }
 }
 
@@ -219,14 +179,19 @@ impl Posse {
         Ok(RecordedRun { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
     }
 
-    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. Of `run` count the request,
-    /// which must be the recorded one if there is one; the directory, for a run that has no files of its own; whether
-    /// somebody attends; and rules and approvals. The operator's rules are always those of `run`. A run that is kept here
-    /// has its own approvals and rules, and those of `run` besides; of a bundle only the rules that narrow count, and
-    /// nothing that was approved.
-    pub async fn replay(&self, recorded: &RecordedRun, run: NewRun) -> Result<RunHandle, Error> {
-        let told = run.of_replay();
-        if told.request.as_deref().is_some_and(|request| request != &*recorded.request()) {
+    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. Of `overrides` count the text
+    /// of the request, which must be the recorded one if there is one; the directory, for a run that has no files of its
+    /// own; and rules and approvals. The operator's rules are always those of `overrides`. A run that is kept here has its
+    /// own approvals and rules, and those of `overrides` besides; of a bundle only the rules that narrow count, and nothing
+    /// that was approved. `attended` is as in [`Posse::start_request`].
+    pub async fn replay(
+        &self,
+        recorded: &RecordedRun,
+        overrides: RunRequest,
+        attended: bool,
+    ) -> Result<RunHandle, Error> {
+        let text = overrides.text.to_shared();
+        if !text.is_empty() && text != recorded.request() {
             let problem = format!(
                 "run {} was asked for something else; leave the request out, or give the same",
                 recorded.run()
@@ -234,7 +199,7 @@ impl Posse {
             return Err(Error::invalid("request", problem));
         }
         let laid_out = self.lay_out(recorded).await?;
-        let started = self.start_replay(recorded, told, laid_out.as_deref()).await;
+        let started = self.start_replay(recorded, (overrides, attended), laid_out.as_deref()).await;
         if let (Err(_), Some(dir)) = (&started, &laid_out) {
             // Nobody uses it, and nobody will.
             drop(posse_files::trees::remove(dir));
@@ -245,15 +210,17 @@ impl Posse {
     async fn start_replay(
         &self,
         recorded: &RecordedRun,
-        told: ReplayOverrides,
+        (overrides, attended): (RunRequest, bool),
         laid_out: Option<&Path>,
     ) -> Result<RunHandle, Error> {
-        let named = laid_out.map(|dir| dir.display().to_string()).or_else(|| told.dir.clone());
+        let own = Some(overrides.dir.clone()).filter(|dir| !dir.is_empty());
+        let named = laid_out.map(|dir| dir.display().to_string()).or(own);
         let dir = named.or_else(|| recorded.dir().map(str::to_owned)).ok_or_else(|| {
             Error::invalid("dir", "the bundle has no files of its own: say which directory it may read")
         })?;
-        let attended = told.attended;
-        Ok(self.runtime.start_replay(recorded.spec(dir, told)?, recorded.replay(attended)).await?)
+        let request = recorded.request_again(dir, overrides)?;
+        let asks = attended || recorded.recording.is_attended();
+        Ok(self.runtime.start_replay(request, asks, recorded.replay(attended)).await?)
     }
 
     /// What a run that is resumed repeats, if it is a replay.

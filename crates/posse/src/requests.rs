@@ -6,6 +6,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::{Answer, LayerName, Operation, Pattern};
 use posse_engine::ports::{Mail, MailCommand};
 
+use crate::approvals::StoredApproval;
 use crate::view::{OpenQuestion, OpenQuestions};
 use crate::{Error, Posse};
 
@@ -108,8 +109,9 @@ impl Posse {
         Ok(open)
     }
 
-    /// Answers a question. Durable: it is acted on by the process that executes the run, now or after a resume. An answer is
-    /// bound to what was asked and is used once.
+    /// Answers a question. Durable: the process that executes the run acts on it, now or after a resume. An answer is
+    /// bound to what was asked and is used once. [`Answer::Always`] is stored for later runs of the same directory too, if
+    /// the builder was given [a store](crate::PosseBuilder::approvals) and something can be stored ([`Request::always`]).
     ///
     /// ```
     /// # async fn example() -> Result<(), posse::Error> {
@@ -135,7 +137,7 @@ impl Posse {
     /// # }
     /// # tokio::runtime::Runtime::new().unwrap().block_on(example()).unwrap();
     /// ```
-    pub async fn answer(&self, request: &Request, answer: Answer) -> Result<(), Error> {
+    pub async fn answer(&self, request: &Request, answer: Answer) -> Result<StoredApproval, Error> {
         let run = request.agent.run();
         let asked = self.requests(&run).await?;
         let same = |open: &&Request| {
@@ -150,6 +152,7 @@ impl Posse {
                 operation: request.operation.clone(),
             });
         }
+        let always = answer == Answer::Always;
         let command = MailCommand::Answer {
             agent: request.agent.clone(),
             call_id: request.call_id.clone(),
@@ -157,7 +160,15 @@ impl Posse {
             answer,
         };
         self.store.post(&self.key(&run), command).await?;
-        Ok(())
+        let (Some(literal), Some(approvals)) = (request.always.as_ref().filter(|_| always), &self.approvals)
+        else {
+            return Ok(StoredApproval::None);
+        };
+        let dir = self.get(&run).await?.dir;
+        Ok(match approvals.keep(&dir, literal) {
+            Ok(()) => StoredApproval::Stored { literal: literal.clone(), dir },
+            Err(error) => StoredApproval::Failed(error),
+        })
     }
 
     /// A question with its long texts.

@@ -152,6 +152,7 @@ const RULES: &[Rule] = &[
             Code("env::remove_var"),
             Code("env::temp_dir"),
             Code("env::current_dir"),
+            Code("env::current_exe"),
             Code("home_dir"),
         ],
     },
@@ -179,8 +180,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "process",
-        why: "processes are started by sandbox, which confines and ends them, by workspace for git, and by cli for itself",
-        crates: Crates::Outside(&["cli", "sandbox", "workspace", "testkit", "tests", "xtask"]),
+        why: "processes are started by sandbox, which confines and ends them, by workspace for git, by setup for a run in the background, and by cli for itself",
+        crates: Crates::Outside(&["cli", "setup", "sandbox", "workspace", "testkit", "tests", "xtask"]),
         tests: Tests::Exempt,
         looks: &[Code("process::Command"), Code("process::exit"), Code("process::abort")],
     },

@@ -1,7 +1,7 @@
 //! Who may depend on whom, read from the manifests.
 //!
-//! `domain <- agent <- engine <- {store, models, files, sandbox, workspace, egress, tools, protocols} <- posse <- cli`: a crate may use
-//! what lies in a lower layer, and never its neighbours. Dev-dependencies are free: a test of a lower crate
+//! `domain <- agent <- engine <- {store, models, files, sandbox, workspace, egress, tools, protocols} <- posse <- setup
+//! <- cli`: a crate may use what lies in a lower layer, and never its neighbours. Dev-dependencies are free: a test of a lower crate
 //! may well be told with a real store, and nothing of it reaches the product.
 
 use serde_json::Value;
@@ -22,9 +22,10 @@ const LAYERS: &[(&str, u8)] = &[
     ("posse-egress", 3),
     ("posse-protocols", 3),
     ("posse", 4),
-    ("posse-cli", 5),
-    ("posse-testkit", 6),
-    ("xtask", 7),
+    ("posse-setup", 5),
+    ("posse-cli", 6),
+    ("posse-testkit", 7),
+    ("xtask", 8),
 ];
 
 /// Neighbours that may use each other all the same, in this direction: tools and workspaces are made of files beneath a
@@ -111,7 +112,7 @@ fn fault(name: &str, layer: u8, used: &str) -> Option<&'static str> {
     if let Some(used_layer) = layer_of(used) {
         let allowed = used_layer < layer || EXCEPTIONS.contains(&(name, used));
         return (!allowed).then_some(
-            "domain <- agent <- engine <- adapters <- posse <- cli; adapters never import each other, and only tests import the testkit",
+            "domain <- agent <- engine <- adapters <- posse <- setup <- cli; adapters never import each other, and only tests import the testkit",
         );
     }
     let hit = |rule: &&Foreign| rule.names.contains(&used) && rule.crates.contains(&name) != rule.only;

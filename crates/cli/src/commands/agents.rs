@@ -7,13 +7,14 @@ use posse::discovery::Holds;
 use serde_json::json;
 
 use super::definition_page::{self, DefinitionOrigin};
+use crate::commands::definition_list::{List, print_validation, warnings};
 use crate::context::Context;
-use crate::discovery::{self, DiscoveryResult, List, Origin, validate};
+use crate::discovery::{self, DiscoveryResult, Origin, validate};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::working_dir;
 use crate::models;
-use crate::output::Output;
+use crate::output::{Output, print_noted};
 
 /// List the definitions of agents: which there are, where from, and what shadows what
 #[derive(Debug, clap::Args)]
@@ -74,14 +75,16 @@ pub(crate) fn agents(args: &AgentsArgs, context: &Context) -> Result<Exit, CliEr
             Ok(Exit::DONE)
         }
         Some(AgentsVerb::Show(args)) => show(args, context),
-        Some(AgentsVerb::Validate(args)) => validate(&args.paths, Holds::Agents, args.json, context),
+        Some(AgentsVerb::Validate(args)) => {
+            print_validation(&validate(&args.paths, Holds::Agents, context)?, args.json)
+        }
     }
 }
 
 /// What a run in this directory would find.
 pub(crate) fn load(args: &ListArgs, context: &Context) -> Result<DiscoveryResult, CliError> {
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)
+    Ok(DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)?)
 }
 
 fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
@@ -95,7 +98,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let mut definition = definition_page::as_in_runs(definition, entry.is_some());
     definition_page::only_its_rules(&mut definition);
     let origin = entry.map_or(Origin::BuiltIn, |entry| found.origin(entry.place));
-    let agents_md = discovery::agents_md_file(args.listing.dir.as_ref(), context)?;
+    let agents_md = print_noted(discovery::agents_md_file(args.listing.dir.as_ref(), context)?);
     let mut output = Output::new();
     if args.listing.json {
         output.json(&json!({
@@ -104,7 +107,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
             "path": entry.map(|entry| &entry.path),
             "trusted": entry.is_none_or(|entry| entry.trusted),
             "unused_model": entry.and_then(|entry| Some(&entry.unused_model.as_ref()?.name)),
-            "warnings": entry.map(|entry| discovery::warnings(&entry.warnings)).unwrap_or_default(),
+            "warnings": entry.map(|entry| warnings(&entry.warnings)).unwrap_or_default(),
             "agents_md": agents_md,
         }))?;
         return Ok(Exit::DONE);

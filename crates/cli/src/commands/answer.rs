@@ -1,14 +1,13 @@
 //! What `approve` and `deny` share: finding the call that is meant, showing it, answering.
 
-use posse::{Answer, Posse, Request, RunInfo, api};
+use posse::{Answer, Posse, Request, RunInfo, StoredApproval, api};
 
-use crate::approvals;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::output::{Output, note};
-use crate::questions::describe;
+use crate::questions::{describe, not_stored};
 use crate::runtime;
 use crate::term;
 
@@ -56,10 +55,12 @@ pub(super) fn answer(
     }
     note_plainly(&describe(&request));
     let posse = context.open_to_post()?;
-    runtime::looking(async { Ok(posse.answer(&request, answer.clone()).await?) })?;
-    if let Some(literal) = request.always.as_ref().filter(|_| always) {
-        approvals::keep(context.state_dir()?, &info.dir, literal)?;
-        note_plainly(&format!("kept `{}` for {}", term::visible(literal.as_str(), "    "), info.dir));
+    match runtime::looking(async { Ok(posse.answer(&request, answer.clone()).await?) })? {
+        StoredApproval::None => {}
+        StoredApproval::Stored { literal, dir } => {
+            note_plainly(&format!("kept `{}` for {dir}", term::visible(literal.as_str(), "    ")));
+        }
+        StoredApproval::Failed(error) => return Err(not_stored(error)),
     }
     let said = match answer {
         Answer::Once => "approved",

@@ -8,7 +8,7 @@ use crate::detach::{Answer, name_log};
 use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::Launch;
+use crate::launch::PreparedRun;
 use crate::models;
 use crate::output::Output;
 use crate::questions::QuestionPrompter;
@@ -36,16 +36,15 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     runtime::driving(async {
         let started = async {
             let mut signals = Signals::listen()?;
-            let launch = read_launch()?;
-            let settings = Settings::resolve(context, &context.environment.cwd.join(launch.dir()))?;
-            let models = models::catalog(&settings, launch.base_url.as_ref(), context)?;
-            let posse = context.open_with_skills(models, &settings, &launch.skill_folders)?;
-            let apply = launch.apply;
-            let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+            let PreparedRun { request, local } = read_run()?;
+            let settings = Settings::resolve(context, &context.environment.cwd.join(&request.dir))?;
+            let models = models::catalog(&settings, request.terms.base_url.as_ref(), context)?;
+            let posse = context.open_with_skills(models, &settings, &local.skill_folders)?;
+            let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
                 Ok(started) => started?,
                 Err(_) => return Err(CliError::failed("it was stopped before the run had begun")),
             };
-            Ok((signals, posse, handle, apply))
+            Ok((signals, posse, handle, local.apply))
         };
         let (mut signals, posse, handle, apply) = match started.await {
             Ok(started) => started,
@@ -70,7 +69,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     })
 }
 
-fn read_launch() -> Result<Launch, CliError> {
+fn read_run() -> Result<PreparedRun, CliError> {
     let mut text = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut text);
     read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;

@@ -18,9 +18,9 @@ use crate::discovery::DiscoveryResult;
 use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest};
+use crate::launch::{PreparedRun, TypedRequest};
 use crate::output::note;
-use crate::plan_file::{Judge, KnownArgs};
+use crate::plan_file::Judge;
 use crate::questions::QuestionPrompter;
 use crate::runtime;
 use crate::settings::Settings;
@@ -69,11 +69,11 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
         own_model: Some(model),
         ..TypedRequest::default()
     };
-    let launch = Launch::new(wanted, context, &models)?;
+    let PreparedRun { request, .. } = PreparedRun::new(wanted, context, &models)?;
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &Settings::own(&context.environment)?)?;
-        let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+        let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
@@ -95,7 +95,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
 
 /// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
 fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliError> {
-    let judge = Judge::new(&KnownArgs::default(), &DiscoveryResult::default(), context)?;
+    let judge = Judge::new(None, None, &DiscoveryResult::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
         CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
     })?;
@@ -115,12 +115,12 @@ fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliErr
 }
 
 /// The demo's models, by name.
-pub(crate) fn models() -> Vec<(&'static str, Arc<dyn Model>)> {
+pub(crate) fn models() -> Vec<(String, Arc<dyn Model>)> {
     let texts = [(MODEL, SCRIPT.to_owned()), (FAST_MODEL, sped_up(SCRIPT))];
     let read = texts.into_iter().filter_map(|(name, text)| {
         // The script is part of the program, and a test reads it.
         let script = ScriptedModel::from_yaml(&text, name).ok()?;
-        Some((name, Arc::new(script) as Arc<dyn Model>))
+        Some((name.to_owned(), Arc::new(script) as Arc<dyn Model>))
     });
     read.collect()
 }

@@ -43,7 +43,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     })?;
     let mut output = Output::new();
     if std::io::stdout().is_terminal() {
-        let coloured = form == DiffForm::Patch && !context.environment.plain;
+        let coloured = form == DiffForm::Patch && !context.plain;
         output.own(&shown(&text, coloured))?;
     } else {
         output.bytes(&text)?;

@@ -13,13 +13,13 @@ use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
 use serde::Serialize;
 
 use crate::context::Context;
-use crate::env::Environment;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::runtime;
 use crate::settings::Settings;
 use crate::settings::project::ProjectFile;
+use posse_setup::Environment;
 
 /// The oldest git that merges in the way workspaces need.
 const GIT_NEEDED: (u32, u32) = (2, 45);
@@ -306,7 +306,7 @@ fn state(context: &Context) -> Row {
                 let value = format!("{} cannot be written", dir.display());
                 Row::short(name, Status::Missing, value, "give it to yourself, or set POSSE_HOME")
             }
-            Err(error) => Row::short(name, Status::Missing, error.message(), "mend it, or set POSSE_HOME"),
+            Err(error) => Row::short(name, Status::Missing, error.to_string(), "mend it, or set POSSE_HOME"),
         },
     }
 }

@@ -132,7 +132,7 @@ mod tests {
         let root = dir.path().canonicalize().expect("a path");
         let read = |text: &str| {
             write(&root.join(PROJECT_SETTINGS), text, true).expect("written");
-            ProjectFile::read(&root, &root, &Trust::default()).said.map_err(|error| error.text())
+            ProjectFile::read(&root, &root, &Trust::default()).said.map_err(|error| error.to_string())
         };
         assert!(read(SETTINGS).expect("settings").entries().is_empty());
         // A comment that is a key has no space after its mark.

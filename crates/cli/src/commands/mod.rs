@@ -7,6 +7,7 @@ pub(crate) mod approve;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod definition_list;
 pub(crate) mod definition_page;
 pub(crate) mod demo;
 pub(crate) mod deny;

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::launch::working_dir;
 use crate::models;
 use crate::output::Output;
-use crate::plan_file::{self, Judge, KnownArgs};
+use crate::plan_file::{self, Judge};
 use crate::text::plural;
 
 /// Let the planner write a plan, or check one
@@ -57,6 +57,24 @@ struct CheckArgs {
     json: bool,
 }
 
+/// The definitions of the run that carries a plan out.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct KnownArgs {
+    /// The definition of the root agent, which decides whom steps can be given to [default: coder]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// More definitions: a JSON file, or the JSON itself
+    #[arg(long, value_name = "FILE|JSON")]
+    pub(crate) agents: Option<String>,
+}
+
+impl KnownArgs {
+    /// What plans are judged against.
+    pub(crate) fn judge(&self, found: &DiscoveryResult, context: &Context) -> Result<Judge, CliError> {
+        Ok(Judge::new(self.agent.as_deref(), self.agents.as_deref(), found, context)?)
+    }
+}
+
 /// Print the JSON Schema of plans
 #[derive(Debug, clap::Args)]
 struct SchemaArgs {}
@@ -84,7 +102,7 @@ fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
         Some(&models),
         context,
     )?;
-    let judge = Judge::new(&args.known, &found, context)?;
+    let judge = args.known.judge(&found, context)?;
     let mut output = Output::new();
     if args.json {
         let (text, base) = plan_file::read(&args.file, context)?;

@@ -14,7 +14,6 @@ use crate::ids::RunArg;
 use crate::models;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -50,11 +49,10 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         Ok((found, given, folders))
     })?;
     drop(looking);
-    let settings = Settings::resolve_and_print(context, Path::new(&found.dir))?;
+    let settings = context.settings_in(Path::new(&found.dir))?;
     let models = models::catalog(&settings, given.as_ref(), context)?;
     check_model(&found, &models)?;
     let (run, known) = (found.run, found.events);
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open_with_skills(models, &settings, &folders)?;
@@ -68,11 +66,8 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         };
         match resumed {
             Resume::Going(handle) => {
-                let asking = if attended {
-                    QuestionPrompter::here(state_dir)
-                } else {
-                    QuestionPrompter::without_terminal()
-                };
+                let asking =
+                    if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
                 drive_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
             Resume::Held(holder) => Err(held(&run, holder.pid)),

@@ -7,19 +7,18 @@ use std::sync::Arc;
 use posse::{ModelRegistry, OnAsk, REQUEST_MAX_BYTES};
 use posse_domain::plan::{Plan, UnownedWriters};
 
-use crate::commands::plan::{MakeArgs, plan_for};
+use crate::commands::plan::{KnownArgs, MakeArgs, plan_for};
 use crate::context::Context;
 use crate::detach;
 use crate::discovery::{self, DiscoveryResult, SkillCall, named_skill};
 use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest, working_dir};
+use crate::launch::{PreparedRun, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
-use crate::output::Output;
+use crate::output::{Output, print_noted};
 use crate::permissions::PermissionArgs;
-use crate::plan_file::{Judge, KnownArgs};
 use crate::questions::{self, QuestionPrompter};
 use crate::replay::{self, ReplayRun};
 use crate::runtime;
@@ -115,7 +114,7 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         return replay::run(&replay, context);
     }
     let dir = PathBuf::from(working_dir(args.dir.clone(), &context.environment.cwd)?);
-    let settings = args.settings().or(Settings::resolve_and_print(context, &dir)?);
+    let settings = args.settings().or(context.settings_in(&dir)?);
     let models = models::catalog(&settings, models::given(&settings, context)?.as_ref(), context)?;
     let found = Arc::new(DiscoveryResult::load(&dir, Some(&models), context)?);
     let plan = match args.planned(&found, &models, context)? {
@@ -124,9 +123,9 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         PlanOutcome::Ended(exit) => return Ok(exit),
     };
     let opened = settings.clone();
-    let launch = Launch::new(args.wanted(plan, settings, found, context)?, context, &models)?;
+    let prepared = PreparedRun::new(args.wanted(plan, settings, found, context)?, context, &models)?;
     if detach {
-        let run = detach::detach(&launch, context)?;
+        let run = detach::detach(&prepared, context)?;
         let mut output = Output::new();
         if json {
             output.json(&posse::api::RunReference::new(&run))?;
@@ -136,20 +135,18 @@ pub(crate) fn run(mut args: RunArgs, context: &Context) -> Result<Exit, CliError
         output.flush()?;
         return Ok(Exit::DONE);
     }
-    let state_dir = context.state_dir()?.to_owned();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(models, &opened, &launch.skill_folders)?;
+        let PreparedRun { request, local } = prepared;
+        let posse = context.open_with_skills(models, &opened, &local.skill_folders)?;
         let attended = questions::attended(json);
-        let apply = launch.apply;
-        let starting = posse.start(launch.into_new_run().attended(attended));
+        let starting = posse.start_request(request, attended);
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };
-        let asking =
-            if attended { QuestionPrompter::here(state_dir) } else { QuestionPrompter::without_terminal() };
-        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, apply).await
+        let asking = if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
+        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, local.apply).await
     })
 }
 
@@ -189,7 +186,7 @@ impl RunArgs {
                 Ok(plan.map_or_else(PlanOutcome::Ended, |plan| PlanOutcome::Plan(Box::new(plan))))
             }
             Some(file) => {
-                let plan = Judge::new(&known, found, context)?.load(Path::new(file), context, models)?;
+                let plan = known.judge(found, context)?.load(Path::new(file), context, models)?;
                 Ok(PlanOutcome::Plan(Box::new(plan)))
             }
         }
@@ -274,7 +271,7 @@ impl RunArgs {
         };
         let called = match (&plan, &self.skill) {
             (Some(_), _) => None,
-            (None, None) => found.called(&request),
+            (None, None) => print_noted(found.called(&request)),
             (None, Some(name)) => {
                 let arguments = if self.request.is_empty() { String::new() } else { request.clone() };
                 Some(SkillCall { skill: named_skill(&found, name)?, arguments })
@@ -285,7 +282,7 @@ impl RunArgs {
             request,
             found,
             called,
-            agents_md: discovery::agents_md(self.dir.as_ref(), context)?,
+            agents_md: print_noted(discovery::agents_md(self.dir.as_ref(), context)?),
             definition: self.agent,
             agents: self.agents,
             dir: self.dir,

@@ -115,7 +115,7 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
         user_file: context.environment.settings_file.as_deref(),
         project_files: resolved.project.iter().map(ProjectPart::of).collect(),
         settings: rows(&resolved, context),
-        notes: &resolved.notes,
+        notes: resolved.notes.as_slice(),
     };
     if args.json {
         output.json(&report)?;
@@ -136,7 +136,7 @@ fn rows(resolved: &ResolvedSettings, context: &Context) -> Vec<Row> {
     let usual = usual(resolved, context);
     let unused = unused(resolved, &counting);
     let mut rows = Vec::new();
-    for (key, _) in KEYS {
+    for key in KEYS.iter().map(|key| key.name) {
         let said = counting.iter().filter(|entry| keys::family(&entry.key) == key);
         let before = rows.len();
         rows.extend(said.map(|entry| Row {
@@ -254,7 +254,7 @@ fn page(report: &Report<'_>) -> String {
     let mut page = String::new();
     let mut files = vec![("yours", report.user_file.map_or_else(|| "none".into(), there))];
     files.extend(report.project_files.iter().map(|ProjectPart { path, trust, usable }| {
-        let standing = if *usable { trust.words() } else { "cannot be read" };
+        let standing = if *usable { trust_words(*trust) } else { "cannot be read" };
         ("project", format!("{} ({standing})", path.display()))
     }));
     for (whose, file) in files {
@@ -289,13 +289,10 @@ fn shown(value: &Value) -> String {
     }
 }
 
-impl TrustState {
-    /// For people.
-    pub(crate) fn words(self) -> &'static str {
-        match self {
-            TrustState::Trusted => "trusted",
-            TrustState::Changed => "changed since you trusted it: `posse trust`",
-            TrustState::New => "not trusted: `posse trust`",
-        }
+fn trust_words(state: TrustState) -> &'static str {
+    match state {
+        TrustState::Trusted => "trusted",
+        TrustState::Changed => "changed since you trusted it: `posse trust`",
+        TrustState::New => "not trusted: `posse trust`",
     }
 }

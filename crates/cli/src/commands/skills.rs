@@ -12,12 +12,13 @@ use serde_json::json;
 
 use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
 use super::definition_page::{self, DefinitionOrigin, PageLine, names, one_line};
+use crate::commands::definition_list::{List, print_validation, warnings};
 use crate::context::Context;
-use crate::discovery::{self, DiscoveryResult, Entry, List, Origin, SKILL_FILE, validate};
+use crate::discovery::{self, DiscoveryResult, Entry, Origin, SKILL_FILE, validate};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::launch::working_dir;
-use crate::output::Output;
+use crate::output::{Output, print_noted};
 use crate::settings::Settings;
 use crate::term;
 
@@ -48,7 +49,9 @@ pub(crate) fn skills(args: &SkillsArgs, context: &Context) -> Result<Exit, CliEr
             Ok(Exit::DONE)
         }
         Some(SkillsVerb::Show(args)) => show(args, context),
-        Some(SkillsVerb::Validate(args)) => validate(&args.paths, Holds::Skills, args.json, context),
+        Some(SkillsVerb::Validate(args)) => {
+            print_validation(&validate(&args.paths, Holds::Skills, context)?, args.json)
+        }
     }
 }
 
@@ -65,7 +68,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         return Err(CliError::usage(problem).hint("`posse skills` lists them, and where they are from"));
     };
     let (skill, origin) = (&entry.value, found.origin(entry.place));
-    let agents_md = discovery::agents_md_file(args.listing.dir.as_ref(), context)?;
+    let agents_md = print_noted(discovery::agents_md_file(args.listing.dir.as_ref(), context)?);
     let kind = kind(skill, &found);
     let ruling = ruling(skill, args, context)?;
     let mut output = Output::new();
@@ -73,7 +76,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
         output.json(&json!({
             "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
             "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
-            "warnings": discovery::warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
+            "warnings": warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
             "decision": ruling.as_ref().map(|verdict| verdict.decision.to_string()),
             "because": ruling.as_ref().map(ToString::to_string),
         }))?;

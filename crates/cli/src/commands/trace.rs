@@ -112,7 +112,7 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
     let summary = || event.summary.clone();
     match &event.body {
         EventBody::RunStarted(e) => {
-            let request = e.request.to_shared().to_string();
+            let request = e.request.text.to_shared().to_string();
             // What a skill makes of the request is what the agent is told.
             let told = Some(e.contract.step.description.clone()).filter(|told| *told != request);
             ("run started".to_owned(), std::iter::once(request).chain(told).collect())

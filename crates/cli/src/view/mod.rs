@@ -44,7 +44,7 @@ impl View {
     pub(crate) fn new(json: bool, context: &Context) -> Self {
         let kind = if json {
             ViewType::Json
-        } else if std::io::stderr().is_terminal() && !context.environment.plain {
+        } else if std::io::stderr().is_terminal() && !context.plain {
             ViewType::Live(Box::default())
         } else {
             ViewType::Plain

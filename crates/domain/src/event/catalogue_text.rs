@@ -7,58 +7,69 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::skill::DiscoveredDefinitions;
 use crate::text::{BlobRef, Text};
 
-/// A [`DiscoveredDefinitions`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
-/// megabytes: whoever made it has read it, and whoever has it from the journal reads it at most once.
+/// [`DiscoveredDefinitions`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
+/// megabytes, so each of the two is made from the other at most once, and only when it is needed. One is always there.
 #[derive(Debug, Clone)]
 pub struct CatalogueText {
-    text: Text,
+    text: OnceLock<Text>,
     read: OnceLock<Arc<DiscoveredDefinitions>>,
 }
 
 impl CatalogueText {
+    /// A request has no catalogue if nothing was discovered.
+    pub fn of(discovered: DiscoveredDefinitions) -> Option<Self> {
+        (!discovered.is_empty()).then(|| Arc::new(discovered).into())
+    }
+
     /// What it says; the error tells why that cannot be known.
     pub fn read(&self) -> Result<Arc<DiscoveredDefinitions>, String> {
         if let Some(read) = self.read.get() {
             return Ok(read.clone());
         }
-        let Text::Here(text) = &self.text else { return Err("its text was not fetched".to_owned()) };
+        let Text::Here(text) = self.text() else { return Err("its text was not fetched".to_owned()) };
         let read = serde_json::from_str(text).map_err(|error| error.to_string())?;
         Ok(self.read.get_or_init(|| Arc::new(read)).clone())
     }
 
     /// The blob to fetch, if the text is not here.
     pub fn missing(&self) -> Option<BlobRef> {
-        self.text.missing()
+        self.text.get().and_then(Text::missing)
     }
 
-    /// The text.
-    pub(super) fn text_mut(&mut self) -> &mut Text {
-        &mut self.text
+    /// The text. Making it takes a while if much was discovered.
+    pub fn text(&self) -> &Text {
+        self.text.get_or_init(|| self.read.get().cloned().unwrap_or_default().to_json().into())
+    }
+
+    /// The same, to be moved out of the event; always there.
+    pub(super) fn text_mut(&mut self) -> Option<&mut Text> {
+        self.text();
+        self.text.get_mut()
     }
 }
 
 impl From<Arc<DiscoveredDefinitions>> for CatalogueText {
     fn from(catalogue: Arc<DiscoveredDefinitions>) -> Self {
-        Self { text: catalogue.to_json().into(), read: OnceLock::from(catalogue) }
+        Self { text: OnceLock::new(), read: OnceLock::from(catalogue) }
     }
 }
 
 /// The text is all there is to it.
 impl PartialEq for CatalogueText {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text() == other.text()
     }
 }
 
 impl Serialize for CatalogueText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.text.serialize(serializer)
+        self.text().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for CatalogueText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self { text: Text::deserialize(deserializer)?, read: OnceLock::new() })
+        Ok(Self { text: OnceLock::from(Text::deserialize(deserializer)?), read: OnceLock::new() })
     }
 }
 

@@ -63,8 +63,10 @@ impl EventBody {
     fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
             EventBody::RunStarted(e) => {
-                let catalogue = e.catalogue.iter_mut().map(CatalogueText::text_mut);
-                std::iter::once(&mut e.request).chain(catalogue).chain(&mut e.agents_md).collect()
+                let request = &mut e.request;
+                let catalogue = request.catalogue.iter_mut().filter_map(CatalogueText::text_mut);
+                let texts = std::iter::once(&mut request.text).chain(&mut request.prompt);
+                texts.chain(catalogue).chain(&mut request.agents_md).collect()
             }
             EventBody::RunCompleted(e) => vec![&mut e.text],
             EventBody::RunFailed(e) => e.text.iter_mut().collect(),
@@ -93,7 +95,8 @@ impl EventBody {
         }
         // In one shape, however little there is.
         if let EventBody::RunStarted(started) = self {
-            started.catalogue.iter_mut().for_each(|found| found.text_mut().put_away(blobs));
+            let catalogue = started.request.catalogue.iter_mut();
+            catalogue.filter_map(CatalogueText::text_mut).for_each(|text| text.put_away(blobs));
         }
         for text in self.texts_mut() {
             text.stow(blobs);

@@ -2,95 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue_text::CatalogueText;
-use super::files::{BaseSnapshot, RunResult};
+use super::files::RunResult;
 use crate::budget::Figures;
 use crate::code::Code;
-use crate::contract::Contract;
-use crate::definition::Definition;
-use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::FailKind;
-use crate::permission::{Approvals, ProjectRules, Rules};
 use crate::plan::Plan;
-pub use crate::plan::UnownedWriters;
 use crate::text::Text;
-
-/// How a run is limited beyond its root's contract.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunTerms {
-    /// Base of the turn limit by depth; none does not limit.
-    pub base_turns: Option<u32>,
-    /// How many calls may run at once in the tree.
-    pub parallel: u32,
-    /// Whether children close by themselves once integrated.
-    pub close_on_completion: bool,
-    /// Rules of the user's settings.
-    pub operator_rules: Rules,
-    /// Rules of the run.
-    pub run_rules: Rules,
-    /// What a person allowed in advance: `--allow`, and what they stored by saying "always".
-    #[serde(default, skip_serializing_if = "Approvals::is_empty")]
-    pub approvals: Approvals,
-    /// What becomes of writers that own nothing of their own.
-    #[serde(default, skip_serializing_if = "is_usual")]
-    pub unowned_writers: UnownedWriters,
-    /// Where a person said that a provider is, for this run. Never with a key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base_url: Option<GivenBaseUrl>,
-    /// Rules of the project's settings.
-    #[serde(default, skip_serializing_if = "<[Rules]>::is_empty")]
-    pub project_rules: ProjectRules,
-    /// The forked skill that is all the root does: no model is asked there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skill: Option<String>,
-    /// The skill that a person had the root take in: its files are the root's to read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub called_skill: Option<String>,
-    /// Whether who follows a task hears the events of sub-agents below it too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub include_sub_agent_events: bool,
-}
-
-/// Where a provider is, as a person said it for one run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GivenBaseUrl {
-    /// The provider.
-    pub provider: String,
-    /// Its base URL.
-    pub url: String,
-}
-
-/// See [`super::EventBody::RunStarted`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunStarted {
-    /// What the user asked for.
-    pub request: Text,
-    /// The root's contract.
-    pub contract: Contract,
-    /// Its hash.
-    pub contract_hash: Hash,
-    /// The working directory.
-    pub dir: String,
-    /// The embedder's session, opaque.
-    pub session_id: Option<String>,
-    /// Limits and rules of the whole run.
-    pub terms: RunTerms,
-    /// The definitions as they were when the run started; a run keeps them.
-    pub definitions: Vec<Definition>,
-    /// What was found on the machine beyond those. Runs that found the same share one text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalogue: Option<CatalogueText>,
-    /// The project's instructions for agents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agents_md: Option<Text>,
-    /// The files it starts from; none if nobody in it can change any, or if it works in place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub base: Option<BaseSnapshot>,
-}
 
 /// See [`super::EventBody::RunPlanned`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -282,11 +200,6 @@ pub struct TodoItem {
 pub struct TodoChanged {
     /// The whole list.
     pub items: Vec<TodoItem>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_usual(unowned: &UnownedWriters) -> bool {
-    *unowned == UnownedWriters::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]

@@ -8,12 +8,13 @@ use super::children::{
 use super::codec::CodecError;
 use super::detail::{
     CancelRequested, ContextTrimmed, MessageReceived, RunCancelled, RunCompleted, RunFailed, RunPlanned,
-    RunResumed, RunStarted, TodoChanged,
+    RunResumed, TodoChanged,
 };
 use super::files::{
     ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
     WorktreeMerged,
 };
+use super::run_started::RunStarted;
 use super::tools::{
     InputAnswered, InputRequested, PermissionDecided, ToolFinished, ToolIntended, ToolInterrupted,
 };

@@ -9,6 +9,7 @@ mod detail;
 mod files;
 mod kinds;
 mod order;
+mod run_started;
 mod summary;
 mod tools;
 
@@ -21,6 +22,7 @@ pub use detail::*;
 pub use files::*;
 pub use kinds::EventBody;
 pub use order::{OrderBreach, OrderChecker};
+pub use run_started::RunStarted;
 pub use tools::*;
 
 use crate::id::AgentId;

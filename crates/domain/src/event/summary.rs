@@ -12,7 +12,7 @@ impl EventBody {
     /// What happened, in one line.
     pub fn summary(&self) -> String {
         match self {
-            EventBody::RunStarted(e) => format!("run started: {}", line(&e.request)),
+            EventBody::RunStarted(e) => format!("run started: {}", line(&e.request.text)),
             EventBody::RunPlanned(e) => {
                 format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }

@@ -14,9 +14,8 @@ use super::{
 use crate::budget::{self, Deadline, Figures, Ledger};
 use crate::contract::Contract;
 use crate::event::{
-    CatalogueText, Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied,
-    ProviderWaitStarted, Purpose, RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished,
-    ToolInterrupted,
+    Event, EventBody, FailedChild, FinalStatus, ModelCalled, ModelReplied, ProviderWaitStarted, Purpose,
+    RunStarted, SubagentAttempt, SubagentClosed, SubagentCreated, ToolFinished, ToolInterrupted,
 };
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant, RunLayers};
@@ -51,26 +50,26 @@ impl Run {
             Text::Here(text) => Ok(text.clone()),
             Text::Stored(_) => Err(illegal(event, "its long texts were not fetched")),
         };
-        let catalogue = started.catalogue.as_ref().map(CatalogueText::read).transpose();
+        let request = &started.request;
+        let catalogue = request.discovered();
         let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
-        let agents_md = started.agents_md.as_ref().map(here).transpose()?;
-        let catalogue = catalogue.unwrap_or_default();
+        let agents_md = request.agents_md.as_ref().map(here).transpose()?;
         let PreparedDefinitions { kinds, skills } =
-            PreparedDefinitions::new(&started.definitions, &catalogue)
+            PreparedDefinitions::new(&request.definitions, &catalogue)
                 .map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
         let kind =
             kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
         let layers = RunLayers {
-            operator: started.terms.operator_rules.clone(),
-            project: started.terms.project_rules.clone(),
-            run: started.terms.run_rules.clone(),
+            operator: request.terms.operator_rules.clone(),
+            project: request.terms.project_rules.clone(),
+            run: request.terms.run_rules.clone(),
         };
         let authority =
             Authority::root(&run, layers, kind.layer().clone(), started.contract.permissions.clone());
         let mut ledger = Ledger::open_root(&event.agent, &started.contract.budget)
             .map_err(|error| illegal(event, error.to_string()))?;
-        if started.terms.skill.is_some() {
+        if request.terms.skill.is_some() {
             // It asks no model: its report is what its one child says.
             ledger.report_over(&event.agent);
         }
@@ -507,11 +506,11 @@ fn started_run(
 ) -> Run {
     Run {
         id: id.clone(),
-        request: started.request.clone(),
-        terms: started.terms.clone(),
-        dir: started.dir.clone(),
+        request: started.request.text.clone(),
+        terms: started.request.terms.clone(),
+        dir: started.request.dir.clone(),
         base: started.base.clone(),
-        session_id: started.session_id.clone(),
+        session_id: started.request.session_id.clone(),
         started_at_ms: at_ms,
         kinds,
         skills: BTreeMap::new(),

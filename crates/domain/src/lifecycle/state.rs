@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Amount, Deadline, Ledger, whose};
 use crate::code::Code;
 use crate::contract::Contract;
-use crate::event::{AnsweredBy, BaseSnapshot, FailedChild, RunTerms};
+use crate::event::{AnsweredBy, BaseSnapshot, FailedChild};
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant};
+use crate::request::RunTerms;
 use crate::text::Text;
 
 use super::definitions::{PreparedDefinition, SkillKind};

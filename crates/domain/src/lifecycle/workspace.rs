@@ -4,12 +4,13 @@ use super::apply::illegal;
 use super::{Illegal, Node, OpenState, Run};
 use crate::contract::{CommandCriterion, Contract, Criterion};
 use crate::event::{
-    Change, Event, IntegrationPassed, SubagentWaitingForMerge, UnownedWriters, WorkspaceMade,
-    WorkspaceSalvaged, WorktreeMerged,
+    Change, Event, IntegrationPassed, SubagentWaitingForMerge, WorkspaceMade, WorkspaceSalvaged,
+    WorktreeMerged,
 };
 use crate::id::AgentId;
 use crate::object_id::ObjectId;
 use crate::ownership;
+use crate::plan::UnownedWriters;
 
 /// The files of an agent that is not closed.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -142,15 +142,12 @@ impl Driver {
         }
     }
 
-    /// Dispatches an answered call again; after a resume that happens by itself.
+    /// Dispatches an answered call again. After a resume no call waits here: it is dispatched with the others of its reply.
     fn go_on_with(&mut self, id: &AgentId, call_id: &str) {
-        if self.resuming {
-            return;
-        }
         let call_id = call_of_command(call_id).unwrap_or(call_id);
         if id.is_root() && self.run.step_called(call_id).is_some() {
-            self.advance_plan();
-            return self.advance(id);
+            self.mark_plan();
+            return self.mark_ready(id);
         }
         let Some(session) = self.sessions.get_mut(id).filter(|session| session.ending.is_none()) else {
             return;
@@ -160,7 +157,7 @@ impl Driver {
         session.calls.remove(call_id);
         self.dispatch_one(id, &call);
         // What had to come after it may come now.
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// Questions that an "always" has answered along with its own.

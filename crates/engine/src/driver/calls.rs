@@ -66,7 +66,7 @@ impl Driver {
     pub(super) fn dispatch_one(&mut self, id: &AgentId, call: &ToolCall) {
         if self.winds_up(id) {
             self.answer(id, &call.id, &call.name, Err(too_late()));
-            return self.advance_if_turn_over(id);
+            return self.mark_if_turn_over(id);
         }
         if !self.hold_for_hooks(id, call) {
             self.dispatch_hooked(id, call, HookVerdicts::default());
@@ -75,20 +75,15 @@ impl Driver {
 
     /// Dispatches a call whose hooks have answered.
     pub(super) fn dispatch_hooked(&mut self, id: &AgentId, call: &ToolCall, heard: HookVerdicts) {
-        self.dispatching += 1;
         self.dispatch(id, call, heard);
-        self.dispatching -= 1;
-        // A call can lead to another agent's calls; only after the outermost has its answer may it be cut.
-        if self.dispatching == 0 {
-            self.submit_if_full();
-        }
+        self.submit_if_full();
     }
 
     fn dispatch(&mut self, id: &AgentId, call: &ToolCall, mut heard: HookVerdicts) {
         let admitted = self.admit(id, call, heard.call.take());
         if let Err(failure) = admitted {
             self.answer(id, &call.id, &call.name, Err(failure));
-            return self.advance_if_turn_over(id);
+            return self.mark_if_turn_over(id);
         }
         let Some(tool) = self.tool(&call.name).cloned() else { return };
         if let Ok(Admission::Asks) = admitted {
@@ -102,14 +97,14 @@ impl Driver {
             },
             Handler::Effect(_) => self.queue_call(id, call, tool.class),
         }
-        self.advance_if_turn_over(id);
+        self.mark_if_turn_over(id);
     }
 
     /// The last call of a reply was answered on the spot: the turn is over, so the machine goes on.
-    fn advance_if_turn_over(&mut self, id: &AgentId) {
+    fn mark_if_turn_over(&mut self, id: &AgentId) {
         let over = self.sessions.get(id).is_some_and(|session| session.machine.shared_calls().is_none());
         if over {
-            self.advance(id);
+            self.mark_ready(id);
         }
     }
 
@@ -288,7 +283,7 @@ impl Driver {
             limit,
             idle: Duration::from_millis(agent.contract.execution.idle_timeout_ms),
             stop: flight.signal(),
-            skills: self.sessions.get(id)?.skill_dirs.clone(),
+            skills: self.sessions.get(id)?.preamble.skill_dirs.clone(),
         })
     }
 
@@ -342,7 +337,7 @@ impl Driver {
                 self.change_ended(id, call.holds);
             }
         }
-        self.conclude(id);
+        self.mark_ready(id);
     }
 
     pub(super) fn intend(

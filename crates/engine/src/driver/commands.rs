@@ -259,7 +259,7 @@ impl Driver {
                 self.start_command_hooks(id, next);
             }
         }
-        self.advance_plan();
+        self.mark_plan();
     }
 
     /// A step has a child or was refused: what hooks said of its commands is not needed any more.

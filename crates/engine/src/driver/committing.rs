@@ -8,7 +8,7 @@ use posse_domain::id::AgentId;
 
 use super::effects::Effect;
 use super::{Driver, Stop};
-use crate::ports::{Basis, Commit, CommitReceipt, StoreError};
+use crate::ports::{Basis, Commit, CommitReceipt, StoreError, Tool};
 
 /// Events from which on a commit is handed over; a wide reply is cut into several.
 const COMMIT_TARGET_EVENTS: usize = 1_024;
@@ -117,6 +117,10 @@ impl Driver {
         }
         self.execute(effects);
         Ok(())
+    }
+
+    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
+        self.rt.tools.get(name)
     }
 }
 

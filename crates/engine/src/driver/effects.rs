@@ -20,7 +20,7 @@ use super::Driver;
 use super::acting::{Limit, PrepareTask, act, prepare, prepare_read, recover};
 use super::hooking::HookedMoment;
 use super::insisting::{insist, insist_unless};
-use super::session::CallStage;
+use super::session::{CallStage, ModelCallStage};
 use super::waiting::WaitEnd;
 use crate::deltas::{CallSink, DeltaCall};
 use crate::history::conversation_of;
@@ -295,7 +295,7 @@ impl Driver {
         let sender = self.sender.clone();
         let faults = self.rt.parts.faults.clone();
         let task = tokio::spawn(ask(effect, sink, alive, sender, faults));
-        session.asking = Some(task.abort_handle());
+        session.model_call = ModelCallStage::Reply(task.abort_handle());
     }
 
     /// Starts the task of a tool call. `droppable` calls only look: they are not started once the agent ends.

@@ -12,7 +12,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
 
 use super::Driver;
-use super::delegate::ChildResult;
+use super::answering::ChildResult;
 use super::effects::Effect;
 use super::session::{CallStage, Calls, Session, TimeUp};
 use crate::ports::{ToolFailure, Urgency};
@@ -26,7 +26,7 @@ impl Session {
     /// Drops every task of this agent. For a driver that gives its run up; a write in progress ends by itself.
     pub(super) fn abort_all(&self) {
         let hooks = self.hooks.iter().filter_map(|hooked| hooked.task.as_ref());
-        for task in [&self.asking, &self.waiting].into_iter().flatten().chain(hooks) {
+        for task in self.model_call.task().into_iter().chain(hooks) {
             task.abort();
         }
         for call in self.calls.values() {
@@ -82,15 +82,11 @@ impl Driver {
     /// `at_once`, and is waited for: an agent has ended when its last process has. A write is short, and half a write
     /// is worse than a late one.
     pub(super) fn cut_short(&mut self, id: &AgentId, at_once: bool) {
-        // What it queued for slots is found stale when its turn comes.
-        self.budget_line.retain(|waiting| waiting != id);
+        // What it queued for slots and budgets is found stale when its turn comes.
         self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
-        session.wants_model = false;
         let asking = session.machine.is_asking();
-        if let Some(task) = session.asking.take() {
-            task.abort();
-        }
+        session.model_call.abort();
         let urgency = if at_once { Urgency::AtOnce } else { Urgency::Gently };
         for call in session.calls.values() {
             call.hurry(urgency);
@@ -175,7 +171,7 @@ impl Driver {
             self.reject_as(id, failure.kind, failure.code, failure.reason);
             return;
         }
-        if !session.is_quiet() || self.lanes.get(id).is_some_and(|lane| !lane.is_quiet()) {
+        if !session.is_quiet() || !self.merging.is_quiet(id) {
             return;
         }
         self.close_finished_children(id);
@@ -208,8 +204,8 @@ impl Driver {
                 if let Some(session) = self.sessions.get_mut(&id) {
                     session.place = place;
                 }
-                self.lanes.remove(&id);
-                self.advance(&id);
+                self.merging.forget_queue(&id);
+                self.mark_ready(&id);
             }
             Some(Attempt::Over((id, body))) => {
                 self.emit(id.clone(), body);
@@ -270,18 +266,21 @@ impl Driver {
             self.unclosed.insert(id.clone());
         }
         self.sessions.remove(id);
-        self.leave_merge_queue(id);
+        self.merging.leave(id);
         self.write_report(id, &path, &ended);
         self.answer_parent(id, ended);
         if writer {
-            self.writer_closed(id);
+            let ending = |id: &AgentId| self.sessions.get(id).is_none_or(|session| session.ending.is_some());
+            for writer in self.writers.close(id, &self.run, ending) {
+                self.mark_ready(&writer);
+            }
         }
         if let Some(parent) = id.parent() {
             if parent.is_root() {
-                self.advance_plan();
+                self.mark_plan();
             }
-            self.advance_merge_queue(&parent);
-            self.advance(&parent);
+            self.mark_merge_queue(&parent);
+            self.mark_ready(&parent);
         }
     }
 

@@ -199,18 +199,6 @@ impl Driver {
         definition.is_some_and(|definition| self.wants(Moment::SubagentStop, definition))
     }
 
-    /// A child waits for its merge: hooks hear of it, or it is integrated.
-    pub(super) fn work_ended(&mut self, id: &AgentId) {
-        let Some(agent) = self.run.open(id) else { return };
-        let OpenState::WaitingForMerge { report, .. } = &agent.state else { return };
-        // One whose merge is journalled was heard of before that.
-        let told = agent.files.merging.is_none() && self.wants_stop_hook(id);
-        let report = told.then(|| report.to_shared().to_string());
-        if report.is_none() || !self.notify_hooks(id, HookedMoment::Stop, None, report) {
-            self.integrate_child(id);
-        }
-    }
-
     /// Ends the hooks of a child whose work is refused; whether there are any. It is refused again once they have ended.
     pub(super) fn ends_hooks_first(
         &mut self,
@@ -232,11 +220,6 @@ impl Driver {
     pub(super) fn wants_stop_hook_again(&self, id: &AgentId) -> bool {
         let merging = self.run.open(id).is_some_and(|agent| agent.files.merging.is_some());
         !merging && (self.run.has_nothing_to_merge(id) || self.wants_stop_hook(id))
-    }
-
-    fn integrate_child(&mut self, id: &AgentId) {
-        let settled = self.run.has_nothing_to_merge(id);
-        if settled { self.accept(id, Vec::new()) } else { self.wait_for_merge(id) }
     }
 
     /// Tells hooks; whether they were told.
@@ -384,7 +367,7 @@ impl Driver {
             }
         }
         // What is ending is concluded there.
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// The hooks of a call have answered: those of its commands are next, or it goes on as if for the first time, or it
@@ -455,7 +438,7 @@ impl Driver {
         let results = self.sessions.get(id).map(|session| session.machine.unread_results());
         let tool = results.into_iter().flatten().find(|(call, _)| call.id == call_id);
         let Some(tool) = tool.map(|(call, _)| call.name.clone()) else { return };
-        self.notify_budget(id, HostNote::Hook, format!("{}{reason}", notes::hook_objects(&tool, call_id)));
+        self.emit_note(id, HostNote::Hook, format!("{}{reason}", notes::hook_objects(&tool, call_id)));
     }
 
     /// After a crash: the hooks whose objection would be in the journal are asked again.
@@ -481,6 +464,18 @@ impl Driver {
                 self.merge_queue(id).apply(Fact::ChangeBegan);
             }
         }
+    }
+
+    /// Starts the hooks that hear of a child's end before it is integrated; whether there are any. Those of a child whose
+    /// merge is journalled have answered before that.
+    pub(super) fn start_stop_hooks(&mut self, id: &AgentId) -> bool {
+        let Some(agent) = self.run.open(id) else { return false };
+        let OpenState::WaitingForMerge { report, .. } = &agent.state else { return false };
+        if agent.files.merging.is_some() || !self.wants_stop_hook(id) {
+            return false;
+        }
+        let report = report.to_shared().to_string();
+        self.notify_hooks(id, HookedMoment::Stop, None, Some(report))
     }
 }
 

@@ -55,9 +55,7 @@ impl Driver {
     /// What the machine could not do however often it was asked, if that is what came and somebody still waits for it.
     pub(super) fn given_up(&self, input: &Input) -> Option<String> {
         let is_stopped = match input {
-            Input::Checked { child, .. } => {
-                self.checks.get(child).is_none_or(|stop| *stop.borrow() != Urgency::None)
-            }
+            Input::Checked { child, .. } => self.merging.is_check_stopped(child),
             _ => false,
         };
         input.machine_failed().filter(|_| !is_stopped).map(|problem| problem.text.clone())

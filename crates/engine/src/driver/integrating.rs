@@ -12,13 +12,12 @@ use posse_domain::lifecycle::{FailKind, OpenState};
 use posse_domain::object_id::ObjectId;
 use posse_domain::plan::COMMAND_TIMEOUT_MAX_MS;
 
+use super::desks::merging::{MergeResult, position_of};
 use super::effects::Effect;
 use super::place::WorkspaceState;
 use super::{Driver, Stop};
-use crate::integrate::{Fact, Group, MergeEffect, QueuePosition};
-use crate::ports::{
-    CheckRequest, Merge, MergeRequest, StopSignal, UpdateOutcome, Urgency, WorkspaceId, WorkspaceProblem,
-};
+use crate::integrate::{Fact, MergeEffect};
+use crate::ports::{CheckRequest, Merge, MergeRequest, UpdateOutcome, WorkspaceId, WorkspaceProblem};
 
 /// How long a command criterion may take if nobody says.
 const CHECK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
@@ -29,51 +28,13 @@ const FILES_NAMED_MAX: usize = 20;
 /// Most characters of a failed check's output that its reason repeats.
 const OUTPUT_REPEATED_MAX_CHARS: usize = 4_000;
 
-/// A merge that was made and is not yet the parent's.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct MergeResult {
-    ours: ObjectId,
-    commit: ObjectId,
-    tree: ObjectId,
-    paths: u64,
-}
-
 impl Driver {
     /// A child that may come to be integrated takes its place in the order.
     pub(super) fn enqueue_for_merge(&mut self, child: &AgentId) {
-        let Some(agent) = self.run.open(child).filter(|_| self.run.is_isolated()) else { return };
-        // A step that only looks has a place too: what depends on it starts when it ends, and from what is merged by
-        // then, which is the same every time only if nobody behind it was merged before.
-        let step = agent.contract.parent.message_id.is_none();
-        if !agent.writer && !step && agent.contract.checks().next().is_none() {
-            return;
-        }
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
-        let seat = match (&agent.contract.parent.message_id, agent.background) {
-            (Some(message), false) => {
-                QueuePosition { group: Group::Reply(message.as_str().into()), rank: number, foreground: true }
-            }
-            (Some(_), true) => QueuePosition { group: Group::Alone(number), rank: 0, foreground: false },
-            (None, _) => match self.run.step_rank(agent.contract.parent.step_idx) {
-                Some(rank) => QueuePosition { group: Group::Plan, rank, foreground: true },
-                None => QueuePosition { group: Group::Alone(number), rank: 0, foreground: true },
-            },
-        };
-        self.merge_queue(&parent).apply(Fact::Joined(number, seat));
-    }
-
-    /// A child will not be integrated any more, or is.
-    pub(super) fn leave_merge_queue(&mut self, child: &AgentId) {
-        let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
-        self.merges.remove(child);
-        if let Some(stop) = self.checks.remove(child) {
-            stop.send_replace(Urgency::AtOnce);
+        if let Some(position) = position_of(child, &self.run) {
+            self.merge_queue(&parent).apply(Fact::Joined(number, position));
         }
-        // Whoever is next has its turn only after this one's end was told: the last to end also ends the run.
-        if let Some(lane) = self.lanes.get_mut(&parent) {
-            lane.apply(Fact::Left(number));
-        }
-        self.lanes.remove(child);
     }
 
     /// A child has ended its work and waits to be integrated.
@@ -86,19 +47,16 @@ impl Driver {
         let checks = agent.contract.checks().next().is_some();
         let merged = agent.files.merging.is_some();
         self.merge_queue(&parent).apply(Fact::Ready { child: number, checks, merged });
-        self.advance_merge_queue(&parent);
+        self.mark_merge_queue(&parent);
     }
 
     /// Does whatever the lane of an agent's files says is next.
     pub(super) fn advance_merge_queue(&mut self, id: &AgentId) {
-        if self.resuming {
-            return;
-        }
         // Files that are being laid out cannot be merged into at the same time.
         if self.sessions.get(id).is_some_and(|session| session.place == WorkspaceState::Making) {
             return;
         }
-        while let Some(action) = self.lanes.get(id).and_then(crate::integrate::MergeQueue::decide) {
+        while let Some(action) = self.merging.decide(id) {
             self.merge_queue(id).apply(Fact::Began(action));
             self.integrate(id, action);
             if self.poisoned.is_some() {
@@ -125,9 +83,7 @@ impl Driver {
             MergeEffect::Merge(number) => self.merge(id, &id.child(number)),
             MergeEffect::Check(number) => self.check(id, &id.child(number)),
             MergeEffect::StopCheck(number) => {
-                if let Some(stop) = self.checks.get(&id.child(number)) {
-                    stop.send_replace(Urgency::AtOnce);
-                }
+                self.merging.stop_check(&id.child(number));
             }
             MergeEffect::Update(number) => self.update(id, &id.child(number)),
             MergeEffect::Accept(number) => self.accept(&id.child(number), Vec::new()),
@@ -152,7 +108,7 @@ impl Driver {
         let Some(base) = agent.files.base else { return };
         let Some(theirs) = agent.files.change else {
             // Nothing to merge; its checks run on the parent's files as they are.
-            self.merges.insert(child.clone(), MergeResult { ours, commit: ours, tree: ours, paths: 0 });
+            self.merging.keep_result(child, MergeResult { ours, commit: ours, tree: ours, paths: 0 });
             let number = child.number().unwrap_or(0);
             return self.merge_queue(parent).apply(Fact::Merged { child: number, same: true });
         };
@@ -175,8 +131,7 @@ impl Driver {
         if self.waits_for_merge(child) {
             match merge {
                 Ok(Merge::Merged { commit, tree, paths }) => {
-                    self.merges
-                        .insert(child.clone(), MergeResult { ours: request.ours, commit, tree, paths });
+                    self.merging.keep_result(child, MergeResult { ours: request.ours, commit, tree, paths });
                     self.merge_queue(&parent).apply(Fact::Merged { child: number, same: paths == 0 });
                 }
                 Ok(Merge::Conflict { files }) => {
@@ -203,8 +158,8 @@ impl Driver {
         } else {
             self.merge_queue(&parent).apply(Fact::Left(number));
         }
-        self.advance_merge_queue(&parent);
-        self.after_files(&parent);
+        self.mark_merge_queue(&parent);
+        self.mark_ready(&parent);
     }
 
     pub(super) fn waits_for_merge(&self, child: &AgentId) -> bool {
@@ -212,7 +167,7 @@ impl Driver {
     }
 
     fn check(&mut self, parent: &AgentId, child: &AgentId) {
-        let (Some(agent), Some(made)) = (self.run.open(child), self.merges.get(child)) else { return };
+        let (Some(agent), Some(made)) = (self.run.open(child), self.merging.result_of(child)) else { return };
         let limit =
             |ms: Option<u64>| ms.map_or(CHECK_TIMEOUT_DEFAULT, Duration::from_millis).min(CHECK_TIMEOUT_MAX);
         let commands =
@@ -225,16 +180,16 @@ impl Driver {
             commands,
             network,
         };
-        let (sender, signal) = StopSignal::new();
-        self.checks.insert(child.clone(), sender);
+        let signal = self.merging.begin_check(child);
         self.after_commit(Effect::Check { request, signal });
     }
 
     /// A child's command criteria were run, or stopped.
     pub(super) fn checks_run(&mut self, child: &AgentId, checks: Result<Vec<CheckRecord>, WorkspaceProblem>) {
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
-        let stopped = self.checks.remove(child).is_none_or(|stop| *stop.borrow() != Urgency::None);
-        let tree = self.merges.get(child).map(|made| made.tree);
+        let stopped = self.merging.is_check_stopped(child);
+        self.merging.end_check(child);
+        let tree = self.merging.result_of(child).map(|made| made.tree);
         match (self.waits_for_merge(child) && !stopped, tree, checks) {
             (true, Some(tree), Ok(checks)) if checks.iter().all(|check| check.ok) => {
                 self.emit(child.clone(), ChecksPassed { tree, checks });
@@ -251,14 +206,14 @@ impl Driver {
             }
             _ => self.merge_queue(&parent).apply(Fact::CheckStopped(number)),
         }
-        self.advance_merge_queue(&parent);
-        self.after_files(&parent);
+        self.mark_merge_queue(&parent);
+        self.mark_ready(&parent);
     }
 
     /// Journals a merge and brings the parent's files up to date; one that is journalled is only carried on.
     fn update(&mut self, parent: &AgentId, child: &AgentId) {
         let journalled = self.run.open(child).and_then(|agent| agent.files.merging.clone());
-        let merged = match (journalled, self.merges.remove(child)) {
+        let merged = match (journalled, self.merging.take_result(child)) {
             (Some(merged), _) => merged,
             (None, Some(MergeResult { ours, commit, tree, paths })) => {
                 let merged = WorktreeMerged { ours, commit, tree, paths };
@@ -295,8 +250,8 @@ impl Driver {
         let number = child.number().unwrap_or(0);
         self.merge_queue(&of.agent).apply(Fact::Updated(number));
         self.accept(child, kept);
-        self.advance_merge_queue(&of.agent);
-        self.after_files(&of.agent);
+        self.mark_merge_queue(&of.agent);
+        self.mark_ready(&of.agent);
     }
 
     pub(super) fn accept(&mut self, child: &AgentId, kept: Vec<String>) {
@@ -304,7 +259,7 @@ impl Driver {
         if let Some((id, body)) = self.run.accept(child, kept) {
             self.emit(id, body);
             if !told.is_empty() {
-                self.in_the_way.insert(child.clone(), told);
+                self.merging.keep_note(child, told);
             }
             self.child_ended(child);
         }
@@ -332,6 +287,23 @@ impl Driver {
         });
         for child in children {
             self.reject(&child, Code::IntegrationConflict, reason.to_owned());
+        }
+    }
+
+    /// A child's work has ended: its stop hooks are asked first, where there are any, and then it is integrated.
+    pub(super) fn begin_integration(&mut self, child: &AgentId) {
+        if self.waits_for_merge(child) && !self.start_stop_hooks(child) {
+            self.integrate_child(child);
+        }
+    }
+
+    /// Integrates a child whose hooks have answered: at once if it changed nothing and has no checks, or else in its
+    /// turn.
+    pub(super) fn integrate_child(&mut self, child: &AgentId) {
+        if self.run.has_nothing_to_merge(child) {
+            self.accept(child, Vec::new());
+        } else {
+            self.wait_for_merge(child);
         }
     }
 }

@@ -8,11 +8,14 @@
 //! Why it is like this: `docs/decisions/engine-one-task-per-run.md`.
 
 mod acting;
+mod advancing;
+mod answering;
 mod asking;
 mod calls;
 mod commands;
 mod committing;
 mod delegate;
+mod desks;
 mod effects;
 mod ending;
 mod hooking;
@@ -20,46 +23,48 @@ pub(crate) mod insisting;
 mod integrating;
 mod mail;
 mod model;
-mod opening;
 mod place;
 mod planning;
-mod preamble;
 mod publishing;
-mod pumping;
+mod ready;
 mod recover;
 mod replaying;
 mod results;
 mod session;
 mod sharing;
 mod skills;
+mod spawning;
+mod starting;
 mod status;
+mod wait;
 mod waiting;
 mod winding;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::code::Code;
-use posse_domain::event::{Event, QueuedFor, RunPlanned};
-use posse_domain::hash::Hash;
+use posse_domain::event::{Event, RunPlanned};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Run;
-use posse_domain::object_id::ObjectId;
 use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
 use self::committing::{Batch, InFlight, next_commit};
+use self::desks::merging::MergeDesk;
+use self::desks::preamble::PreambleDesk;
+use self::desks::shared_files::SharedFilesDesk;
+use self::desks::writers::WriterQueue;
 use self::effects::Input;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::ReplayProgress;
-use self::session::{Base, Session};
+use self::session::Session;
 use self::status::StatusWait;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::integrate::MergeQueue;
-use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, Tool, ToolFailure, Urgency};
+use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure};
 use crate::projection::Projection;
 use crate::runtime::{Inner, StopKind};
 use crate::scheduler::{Scheduler, SlotRequest, SlotUse};
@@ -120,38 +125,22 @@ pub(crate) struct Driver {
     /// When wall times are up, on a clock that does not jump.
     deadlines: BTreeSet<(tokio::time::Instant, AgentId)>,
     status_waits: Vec<StatusWait>,
-    /// Writers that have started and are not closed, but for the root.
-    writers: BTreeSet<AgentId>,
-    /// Writers that wait for another to close, in order.
-    held_writers: VecDeque<AgentId>,
-    /// Who has the files of each agent, and whose work is next to be merged into them.
-    lanes: HashMap<AgentId, MergeQueue>,
-    /// Files that readers share, by snapshot.
-    shared: HashMap<ObjectId, place::SharedFiles>,
-    /// Merges that were made and are not yet in the journal.
-    merges: HashMap<AgentId, integrating::MergeResult>,
-    /// Files of a parent that were in the way of a child's work and were kept, until the parent is told.
-    in_the_way: HashMap<AgentId, String>,
-    /// Ends the checks under way, by the child they are for.
-    checks: HashMap<AgentId, watch::Sender<Urgency>>,
+    writers: WriterQueue,
+    merging: MergeDesk,
+    shared_files: SharedFilesDesk,
     /// What the run made of the files it started from, once it is delivered.
     delivery: publishing::Delivery,
     /// Completed children that their contract leaves open for the parent to close.
     unclosed: BTreeSet<AgentId>,
-    /// Agents whose call did not fit into a budget now.
-    budget_line: VecDeque<AgentId>,
-    /// Whether the agents are still being put back on their feet; each is pumped when its turn comes.
-    resuming: bool,
+    /// Agents whose call did not fit into a budget. One whose call waits for something else meanwhile is passed over.
+    budget_queue: VecDeque<AgentId>,
+    /// What may be able to go on.
+    ready: ready::ReadySet,
     /// Hooks that hear of the commands of steps, by what a step is asked for by; asked again after a crash.
     step_hooks: BTreeMap<String, commands::StepHooks>,
-    /// How many calls are being dispatched, one because of the other.
-    dispatching: u32,
     /// Children created in this round; the ones still waiting at its end say so.
     fresh: Vec<AgentId>,
-    system_texts: HashMap<String, (Arc<str>, Hash)>,
-    tool_lists: HashMap<String, Arc<preamble::ToolList>>,
-    /// The system prompts and lists of tools whose text is in the journal.
-    kept_texts: HashSet<Hash>,
+    preambles: PreambleDesk,
     /// The recorded run that this one repeats.
     replaying: Option<ReplayProgress>,
     /// What the run needs and is not there: its directory, or an agent's model.
@@ -207,22 +196,15 @@ impl Driver {
             deadlines: BTreeSet::new(),
             status_waits: Vec::new(),
             step_hooks: BTreeMap::new(),
-            writers: BTreeSet::new(),
-            held_writers: VecDeque::new(),
-            lanes: HashMap::new(),
-            shared: HashMap::new(),
-            merges: HashMap::new(),
-            in_the_way: HashMap::new(),
-            checks: HashMap::new(),
+            writers: WriterQueue::default(),
+            merging: MergeDesk::default(),
+            shared_files: SharedFilesDesk::default(),
             delivery: publishing::Delivery::Due,
             unclosed: BTreeSet::new(),
-            budget_line: VecDeque::new(),
-            resuming: false,
-            dispatching: 0,
+            budget_queue: VecDeque::new(),
+            ready: ready::ReadySet::default(),
             fresh: Vec::new(),
-            system_texts: HashMap::new(),
-            tool_lists: HashMap::new(),
-            kept_texts: HashSet::new(),
+            preambles: PreambleDesk::default(),
             replaying,
             missing: None,
             poisoned: None,
@@ -252,10 +234,10 @@ impl Driver {
         }
         if let Some(plan) = plan {
             self.emit(root.clone(), Box::new(RunPlanned { plan }));
-            self.advance_plan();
+            self.mark_plan();
         }
         self.begin_run_skill();
-        self.advance(&root);
+        self.mark_ready(&root);
         self.drive().await;
     }
 
@@ -387,35 +369,19 @@ impl Driver {
         }
     }
 
-    /// Hands out slots, says what waits, and hands the round's events to the store.
+    /// Lets what is ready go on, hands out slots, says what waits, and hands the round's events to the store.
     fn end_round(&mut self) {
+        self.drain_ready();
         self.follow();
         while let Some(want) = self.scheduler.take() {
             self.grant(want);
+            self.drain_ready();
         }
         self.log_waits();
         self.answer_status_waits();
+        self.drain_ready();
         if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
             self.submit();
-        }
-    }
-
-    fn log_waits(&mut self) {
-        for id in std::mem::take(&mut self.fresh) {
-            let Some(session) = self.sessions.get(&id) else { continue };
-            let waits_for = if session.held {
-                QueuedFor::Ownership
-            } else if self.budget_line.contains(&id) {
-                QueuedFor::Budget
-            } else {
-                QueuedFor::Slot
-            };
-            if session.needs_history || session.base == Base::Awaited || !session.hooks.is_empty() {
-                continue;
-            }
-            if let Some((id, body)) = self.run.queue(&id, waits_for) {
-                self.emit(id, body);
-            }
         }
     }
 
@@ -424,10 +390,6 @@ impl Driver {
             SlotUse::Model => self.ask_model(&want.agent, &want.kind),
             SlotUse::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
         }
-    }
-
-    fn tool(&self, name: &str) -> Option<&Tool> {
-        self.rt.tools.get(name)
     }
 
     /// When the driver must look at the clock again.

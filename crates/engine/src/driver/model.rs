@@ -21,7 +21,7 @@ use posse_domain::message::Reply;
 
 use super::Driver;
 use super::effects::{Effect, ModelDone, ModelEffect};
-use super::session::Base;
+use super::session::ModelCallStage;
 use super::waiting::AfterFailure;
 use crate::ports::{CallSize, ModelFacts, ModelFailure, ModelReply, ModelRequest};
 
@@ -67,8 +67,10 @@ impl Driver {
     pub(super) fn ask_model(&mut self, id: &AgentId, kind: &std::sync::Arc<str>) {
         let step = match self.sessions.get_mut(id) {
             // A wish whose agent has ended meanwhile, or that was granted before, is stale.
-            Some(session) if session.ending.is_none() && session.wants_model => {
-                session.wants_model = false;
+            Some(session)
+                if session.ending.is_none() && matches!(session.model_call, ModelCallStage::Slot) =>
+            {
+                session.model_call = ModelCallStage::Idle;
                 session.machine.next(false)
             }
             _ => return self.scheduler.release(kind),
@@ -103,7 +105,7 @@ impl Driver {
             Quote::Wait => {
                 self.return_permit(id);
                 self.scheduler.release(kind);
-                self.budget_line.push_back(id.clone());
+                self.wait_for_budget(id);
             }
             Quote::Exhausted(reason) => {
                 self.return_permit(id);
@@ -142,7 +144,7 @@ impl Driver {
             return;
         }
         if let Some(low) = self.run.low_budget(id, self.rt.parts.system.now_ms()) {
-            self.notify_budget(id, HostNote::BudgetLow, notes::budget_low(&low));
+            self.emit_note(id, HostNote::BudgetLow, notes::budget_low(&low));
         }
     }
 
@@ -199,7 +201,8 @@ impl Driver {
             Purpose::Work => budget::Purpose::Work,
             Purpose::Report => budget::Purpose::Report,
         };
-        let preamble_bytes = if asked.has_tools() { session.preamble.1 } else { session.system.len() as u64 };
+        let preamble_bytes =
+            if asked.has_tools() { session.preamble.bytes } else { session.preamble.system.len() as u64 };
         let input_tokens = if asked.trimmed {
             REPORT_INPUT_TOKENS
         } else {
@@ -229,7 +232,7 @@ impl Driver {
         if limits.wall_ms == Some(0) {
             return Some(("max-time", "must be more than 0: even a report takes some time".to_owned()));
         }
-        let input_tokens = session.preamble.1 / posse_agent::conversation::BYTES_PER_TOKEN
+        let input_tokens = session.preamble.bytes / posse_agent::conversation::BYTES_PER_TOKEN
             + session.machine.upcoming(None).1
             + REPORT_INPUT_TOKENS;
         let output_tokens = MIN_OUTPUT_TOKENS + REPORT_OUTPUT_TOKENS;
@@ -271,13 +274,7 @@ impl Driver {
 
     fn send(&mut self, id: &AgentId, decided: PlannedCall) {
         self.warn_of_budget(id, decided.asked.purpose);
-        let base = self.sessions.get(id).and_then(|session| match session.base {
-            Base::Taken(base) => Some(base),
-            Base::Unknown | Base::Awaited => None,
-        });
-        if let Some((id, body)) = self.run.start(id, base) {
-            self.emit(id, body);
-        }
+        self.start_agent(id);
         let Some(agent) = self.run.open(id) else { return };
         let contract = agent.contract.clone();
         let Some(session) = self.sessions.get(id) else { return };
@@ -285,13 +282,13 @@ impl Driver {
         let PlannedCall { turn, call, asked, reserved } = decided;
         let has_tools = asked.has_tools();
         let CallPurpose { purpose, cause, reason, trimmed } = asked;
-        let (preamble, upcoming) = (session.preamble.0, session.machine.upcoming(cause).0);
+        let (preamble, upcoming) = (session.preamble.hash, session.machine.upcoming(cause).0);
         let parts: [&[u8]; 3] =
             [preamble.as_bytes(), upcoming.as_bytes(), if trimmed { TRIMMED } else { &[] }];
         let request_hash = Hash::of_parts(parts.into_iter().filter(|part| !part.is_empty()));
         let model = contract.execution.model.clone();
         let first = (attempt, turn, call) == (1, 1, 1);
-        let preamble = if first { self.preamble_to_keep(id) } else { None };
+        let preamble = first.then(|| self.preambles.take_unjournalled(&session.preamble));
         let called = ModelCalled {
             attempt,
             turn,
@@ -315,7 +312,7 @@ impl Driver {
                 let message = session.machine.condensed(cause, system.len());
                 (system, vec![std::sync::Arc::new(message)])
             }
-            _ => (session.system.clone(), session.machine.conversation().messages().to_vec()),
+            _ => (session.preamble.system.clone(), session.machine.conversation().messages().to_vec()),
         };
         let request = ModelRequest {
             agent: id.clone(),
@@ -327,7 +324,7 @@ impl Driver {
             hash: request_hash,
             purpose,
             system,
-            tools: if has_tools { session.tools.specs.clone() } else { std::sync::Arc::default() },
+            tools: if has_tools { session.preamble.tools.specs.clone() } else { std::sync::Arc::default() },
             messages,
             max_output_tokens: reserved.output_tokens,
             temperature: contract.execution.temperature,
@@ -360,11 +357,11 @@ impl Driver {
         let machine = &session.machine;
         let current = machine.is_asking()
             && (machine.attempt(), machine.turn(), machine.call()) == (done.attempt, done.turn, done.call)
-            && session.asking.is_some();
+            && matches!(session.model_call, ModelCallStage::Reply(_));
         if !current {
             return;
         }
-        session.asking = None;
+        session.model_call = ModelCallStage::Idle;
         let price = session.facts.price;
         let kind = session.kind.clone();
         self.scheduler.release(&kind);
@@ -395,7 +392,7 @@ impl Driver {
         }
         self.answer_unrunnable(&done.agent, reply.as_ref(), &repeated, report_turn);
         self.budget_freed();
-        self.advance(&done.agent);
+        self.mark_ready(&done.agent);
     }
 
     /// Calls that are answered and never run: ids given twice, and calls made on a turn without tools.
@@ -421,10 +418,20 @@ impl Driver {
         }
     }
 
-    /// Something was settled: whoever stands in line for a budget may try again.
+    fn wait_for_budget(&mut self, id: &AgentId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.model_call = ModelCallStage::Budget;
+            self.budget_queue.push_back(id.clone());
+        }
+    }
+
+    /// A call was charged: the calls that did not fit into a budget are tried again, in their order.
     pub(super) fn budget_freed(&mut self) {
-        for id in std::mem::take(&mut self.budget_line) {
-            self.want_model(&id);
+        for id in std::mem::take(&mut self.budget_queue) {
+            let session = self.sessions.get(&id);
+            if session.is_some_and(|session| matches!(session.model_call, ModelCallStage::Budget)) {
+                self.want_model(&id);
+            }
         }
     }
 
@@ -449,7 +456,7 @@ impl Driver {
         self.emit(id.clone(), Box::new(replied));
     }
 
-    pub(super) fn notify_budget(&mut self, id: &AgentId, note: HostNote, text: String) {
+    pub(super) fn emit_note(&mut self, id: &AgentId, note: HostNote, text: String) {
         self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text: text.into() });
     }
 }

@@ -3,7 +3,6 @@
 //!
 //! Why it is like this: `docs/decisions/workspace-lazy-checkout.md`.
 
-use std::collections::hash_map::Entry;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,8 +12,9 @@ use posse_domain::lifecycle::{FailKind, Failure, OpenState};
 use posse_domain::object_id::ObjectId;
 
 use super::Driver;
+use super::desks::shared_files::SharedFiles;
 use super::effects::Effect;
-use super::session::{Base, CallStage, SalvageProgress};
+use super::session::{CallStage, SalvageProgress, StartPoint};
 use crate::integrate::{Fact, MergeQueue};
 use crate::ports::{MadeWorkspace, Salvage, WorkspaceId, WorkspaceProblem};
 use crate::scheduler::{SlotRequest, SlotUse};
@@ -26,15 +26,6 @@ pub(crate) enum WorkspaceState {
     Unmade,
     /// It is being made.
     Making,
-    /// Here.
-    At(Arc<PathBuf>),
-}
-
-/// The files of a snapshot that readers share.
-#[derive(Debug)]
-pub(crate) enum SharedFiles {
-    /// They are being laid out; these wait for them.
-    Making(Vec<AgentId>),
     /// Here.
     At(Arc<PathBuf>),
 }
@@ -73,7 +64,7 @@ impl Driver {
         // What is on disk may have changed since anybody looked, if this process did not make it.
         let tip = self.sessions.get(id).is_some_and(|session| session.tip.is_some());
         let unchanged = tip || self.run.open(id).is_none_or(|agent| !agent.files.made);
-        self.lanes.entry(id.clone()).or_insert_with(|| MergeQueue::new(unchanged))
+        self.merging.queue(id, unchanged)
     }
 
     /// Whether a call must wait before it may even queue for a slot: for its place, or for the files.
@@ -88,7 +79,7 @@ impl Driver {
             self.request_workspace(id);
             return !placed(self);
         }
-        class.changes_workspace() && self.lanes.get(id).is_some_and(|lane| !lane.may_change())
+        class.changes_workspace() && !self.merging.may_change(id)
     }
 
     /// Queues a call for a slot, or parks it until it may.
@@ -134,13 +125,13 @@ impl Driver {
     pub(super) fn change_ended(&mut self, id: &AgentId, held: bool) {
         if held {
             self.merge_queue(id).apply(Fact::ChangeEnded);
-            self.advance_merge_queue(id);
+            self.mark_merge_queue(id);
         }
     }
 
     /// Makes the agent's workspace, or finds the shared one, unless that is under way or has to wait.
     pub(super) fn request_workspace(&mut self, id: &AgentId) {
-        let free = self.lanes.get(id).is_none_or(|lane| !lane.is_alone());
+        let free = !self.merging.is_alone(id);
         let writer = self.is_writer(id);
         let Some(of) = self.workspace_of(id) else { return };
         let Some(origin) = self.run.open(id).and_then(|agent| agent.files.origin()) else { return };
@@ -153,16 +144,10 @@ impl Driver {
             return self.after_commit(Effect::Make { of, origin });
         }
         // Thousands may read the same files: they are laid out once, and found without a task for each.
-        match self.shared.entry(origin) {
-            Entry::Occupied(mut known) => match known.get_mut() {
-                SharedFiles::At(dir) => session.place = WorkspaceState::At(dir.clone()),
-                SharedFiles::Making(waiting) => {
-                    session.place = WorkspaceState::Making;
-                    waiting.push(id.clone());
-                }
-            },
-            Entry::Vacant(unknown) => {
-                unknown.insert(SharedFiles::Making(vec![id.clone()]));
+        match self.shared_files.request(origin, id) {
+            SharedFiles::At(dir) => session.place = WorkspaceState::At(dir),
+            SharedFiles::Wait => session.place = WorkspaceState::Making,
+            SharedFiles::Make => {
                 session.place = WorkspaceState::Making;
                 self.after_commit(Effect::Share { snapshot: origin });
             }
@@ -193,14 +178,8 @@ impl Driver {
 
     /// The shared files of a snapshot are there, or not.
     pub(super) fn shared_made(&mut self, snapshot: ObjectId, dir: Result<PathBuf, WorkspaceProblem>) {
-        let waiting = match self.shared.remove(&snapshot) {
-            Some(SharedFiles::Making(waiting)) => waiting,
-            Some(SharedFiles::At(_)) | None => Vec::new(),
-        };
         let dir = dir.map(Arc::new);
-        if let Ok(dir) = &dir {
-            self.shared.insert(snapshot, SharedFiles::At(dir.clone()));
-        }
+        let waiting = self.shared_files.made(snapshot, dir.as_ref().ok());
         for id in waiting {
             match &dir {
                 Ok(dir) => {
@@ -216,10 +195,8 @@ impl Driver {
 
     fn workspace_ready(&mut self, id: &AgentId) {
         self.unpark(id);
-        self.advance_merge_queue(id);
-        if self.sessions.get(id).is_some_and(|session| session.ending.is_some()) {
-            self.conclude(id);
-        }
+        self.mark_merge_queue(id);
+        self.mark_ready(id);
     }
 
     /// There is no workspace, so there is nothing the agent could do: its attempt ends, and says why. Going on without
@@ -228,7 +205,7 @@ impl Driver {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.place = WorkspaceState::Unmade;
         if session.ending.is_some() {
-            return self.conclude(id);
+            return self.mark_ready(id);
         }
         self.end_attempt(id, failure(format!("there is no workspace to work in: {problem}")));
     }
@@ -240,19 +217,22 @@ impl Driver {
         }
         let created =
             self.run.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
-        let has = self.sessions.get(child).is_none_or(|session| matches!(session.base, Base::Taken(_)));
+        let has = self
+            .sessions
+            .get(child)
+            .is_none_or(|session| matches!(session.start_point, StartPoint::Snapshot(_)));
         let Some(parent) = child.parent().filter(|_| created && !has) else { return true };
         if let Some(tip) = self.tip(&parent) {
             if let Some(session) = self.sessions.get_mut(child) {
-                session.base = Base::Taken(tip);
+                session.start_point = StartPoint::Snapshot(tip);
             }
             return true;
         }
         if let Some(session) = self.sessions.get_mut(child) {
-            session.base = Base::Awaited;
+            session.start_point = StartPoint::Awaited;
         }
         self.merge_queue(&parent).apply(Fact::SnapshotWanted);
-        self.advance_merge_queue(&parent);
+        self.mark_merge_queue(&parent);
         false
     }
 
@@ -276,15 +256,16 @@ impl Driver {
             session.tip = Some(*tip);
         }
         for child in waiting {
-            let Some(session) = self.sessions.get_mut(&child).filter(|session| session.base == Base::Awaited)
+            let Some(session) =
+                self.sessions.get_mut(&child).filter(|session| session.start_point == StartPoint::Awaited)
             else {
                 continue;
             };
-            session.base = Base::Unknown;
+            session.start_point = StartPoint::Unknown;
             match &taken {
                 Ok(tip) => {
-                    session.base = Base::Taken(*tip);
-                    self.advance(&child);
+                    session.start_point = StartPoint::Snapshot(*tip);
+                    self.mark_ready(&child);
                 }
                 Err(problem) => {
                     let reason = format!("its parent's files cannot be committed: {problem}");
@@ -295,14 +276,8 @@ impl Driver {
         if let Err(problem) = taken {
             self.cannot_integrate(id, &format!("the parent's files cannot be committed: {problem}"));
         }
-        self.advance_merge_queue(id);
-        self.after_files(id);
-    }
-
-    /// Something that touched an agent's files is over: the agent may have waited for that to end.
-    pub(super) fn after_files(&mut self, id: &AgentId) {
-        let ending = self.sessions.get(id).is_some_and(|session| session.ending.is_some());
-        if ending { self.conclude(id) } else { self.advance(id) }
+        self.mark_merge_queue(id);
+        self.mark_ready(id);
     }
 
     /// What a child made of its files. One that never had a workspace has what its own children made.
@@ -322,7 +297,7 @@ impl Driver {
             return true;
         }
         let (Some(base), Some(of)) = (agent.files.base, self.workspace_of(id)) else { return true };
-        let quiet = self.lanes.get(id).is_none_or(MergeQueue::is_quiet);
+        let quiet = self.merging.is_quiet(id);
         let Some(session) = self.sessions.get_mut(id) else { return true };
         if quiet && session.keeping == SalvageProgress::No {
             session.keeping = SalvageProgress::UnderWay;
@@ -365,7 +340,7 @@ impl Driver {
             let reason = format!("its files cannot be committed, they stay where they are: {problem}");
             self.end_attempt(id, failure(reason));
         }
-        self.after_files(id);
+        self.mark_ready(id);
     }
 }
 

@@ -32,7 +32,7 @@ enum StepOutcome {
 impl Driver {
     /// Starts every step that may start.
     pub(super) fn advance_plan(&mut self) {
-        if self.run.planned.is_none() || self.resuming || self.poisoned.is_some() {
+        if self.run.planned.is_none() || self.poisoned.is_some() {
             return;
         }
         let root = self.run.id.root();
@@ -53,6 +53,8 @@ impl Driver {
             }
         }
         self.keep_places();
+        // The root waits as long as a step may start by itself; it may have been looked at before this.
+        self.mark_ready(&root);
     }
 
     /// Asks for leave for the steps that could start, in their order, until one has it. Refuses those that may not run,
@@ -77,6 +79,7 @@ impl Driver {
             let due = self.run.first_due_rank();
             let root = self.run.id.root();
             self.merge_queue(&root).apply(Fact::PlanWaitsFrom(due));
+            self.mark_merge_queue(&root);
         }
     }
 
@@ -145,7 +148,7 @@ impl Driver {
             }
             self.sessions.remove(&child);
             self.fresh.retain(|fresh| *fresh != child);
-            self.leave_merge_queue(&child);
+            self.merging.leave(&child);
             self.report_abandoned(&child);
             self.close(&child);
         }

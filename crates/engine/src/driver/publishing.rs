@@ -61,6 +61,6 @@ impl Driver {
         if let Some(session) = self.sessions.get_mut(&root) {
             session.keeping = SalvageProgress::No;
         }
-        self.after_files(&root);
+        self.mark_ready(&root);
     }
 }

@@ -103,7 +103,6 @@ impl Driver {
         }
         // A cancel that is durable is honoured before anything starts again.
         let mail = self.rt.parts.store.mail(&self.key);
-        self.resuming = true;
         self.keep_places();
         // Before anybody is merged: one whose merge is journalled comes first, whatever its number.
         for id in &order {
@@ -115,7 +114,6 @@ impl Driver {
             Ok(mail) => self.take_mail(mail),
             Err(error) => self.poisoned = Some(Stop::Store(error)),
         }
-        self.resuming = false;
         if let (Some(reason), false) = (self.missing.take(), self.run.is_cancelled(&self.run.id.root())) {
             self.poisoned.get_or_insert(Stop::Unavailable(reason));
         }
@@ -123,10 +121,10 @@ impl Driver {
             self.reconcile(id);
             self.submit_if_full();
         }
-        self.advance_plan();
+        self.mark_plan();
         self.begin_run_skill();
         for id in &order {
-            self.advance_merge_queue(id);
+            self.mark_merge_queue(id);
         }
         self.drive().await;
     }
@@ -172,7 +170,7 @@ impl Driver {
                 continue;
             }
             if writer && started && !id.is_root() {
-                self.writers.insert(id.clone());
+                self.writers.resume(id);
             }
             self.enqueue_for_merge(id);
             let Some(parent) = id.parent().filter(|_| !background) else { continue };
@@ -196,14 +194,11 @@ impl Driver {
         }
         if self.waits_for_merge(id) {
             if self.wants_stop_hook_again(id) {
-                self.work_ended(id);
+                self.begin_integration(id);
             }
             return;
         }
-        let created = self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::Created { .. }));
-        let writer = self.run.open(id).is_some_and(|agent| agent.writer);
-        // The history of one that continues another is in its machine already.
-        if created && writer { self.begin_writer(id) } else { self.advance(id) }
+        self.mark_ready(id);
     }
 
     /// A cancel that was journalled is honoured: nothing of the agent starts again.
@@ -221,7 +216,7 @@ impl Driver {
                 Some(Failure { kind: FailKind::Cancelled, code: Code::Cancelled, reason, report: None });
         }
         self.cut_short(id, false);
-        self.conclude(id);
+        self.mark_ready(id);
     }
 
     fn begun_calls(&self, id: &AgentId) -> Vec<InterruptedCall> {

@@ -274,7 +274,9 @@ impl Driver {
 
     /// Lets everything happen whose turn has come: held messages, what people said, answered and ended.
     pub(super) fn follow(&mut self) {
-        while self.poisoned.is_none() && self.follow_one() {}
+        while self.poisoned.is_none() && self.follow_one() {
+            self.drain_ready();
+        }
         self.watch_for_stall();
     }
 
@@ -362,7 +364,7 @@ impl Driver {
         waits
             && self.batch.events.is_empty()
             && self.flight.is_empty()
-            && self.checks.is_empty()
+            && !self.merging.is_checking()
             && self.sessions.values().all(|session| {
                 session.is_quiet()
                     && !session.machine.is_asking()

@@ -57,7 +57,7 @@ impl Driver {
             );
         }
         self.call_over(id, call_id, held);
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// What became of a write that a crash cut off.
@@ -85,7 +85,7 @@ impl Driver {
                 let text = "the process ended during this call and the file has changed since; look before you go on";
                 self.interrupt(id, call_id, &name, text);
                 self.change_ended(id, held);
-                self.advance(id);
+                self.mark_ready(id);
             }
         }
     }

@@ -14,11 +14,11 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::commands::HookVerdicts;
+use super::desks::preamble::AgentPreamble;
 use super::hooking::PendingHooks;
 use super::place::WorkspaceState;
-use super::preamble::ToolList;
 use super::waiting::SilentSince;
-use crate::ports::{Model, ModelFacts, Permit, SeenFiles, SkillDirs, StopSignal, Urgency};
+use crate::ports::{Model, ModelFacts, Permit, SeenFiles, StopSignal, Urgency};
 
 /// A tool call that was dispatched and has no result yet.
 #[derive(Debug)]
@@ -77,27 +77,16 @@ pub(crate) struct Session {
     pub(crate) kind: Arc<str>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) facts: ModelFacts,
-    pub(crate) system: Arc<str>,
-    pub(crate) system_hash: Hash,
-    pub(crate) tools: Arc<ToolList>,
-    /// Where the files of the skills are that it may use.
-    pub(crate) skill_dirs: Arc<SkillDirs>,
-    /// Hash and size of what every request of this agent begins with.
-    pub(crate) preamble: (Hash, u64),
-    /// The task of the model call under way.
-    pub(crate) asking: Option<AbortHandle>,
-    /// Leave to make the next model call.
+    /// What every request of this agent begins with.
+    pub(crate) preamble: AgentPreamble,
+    /// How far its next model call is.
+    pub(crate) model_call: ModelCallStage,
+    /// The right to make that call.
     pub(crate) permit: Option<Permit>,
-    /// The task that waits for that leave, or for a pause to end.
-    pub(crate) waiting: Option<AbortHandle>,
     /// Since when its model has given no answer, once a call has failed or cannot be made.
     pub(crate) unanswered: Option<SilentSince>,
-    /// Whether a model call is queued for a slot, a budget or ownership.
-    pub(crate) wants_model: bool,
-    /// Whether it waits for another writer before it may start.
-    pub(crate) held: bool,
-    /// Whether its conversation still has to be read from a closed child.
-    pub(crate) needs_history: bool,
+    /// What it begins with.
+    pub(crate) start_point: StartPoint,
     /// The first call of the reply that was not dispatched.
     pub(crate) cursor: usize,
     pub(crate) calls: Calls,
@@ -115,8 +104,6 @@ pub(crate) struct Session {
     pub(crate) place: WorkspaceState,
     /// The calls that wait for that, or for its files.
     pub(crate) parked: Vec<Arc<str>>,
-    /// The snapshot it starts from.
-    pub(crate) base: Base,
     /// The newest commit of its files.
     pub(crate) tip: Option<ObjectId>,
     /// The commit with what it made of its files, from the moment they are kept.
@@ -145,15 +132,49 @@ pub(crate) enum Start {
     Told,
 }
 
-/// The snapshot of its parent's files that a child starts from.
+/// What a child begins with, as far as that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Base {
-    /// Nobody has asked for it.
+pub(crate) enum StartPoint {
+    /// The conversation of a closed child, which is being read.
+    History,
+    /// Nothing was asked for yet; an agent of a run without workspaces of its own stays here.
     Unknown,
-    /// It is being taken.
+    /// A snapshot of its parent's files, which is being taken.
     Awaited,
-    /// This one.
-    Taken(ObjectId),
+    /// This snapshot.
+    Snapshot(ObjectId),
+}
+
+/// How far an agent's next model call is.
+#[derive(Debug)]
+pub(crate) enum ModelCallStage {
+    /// It waits for nothing: no call is wanted, or its commit is under way.
+    Idle,
+    /// Waits for a slot.
+    Slot,
+    /// Did not fit into a budget; waits until another call is charged.
+    Budget,
+    /// This task waits for the provider: for a permit, or for a pause to end.
+    Provider(AbortHandle),
+    /// This task waits for the reply.
+    Reply(AbortHandle),
+}
+
+impl ModelCallStage {
+    pub(crate) fn task(&self) -> Option<&AbortHandle> {
+        match self {
+            Self::Provider(task) | Self::Reply(task) => Some(task),
+            Self::Idle | Self::Slot | Self::Budget => None,
+        }
+    }
+
+    /// Ends the task, if there is one; the call is not wanted any more.
+    pub(crate) fn abort(&mut self) {
+        if let Some(task) = self.task() {
+            task.abort();
+        }
+        *self = Self::Idle;
+    }
 }
 
 /// How far the files of an agent that ends are.
@@ -188,7 +209,7 @@ impl Session {
 
     /// Whether anything of this agent may still act on the outside.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.asking.is_none()
+        !matches!(self.model_call, ModelCallStage::Reply(_))
             && self.hooks.is_empty()
             && self.keeping == SalvageProgress::No
             && self.place != WorkspaceState::Making

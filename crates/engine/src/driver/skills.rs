@@ -1,26 +1,22 @@
 //! Skills: taken in by whoever asks, carried out by a sub-agent, or all that a run does.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use posse_agent::definition::{SkillTools, skills_section, taken_in};
+use posse_agent::definition::taken_in;
 use posse_domain::code::Code;
 use posse_domain::event::Sender;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
-    BASH, DELEGATE_TO_AGENT, FailKind, Failure, OpenAgent, Refusal, Run, SKILL_TOOL, SpawnRequest,
+    BASH, DELEGATE_TO_AGENT, FailKind, Failure, Refusal, SKILL_TOOL, SpawnRequest,
 };
 use posse_domain::message::ToolCall;
 use posse_domain::skill::{SKILL_FILES, Skill, title_of};
 use serde_json::Value;
 
 use super::Driver;
+use super::answering::ChildResult;
 use super::commands::HookVerdicts;
-use super::delegate::{ChildResult, refused};
-use super::results::OUTPUT_MAX_BYTES;
-use crate::ports::{EngineRequest, Handler, SkillDir, SkillDirs, ToolFailure, ToolOutput, ToolResult};
-use crate::skill_report::{delegated, parts};
+use super::delegate::refused;
+use crate::ports::{EngineRequest, Handler, ToolOutput};
+use crate::skill_report::parts;
 
 /// What a forked skill is told to do where nothing is said.
 const NO_ARGUMENTS: &str = "Carry out the skill.";
@@ -31,47 +27,6 @@ const LIST: &str = "list";
 
 /// The tool that starts sub-agents, and nothing else.
 pub(super) const TASK: &str = "task";
-
-/// What all agents of one kind with the same tools are told of skills.
-#[derive(Debug, Default)]
-pub(super) struct KnownSkills {
-    /// The part of their system prompt.
-    pub(super) section: String,
-    /// Where the files of the ones they may use are.
-    pub(super) dirs: Arc<SkillDirs>,
-    /// Whether there is one that they can ask for with `skill`.
-    pub(super) any_to_load: bool,
-    /// Whether there is one that they can give work to with `delegate_to_agent`.
-    pub(super) any_to_delegate: bool,
-}
-
-/// What an agent is told of skills; `spawns` says whether it can have a child, `denied` which a rule denies it.
-pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSet<&str>) -> KnownSkills {
-    let grant = agent.authority.grant();
-    if run.skills.is_empty() {
-        return KnownSkills::default();
-    }
-    let tools =
-        SkillTools { loads: grant.covers(SKILL_TOOL), delegates: spawns && grant.covers(DELEGATE_TO_AGENT) };
-    let rights = run.skill_rights(agent);
-    let open = || run.all_skills().filter(|skill| !denied.contains(skill.name.as_str()));
-    let loads = |skill: &Skill| tools.loads && rights.may_load(skill) && (spawns || !skill.fork);
-    let delegates = |skill: &Skill| tools.delegates && rights.may_delegate_to(skill);
-    let told = open().filter(|skill| loads(skill) || delegates(skill));
-    // Whoever has a skill's instructions has its files, whether or not it could have asked for them.
-    let own = run.skill_in_hand(agent);
-    let readable = open().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
-    let dirs = readable.filter_map(|skill| {
-        let project = skill.project.as_ref().map(PathBuf::from);
-        Some((skill.name.clone(), SkillDir { path: PathBuf::from(skill.dir.as_ref()?), project }))
-    });
-    KnownSkills {
-        section: skills_section(told, tools),
-        dirs: Arc::new(dirs.collect::<BTreeMap<_, _>>()),
-        any_to_load: open().any(loads),
-        any_to_delegate: open().any(delegates),
-    }
-}
 
 impl Driver {
     /// `skill`: the text of an inline one at once, or the sub-agent of a forked one.
@@ -173,44 +128,6 @@ impl Driver {
         {
             self.emit(root, received);
         }
-    }
-}
-
-/// What the caller of a foreground child is answered; `tool` is what it called.
-pub(super) fn answer_of(tool: &str, child: &AgentId, ended: &ChildResult) -> ToolResult {
-    let id = child.relative();
-    match (tool, &ended.skill, &ended.result) {
-        (DELEGATE_TO_AGENT, Some(skill), Ok(report)) => {
-            Ok(ToolOutput::text(delegated(skill, report, child, OUTPUT_MAX_BYTES)))
-        }
-        (DELEGATE_TO_AGENT, Some(skill), Err((code, reason))) => {
-            let text = format!("the sub-agent for `{skill}` (task_id: {id}) failed: {reason}");
-            Err(ToolFailure { code: *code, text })
-        }
-        (_, Some(_), Ok(_)) => Ok(ToolOutput::text(parts(ended.words(), id).join("\n\n"))),
-        (_, Some(_), Err((code, _))) => {
-            Err(ToolFailure { code: *code, text: parts(ended.words(), id).join("\n\n") })
-        }
-        (_, None, Ok(report)) => {
-            let text = format!("## Subagent Result ({})\n\n{report}\n\n(task_id: {id})", ended.definition);
-            Ok(ToolOutput::text(text))
-        }
-        (_, None, Err((code, reason))) => {
-            let text = format!("sub-agent {} (task_id: {id}) failed: {reason}", ended.definition);
-            Err(ToolFailure { code: *code, text })
-        }
-    }
-}
-
-/// What the parent of a background child is told.
-pub(super) fn message_of(child: &AgentId, ended: &ChildResult) -> String {
-    let (id, definition) = (child.relative(), &ended.definition);
-    match (&ended.skill, &ended.result) {
-        (Some(skill), _) => {
-            format!("Task {id} (skill {skill}) has ended.\n\n{}", parts(ended.words(), id).join("\n\n"))
-        }
-        (None, Ok(report)) => format!("Task {id} ({definition}) has completed.\n\n{report}"),
-        (None, Err((code, reason))) => format!("Task {id} ({definition}) has failed: {code}: {reason}"),
     }
 }
 

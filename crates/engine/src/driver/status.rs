@@ -1,26 +1,22 @@
 //! `task_status`: how the children of an agent stand, told at once or when it changes.
 
-use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Node, OpenState};
+use posse_domain::lifecycle::Node;
 use posse_domain::message::ToolCall;
-use posse_domain::text::first_line;
 
 use super::Driver;
 use super::delegate::refused;
-use super::session::CallStage;
+use super::wait::AgentWait;
 use crate::ports::{ToolOutput, ToolResult};
 
 /// Longest wait of one `task_status` call.
 const STATUS_WAIT_MAX_MS: u64 = 600_000;
 /// Most children that one `task_status` answer lists.
 const STATUS_LIST_MAX: usize = 200;
-/// Characters of an operation that a status shows.
-const OPERATION_MAX_CHARS: usize = 120;
 
 /// A `task_status` call that waits for a change.
 pub(super) struct StatusWait {
@@ -78,7 +74,7 @@ impl Driver {
                     session.machine.call_of(&wait.call_id).map(|call| call.name.clone()).unwrap_or_default();
                 self.answer(&wait.agent, &wait.call_id, &tool, Ok(ToolOutput::text(text)));
             }
-            self.advance(&wait.agent);
+            self.mark_ready(&wait.agent);
         }
     }
 
@@ -128,38 +124,16 @@ impl Driver {
                 let session = self.sessions.get(id);
                 let turn = session.map_or(0, |session| session.machine.turn());
                 let last = session.map_or("", |session| session.last_activity.trim_start_matches("agent."));
-                let blocked = self.blocked_on(id).map(|on| format!(", waits for {on}")).unwrap_or_default();
+                let blocked = self.shown_wait(id).map(|on| format!(", waits for {on}")).unwrap_or_default();
                 let name = &agent.kind.definition.name;
                 format!("{} ({name}): {state}{blocked}; turn {turn}; last {last}; {spent}", id.relative())
             }
         }
     }
 
-    fn blocked_on(&self, id: &AgentId) -> Option<Cow<'static, str>> {
-        let session = self.sessions.get(id)?;
-        if let Some(operation) = self.asks_about(id) {
-            return Some(format!("a person: {}", first_line(operation, OPERATION_MAX_CHARS)).into());
-        }
-        if self.run.open(id).is_some_and(|agent| agent.provider_wait.is_some()) {
-            return Some("its model's provider".into());
-        }
-        let merging =
-            self.run.open(id).is_some_and(|agent| matches!(agent.state, OpenState::WaitingForMerge { .. }));
-        let blocked = if !session.hooks.is_empty() {
-            Some("a hook")
-        } else if merging {
-            Some("its integration")
-        } else if session.held {
-            Some("another writer")
-        } else if self.budget_line.contains(id) {
-            Some("budget")
-        } else if session.wants_model {
-            Some("a slot")
-        } else if session.calls.values().any(|call| matches!(call.stage, CallStage::Waiting)) {
-            Some("a child")
-        } else {
-            None
-        };
-        blocked.map(Cow::Borrowed)
+    /// What a status says that an agent waits for. What every new child waits for a moment is not worth a word, and would
+    /// look like a change.
+    fn shown_wait(&self, id: &AgentId) -> Option<AgentWait<'_>> {
+        self.wait_of(id).filter(|wait| !matches!(wait, AgentWait::History | AgentWait::Snapshot))
     }
 }

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Driver;
 use super::effects::{Input, ModelDone};
+use super::session::ModelCallStage;
 use crate::ports::{Admission, CallSize, Notice, Permit, QueuedCall};
 
 /// A wait that takes at least this long is in the journal, and shown.
@@ -119,7 +120,7 @@ impl Driver {
             drop(sender.send(Input::Waited { agent, waited }));
         });
         if let Some(session) = self.sessions.get_mut(id) {
-            session.waiting = Some(task.abort_handle());
+            session.model_call = ModelCallStage::Provider(task.abort_handle());
         }
     }
 
@@ -146,9 +147,10 @@ impl Driver {
     pub(super) fn waited(&mut self, id: &AgentId, waited: WaitEnd) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         // One that was dropped meanwhile gives its permit back here.
-        if session.waiting.take().is_none() || session.ending.is_some() {
+        if !matches!(session.model_call, ModelCallStage::Provider(_)) || session.ending.is_some() {
             return;
         }
+        session.model_call = ModelCallStage::Idle;
         let reason = self.end_provider_wait(id);
         match waited {
             WaitEnd::Pause => {}
@@ -159,7 +161,7 @@ impl Driver {
             }
             WaitEnd::InVain => return self.end_attempt(id, unanswered(reason)),
         }
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// The journal says that the agent waits no longer; gives what it waited for.
@@ -171,11 +173,11 @@ impl Driver {
         Some(reason)
     }
 
-    /// The agent waits for nothing any more: it is ending.
+    /// The agent waits for its provider or a budget no longer: it is ending, or its report is next.
     pub(super) fn stop_waiting(&mut self, id: &AgentId) {
         if let Some(session) = self.sessions.get_mut(id) {
-            if let Some(task) = session.waiting.take() {
-                task.abort();
+            if matches!(session.model_call, ModelCallStage::Provider(_) | ModelCallStage::Budget) {
+                session.model_call.abort();
             }
             session.permit = None;
             session.unanswered = None;

@@ -79,12 +79,11 @@ impl Driver {
 
     /// Cuts what the agent does, so that its report is next.
     fn wind_up(&mut self, id: &AgentId) {
-        self.budget_line.retain(|waiting| waiting != id);
         self.stop_waiting(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         let asking = session.machine.is_asking();
-        if asking && let Some(task) = session.asking.take() {
-            task.abort();
+        if asking {
+            session.model_call.abort();
         }
         for call in session.calls.values() {
             call.hurry(Urgency::Gently);
@@ -107,7 +106,7 @@ impl Driver {
             self.answer(id, &call_id, &tool, Err(too_late()));
         }
         self.end_status_waits(id);
-        self.advance(id);
+        self.mark_ready(id);
     }
 
     /// Whether the agent starts nothing any more because its time is up.

@@ -8,7 +8,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::{Answer, Decision, OnAsk, Rule, Rules};
 use posse_engine::ports::{MailCommand, Store};
-use posse_engine::{FAULT_POINTS, ResumeOutcome, RunHandle, RunSpec};
+use posse_engine::{FAULT_POINTS, ResumeOutcome, RunHandle, RunRequest};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn asks(pattern: &str) -> Rule {
 }
 
 /// A run whose definitions ask before anybody strikes.
-pub(crate) fn striking(world: &World) -> RunSpec {
+pub(crate) fn striking(world: &World) -> RunRequest {
     let mut spec = world.spec();
     for definition in &mut spec.definitions {
         definition.rules = vec![asks("strike")];
@@ -34,12 +34,8 @@ pub(crate) fn striking(world: &World) -> RunSpec {
     spec
 }
 
-fn attended(spec: RunSpec) -> RunSpec {
-    RunSpec { attended: true, ..spec }
-}
-
-pub(crate) fn escalating(spec: RunSpec) -> RunSpec {
-    RunSpec { on_ask: OnAsk::Escalate, ..spec }
+pub(crate) fn escalating(spec: RunRequest) -> RunRequest {
+    RunRequest { on_ask: OnAsk::Escalate, ..spec }
 }
 
 /// The questions that nobody has answered.
@@ -100,8 +96,12 @@ fn count(ended: &EndedRun, kind: &str) -> usize {
     ended.events.iter().filter(|event| event.body.kind() == kind).count()
 }
 
-async fn start(process: &Process, spec: RunSpec) -> RunHandle {
+async fn start(process: &Process, spec: RunRequest) -> RunHandle {
     process.runtime.start(spec).await.expect("it starts")
+}
+
+async fn start_attended(process: &Process, spec: RunRequest) -> RunHandle {
+    process.runtime.start_attended(spec).await.expect("it starts")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,7 @@ async fn a_yes_lets_one_call_happen_and_the_next_asks_again() {
         _ => text("done"),
     });
     let process = world.process();
-    let handle = start(&process, attended(striking(&world))).await;
+    let handle = start_attended(&process, striking(&world)).await;
     let first = asked(&world, handle.id()).await;
     assert_eq!((first.1.operation.as_str(), first.1.layer.as_deref()), ("strike:a", Some("definition boss")));
     assert_eq!(world.outside.count("strike"), 0, "nothing happens before the answer");
@@ -146,7 +146,7 @@ async fn always_holds_for_the_run_and_for_exactly_this_operation() {
         _ => text("done"),
     });
     let process = world.process();
-    let handle = start(&process, attended(striking(&world))).await;
+    let handle = start_attended(&process, striking(&world)).await;
     say(&world, &asked(&world, handle.id()).await, Answer::Always).await;
     let is_longer =
         |event: &Event| matches!(&event.body, EventBody::InputRequested(e) if e.operation == "strike:a b");
@@ -190,7 +190,7 @@ async fn an_answer_to_another_question_or_to_none_changes_nothing() {
         _ => text("done"),
     });
     let process = world.process();
-    let handle = start(&process, attended(striking(&world))).await;
+    let handle = start_attended(&process, striking(&world)).await;
     let question = asked(&world, handle.id()).await;
     let mut forged = question.clone();
     forged.1.approval = Hash::of(b"strike:b");
@@ -212,12 +212,12 @@ async fn a_person_settles_the_ask_of_every_layer_and_the_deny_of_none() {
         1 => text("").call("strike", json!({"on": "a"})).call("strike", json!({"on": "b"})),
         _ => text("done"),
     });
-    let mut spec = attended(striking(&world));
+    let mut spec = striking(&world);
     let deny = Rule { decision: Decision::Deny, ..asks("strike:b") };
-    spec.operator_rules = Rules::from(vec![asks("strike:*")]);
-    spec.run_rules = Rules::from(vec![asks("strike"), deny]);
+    spec.terms.operator_rules = Rules::from(vec![asks("strike:*")]);
+    spec.terms.run_rules = Rules::from(vec![asks("strike"), deny]);
     let process = world.process();
-    let handle = start(&process, spec).await;
+    let handle = start_attended(&process, spec).await;
     let question = asked(&world, handle.id()).await;
     assert_eq!(question.1.layer.as_deref(), Some("operator"), "the first that asks is named");
     say(&world, &question, Answer::Always).await;
@@ -243,7 +243,7 @@ async fn where_nobody_can_be_asked_the_agent_is_told_what_would_have_helped() {
         _ => text("done"),
     });
     let mut spec = striking(&world);
-    spec.operator_rules = Rules::from(vec![asks("strike:b")]);
+    spec.terms.operator_rules = Rules::from(vec![asks("strike:b")]);
     let ended = world.run(spec).await;
     let said: Vec<String> = ended.results("0").into_iter().map(|(_, _, said)| said).collect();
     assert!(said[0].ends_with(r"in advance with --allow 'strike:a\*'"), "{said:?}");
@@ -260,10 +260,10 @@ async fn a_waiting_call_keeps_its_place_and_lets_the_others_go_on() {
             .call("write", json!({"path": "after.txt", "content": "x"})),
         _ => text("done"),
     });
-    let mut spec = attended(world.spec());
-    spec.run_rules = Rules::from(vec![asks("probe:ask")]);
+    let mut spec = world.spec();
+    spec.terms.run_rules = Rules::from(vec![asks("probe:ask")]);
     let process = world.process();
-    let handle = start(&process, spec).await;
+    let handle = start_attended(&process, spec).await;
     let question = asked(&world, handle.id()).await;
     world.until(handle.id(), |event| event.body.kind() == "agent.tool_finished").await;
     assert_eq!(world.outside.count("probe"), 1, "the other look");
@@ -282,10 +282,10 @@ async fn a_yes_reaches_what_the_tool_asks_about_the_same_file() {
         _ => text("done"),
     });
     std::fs::write(world.dir.path().join("a.txt"), "one").expect("a file");
-    let mut spec = attended(world.spec());
+    let mut spec = world.spec();
     spec.definitions[0].default = Decision::Ask;
     let process = world.process();
-    let handle = start(&process, spec).await;
+    let handle = start_attended(&process, spec).await;
     say(&world, &asked(&world, handle.id()).await, Answer::Once).await;
     world.until(handle.id(), |event| matches!(&event.body, EventBody::ModelCalled(e) if e.turn == 2)).await;
     let question = asked(&world, handle.id()).await;
@@ -332,10 +332,10 @@ async fn the_clock_goes_on_after_the_answer() {
         _ => text("never").latency(Duration::from_secs(20)),
     })
     .in_virtual_time();
-    let mut spec = attended(striking(&world));
+    let mut spec = striking(&world);
     spec.budget.wall_ms = Some(60_000);
     let process = world.process();
-    let handle = start(&process, spec).await;
+    let handle = start_attended(&process, spec).await;
     let question = asked(&world, handle.id()).await;
     tokio::time::advance(Duration::from_hours(2)).await;
     say(&world, &question, Answer::Once).await;
@@ -361,7 +361,7 @@ async fn with_one_slot_a_deep_tree_of_questions_never_deadlocks() {
         definition.tools.clone_from(&everything);
         definition.parallel = Some(1);
     }
-    (spec.parallel, spec.max_depth) = (1, 4);
+    (spec.terms.parallel, spec.max_depth) = (1, 4);
     let person = Person::attends(&world);
     let ended = world.run(spec).await;
     drop(person);
@@ -419,9 +419,13 @@ async fn a_parent_sees_what_its_child_waits_for() {
 }
 
 /// Starts a run, waits for its question, and cuts the power.
-async fn dead_with_a_question(world: &World, spec: RunSpec) -> (RunId, (AgentId, InputRequested)) {
+async fn dead_with_a_question(
+    world: &World,
+    spec: RunRequest,
+    attended: bool,
+) -> (RunId, (AgentId, InputRequested)) {
     let dying = world.mortal(None);
-    let handle = start(&dying, spec).await;
+    let handle = if attended { start_attended(&dying, spec).await } else { start(&dying, spec).await };
     let question = asked(world, handle.id()).await;
     dying.power.as_ref().expect("mortal").cut();
     (handle.id().clone(), question)
@@ -438,7 +442,7 @@ fn one_strike() -> World {
 async fn an_answer_given_while_nobody_carries_the_run_counts_when_somebody_does() {
     for (answer, struck) in [(Answer::Once, 1), (Answer::Always, 1), (Answer::Deny { reason: None }, 0)] {
         let world = one_strike();
-        let (run, question) = dead_with_a_question(&world, escalating(striking(&world))).await;
+        let (run, question) = dead_with_a_question(&world, escalating(striking(&world)), false).await;
         say(&world, &question, answer.clone()).await;
         let heir = world.process();
         let handle = world.resume(&heir, &run).await.expect("it goes on");
@@ -451,7 +455,7 @@ async fn an_answer_given_while_nobody_carries_the_run_counts_when_somebody_does(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_survives_its_process_and_is_not_asked_twice() {
     let world = one_strike();
-    let (run, before) = dead_with_a_question(&world, escalating(striking(&world))).await;
+    let (run, before) = dead_with_a_question(&world, escalating(striking(&world)), false).await;
     let heir = world.process();
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     world.until(&run, |event| event.body.kind() == "run.resumed").await;
@@ -466,7 +470,7 @@ async fn a_question_survives_its_process_and_is_not_asked_twice() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     let world = one_strike();
-    let (run, _) = dead_with_a_question(&world, attended(striking(&world))).await;
+    let (run, _) = dead_with_a_question(&world, striking(&world), true).await;
     let heir = world.process();
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     let ended = world.ended(&handle).await;
@@ -474,7 +478,7 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     assert_eq!(answers(&ended), [(QuestionAnswer::Deny, false, AnsweredBy::Host)]);
     assert!(ended.result("0").1.contains("there is nobody to ask"), "{:?}", ended.result("0"));
     let world = one_strike();
-    let (run, before) = dead_with_a_question(&world, attended(striking(&world))).await;
+    let (run, before) = dead_with_a_question(&world, striking(&world), true).await;
     let heir = world.process();
     let Ok(ResumeOutcome::Going(handle)) = heir.runtime.resume_attended(&run).await else {
         panic!("it goes on")
@@ -542,9 +546,9 @@ fn asking() -> World {
     })
 }
 
-fn asking_spec(world: &World) -> RunSpec {
+fn asking_spec(world: &World) -> RunRequest {
     let mut spec = escalating(world.spec());
-    spec.run_rules = Rules::from(vec![asks("strike"), asks("write")]);
+    spec.terms.run_rules = Rules::from(vec![asks("strike"), asks("write")]);
     spec
 }
 
@@ -592,10 +596,10 @@ async fn a_question_about_a_command_names_the_directory_that_it_starts_in() {
         _ => text("done"),
     });
     let process = world.process();
-    let mut spec = attended(world.spec());
+    let mut spec = world.spec();
     spec.definitions[0].tools.push("bash".to_owned());
     spec.definitions[0].rules = vec![asks("bash")];
-    let handle = start(&process, spec).await;
+    let handle = start_attended(&process, spec).await;
     for operation in ["bash@sub:make", "bash:make"] {
         let question = asked(&world, handle.id()).await;
         assert_eq!((question.1.operation.as_str(), question.1.tool.as_str()), (operation, "bash"));

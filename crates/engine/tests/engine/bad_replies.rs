@@ -99,7 +99,7 @@ async fn an_empty_reply_is_answered_with_a_nudge() {
 async fn a_model_that_only_gives_empty_replies_fails_after_its_turns() {
     let world = World::new(|_| text(""));
     let mut spec = world.spec();
-    spec.base_turns = Some(3);
+    spec.terms.base_turns = Some(3);
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "failed");
     assert!(ended.text().contains("the report turn gave no text"), "{}", ended.text());
@@ -131,7 +131,7 @@ async fn a_megabyte_of_arguments_is_taken_whole_or_refused_whole() {
 async fn calls_on_the_report_turn_are_answered_and_not_run() {
     let world = World::new(|_| text("My report.").call("strike", json!({})));
     let mut spec = world.spec();
-    spec.base_turns = Some(1);
+    spec.terms.base_turns = Some(1);
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "failed", "a reply that still calls tools is not a report");
     assert!(ended.text().contains("called tools"), "{}", ended.text());
@@ -185,7 +185,7 @@ async fn a_reply_that_was_cut_off_is_no_report() {
     // With no turn left it is what there is.
     let world = World::new(|_| ScriptedAnswer::text("So far I kn").cut_off());
     let mut spec = world.spec();
-    spec.base_turns = Some(2);
+    spec.terms.base_turns = Some(2);
     let ended = world.run(spec).await;
     assert!(ended.text().starts_with("So far I kn\n\n[The report was cut off"), "{}", ended.text());
     assert_eq!(world.asked_by("0").len(), 2);

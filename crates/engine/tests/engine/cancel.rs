@@ -71,7 +71,7 @@ async fn a_child_cancelled_while_its_tool_looks_gives_its_slot_back() {
         .with_tool(move |outside| slow_to_prepare("hold", class, outside, &held));
         let process = world.process();
         let mut spec = world.spec();
-        spec.parallel = 1;
+        spec.terms.parallel = 1;
         let handle = process.runtime.start(spec).await.expect("started");
         gate.reached(1).await;
         let victim = handle.id().root().child(1);
@@ -96,7 +96,7 @@ async fn a_command_that_runs_when_it_is_cancelled_is_waited_for() {
     .with_tool(move |outside| slow_to_act("hold", EffectClass::Exec, outside, &held));
     let process = world.process();
     let mut spec = world.spec();
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     let handle = process.runtime.start(spec).await.expect("started");
     gate.reached(1).await;
     world.cancel(&handle.id().root().child(1)).await;
@@ -123,7 +123,7 @@ async fn a_cancelled_queue_is_left_by_all_who_stood_in_it() {
     })
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let mut spec = world.spec();
-    spec.parallel = 2;
+    spec.terms.parallel = 2;
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed");
     assert_eq!(ended.run.failed.len(), 4);
@@ -202,7 +202,7 @@ async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() 
         .with_tool(move |outside| slow_to_act("hold", EffectClass::Exec, outside, &held));
         let process = world.process();
         let mut spec = world.spec();
-        spec.parallel = 1;
+        spec.terms.parallel = 1;
         let handle = process.runtime.start(spec).await.expect("started");
         gate.reached(1).await;
         let agent = handle.id().root().child(1);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use posse_domain::event::{Event, EventBody, Purpose};
 use posse_domain::id::RunId;
-use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_engine::{FAULT_POINTS, RunRequest};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::json;
 
@@ -80,7 +80,7 @@ async fn carried(process: &Process, handle: &posse_engine::RunHandle) -> bool {
 }
 
 /// Starts a run in a process that dies so; gives the run if anything of it is durable.
-async fn start(world: &World, spec: RunSpec, death: Option<CrashPoint>) -> (Process, Option<RunId>, bool) {
+async fn start(world: &World, spec: RunRequest, death: Option<CrashPoint>) -> (Process, Option<RunId>, bool) {
     let process = world.mortal(death);
     let starting = process.runtime.clone();
     // Dying unwinds the task that starts the run, which must not be the test.
@@ -170,7 +170,7 @@ fn struck_at_most_once(world: &World, ended: &EndedRun) {
 }
 
 /// Lets a run die at a point, goes on until it ends, and checks all of it. Gives how often the point was passed.
-pub(crate) async fn dies_at(world: &World, spec: RunSpec, deaths: &[CrashPoint]) -> EndedRun {
+pub(crate) async fn dies_at(world: &World, spec: RunRequest, deaths: &[CrashPoint]) -> EndedRun {
     let mut deaths = deaths.iter().copied();
     let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
     let mut before = Vec::new();
@@ -205,7 +205,7 @@ fn ends_well(ended: &EndedRun, world: &World, what: &str) {
 /// Lets a run die at every pass of every point that it passes, and go on; how often that was.
 pub(crate) async fn survives_everywhere(
     make: impl Fn() -> World,
-    spec: impl Fn(&World) -> RunSpec,
+    spec: impl Fn(&World) -> RunRequest,
     ends_well: impl Fn(&EndedRun, &World, &str),
 ) -> u64 {
     // How often each point is passed when nobody dies.
@@ -298,10 +298,10 @@ fn wide(at_once: usize) -> World {
 /// Children of a wide tree.
 const WIDTH: usize = 450;
 
-fn wide_spec(world: &World) -> RunSpec {
+fn wide_spec(world: &World) -> RunRequest {
     let mut spec = world.spec();
     spec.budget.agents = Some(WIDTH as u64 + 1);
-    spec.parallel = 1_000;
+    spec.terms.parallel = 1_000;
     spec
 }
 

@@ -469,7 +469,7 @@ async fn undelivered_results_are_appended_when_no_turn_is_left() {
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let mut spec = world.spec();
-    spec.base_turns = Some(2);
+    spec.terms.base_turns = Some(2);
     let handle = process.runtime.start(spec).await.expect("started");
     world
         .until(handle.id(), |event| {
@@ -526,7 +526,7 @@ async fn a_childs_contract_takes_depth_parent_and_grant_from_its_caller() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.run_rules = vec![posse_domain::permission::Rule {
+    spec.terms.run_rules = vec![posse_domain::permission::Rule {
         pattern: "strike".parse().expect("pattern"),
         decision: Decision::Deny,
     }]

@@ -152,7 +152,7 @@ async fn a_yes_of_a_hook_does_not_lift_a_rule() {
     let world = world.with_hooks(ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Goes));
     let mut spec = world.spec();
     let deny = Rule { pattern: "strike".parse().expect("a pattern"), decision: Decision::Deny };
-    spec.operator_rules = Rules::from(vec![deny]);
+    spec.terms.operator_rules = Rules::from(vec![deny]);
     let ended = world.run(spec).await;
     let (ok, said) = ended.result("0");
     assert!(!ok && said.contains("operator"), "{said}");
@@ -176,7 +176,7 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
     let world = world.with_hooks(hooks);
     let process = world.process();
     let mut spec = world.spec();
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     let handle = process.runtime.start(spec).await.expect("it starts");
     gate.reached(1).await;
     world.until(handle.id(), |event| event.body.kind() == "agent.subagent_closed").await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use posse_domain::budget::{Budget, Price, REPORT_TOKENS, Usage, Usd};
 use posse_domain::event::{EventBody, Purpose, ReportCause};
+use posse_engine::RunTerms;
 use posse_engine::ports::ModelFacts;
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
@@ -51,7 +52,7 @@ async fn a_model_that_always_spawns_is_stopped_exactly_at_the_cap_on_agents() {
         let world = always_spawning();
         let mut spec = world.spec();
         spec.budget.agents = Some(cap);
-        spec.base_turns = Some(4);
+        spec.terms.base_turns = Some(4);
         spec.max_depth = 3;
         let ended = world.run(spec).await;
         assert_eq!(ended.run.agent_count() as u64, cap);
@@ -66,7 +67,7 @@ async fn a_model_that_always_spawns_is_stopped_exactly_at_the_depth() {
         let world = always_spawning();
         let mut spec = world.spec();
         spec.budget.agents = Some(10_000);
-        spec.base_turns = Some(3);
+        spec.terms.base_turns = Some(3);
         spec.max_depth = depth;
         let ended = world.run(spec).await;
         let deepest = ended.run.iter().map(|(id, _)| id.depth()).max();
@@ -225,22 +226,23 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     let world = World::new(|_| text("done"));
     let process = world.process();
     let spec = world.spec();
-    let with = |budget| posse_engine::RunSpec { budget, ..spec.clone() };
-    let table: Vec<(&str, posse_engine::RunSpec)> = vec![
-        ("request", posse_engine::RunSpec { request: "  ".to_owned(), ..spec.clone() }),
-        ("request", posse_engine::RunSpec { request: "x".repeat(5 << 20), ..spec.clone() }),
-        ("prompt", posse_engine::RunSpec { prompt: Some("x".repeat(5 << 20)), ..spec.clone() }),
-        ("agent", posse_engine::RunSpec { definition: "nobody".to_owned(), ..spec.clone() }),
-        ("model", posse_engine::RunSpec { model: "nobody/nothing".to_owned(), ..spec.clone() }),
-        ("max-turns", posse_engine::RunSpec { base_turns: Some(0), ..spec.clone() }),
-        ("parallel", posse_engine::RunSpec { parallel: 0, ..spec.clone() }),
+    let with = |budget| posse_engine::RunRequest { budget, ..spec.clone() };
+    let with_terms = |terms| posse_engine::RunRequest { terms, ..spec.clone() };
+    let table: Vec<(&str, posse_engine::RunRequest)> = vec![
+        ("request", posse_engine::RunRequest { text: "  ".into(), ..spec.clone() }),
+        ("request", posse_engine::RunRequest { text: "x".repeat(5 << 20).into(), ..spec.clone() }),
+        ("prompt", posse_engine::RunRequest { prompt: Some("x".repeat(5 << 20).into()), ..spec.clone() }),
+        ("agent", posse_engine::RunRequest { definition: "nobody".to_owned(), ..spec.clone() }),
+        ("model", posse_engine::RunRequest { model: "nobody/nothing".to_owned(), ..spec.clone() }),
+        ("max-turns", with_terms(RunTerms { base_turns: Some(0), ..RunTerms::default() })),
+        ("parallel", with_terms(RunTerms { parallel: 0, ..RunTerms::default() })),
         (
             "max-agents",
-            posse_engine::RunSpec { budget: Budget { agents: Some(0), ..Budget::NONE }, ..spec.clone() },
+            posse_engine::RunRequest { budget: Budget { agents: Some(0), ..Budget::NONE }, ..spec.clone() },
         ),
         (
             "max-usd",
-            posse_engine::RunSpec {
+            posse_engine::RunRequest {
                 budget: Budget { usd: Some(Usd::from_micros(1)), ..Budget::NONE },
                 ..spec.clone()
             },

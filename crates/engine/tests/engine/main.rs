@@ -24,6 +24,7 @@ mod records;
 mod repeatable;
 mod replaying;
 mod reports;
+mod request;
 mod retries;
 mod run_skill;
 mod share;

@@ -7,7 +7,7 @@ use posse_domain::event::{Event, EventBody};
 use posse_domain::permission::{Answer, Approvals, Decision, OnAsk, ProjectRules, Rule, Rules};
 use posse_domain::plan::{Author, Plan, Step, UnownedWriters};
 use posse_engine::ports::{HookAnswer, HookCall, Hooks, ModelRequest, Moment};
-use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_engine::{FAULT_POINTS, RunRequest};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
@@ -41,11 +41,11 @@ fn boss(input: Value) -> impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync 
     }
 }
 
-fn of<'a>(spec: &'a mut RunSpec, name: &str) -> &'a mut Definition {
+fn of<'a>(spec: &'a mut RunRequest, name: &str) -> &'a mut Definition {
     spec.definitions.iter_mut().find(|definition| definition.name == name).expect(name)
 }
 
-fn without_bash(spec: &mut RunSpec, name: &str) {
+fn without_bash(spec: &mut RunRequest, name: &str) {
     of(spec, name).tools.retain(|tool| tool != "bash");
 }
 
@@ -85,13 +85,13 @@ impl Hooks for OnBash {
 struct Case {
     name: &'static str,
     criteria: Value,
-    rights: fn(&mut RunSpec),
+    rights: fn(&mut RunRequest),
     hook: Option<HookAnswer>,
     /// What the refusal says; none if the commands run.
     refused: Option<&'static str>,
 }
 
-fn case(name: &'static str, rights: fn(&mut RunSpec), refused: Option<&'static str>) -> Case {
+fn case(name: &'static str, rights: fn(&mut RunRequest), refused: Option<&'static str>) -> Case {
     Case { name, criteria: json!([{"command": "a=1"}]), rights, hook: None, refused }
 }
 
@@ -105,18 +105,19 @@ fn denials() -> Vec<Case> {
         ),
         case(
             "a rule of the run",
-            |spec| spec.run_rules = rules("bash", Decision::Deny),
+            |spec| spec.terms.run_rules = rules("bash", Decision::Deny),
             Some("run, by the rule"),
         ),
         case(
             "a rule of the operator for all commands",
-            |spec| spec.operator_rules = rules("bash:*", Decision::Deny),
+            |spec| spec.terms.operator_rules = rules("bash:*", Decision::Deny),
             Some("operator, by the rule"),
         ),
         case(
             "a rule of the project",
             |spec| {
-                spec.project_rules = [rules("bash:a*", Decision::Deny)].into_iter().collect::<ProjectRules>();
+                spec.terms.project_rules =
+                    [rules("bash:a*", Decision::Deny)].into_iter().collect::<ProjectRules>();
             },
             Some("project, by the rule"),
         ),
@@ -137,7 +138,7 @@ fn denials() -> Vec<Case> {
             criteria: json!(["It is there.", {"command": "a=1"}, {"command": "secret=1", "timeout_ms": 5}]),
             ..case(
                 "one of several commands",
-                |spec| spec.run_rules = rules("bash:secret*", Decision::Deny),
+                |spec| spec.terms.run_rules = rules("bash:secret*", Decision::Deny),
                 Some("`bash:secret=1`"),
             )
         },
@@ -149,8 +150,9 @@ fn denials() -> Vec<Case> {
         case(
             "an ask of the operator is not lifted by an approval",
             |spec| {
-                spec.operator_rules = rules("bash", Decision::Ask);
-                spec.approvals = ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
+                spec.terms.operator_rules = rules("bash", Decision::Ask);
+                spec.terms.approvals =
+                    ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
             },
             Some("nobody to ask"),
         ),
@@ -182,7 +184,7 @@ fn denials() -> Vec<Case> {
             hook: Some(HookAnswer::Goes),
             ..case(
                 "a hook's yes does not lift a rule",
-                |spec| spec.run_rules = rules("bash", Decision::Deny),
+                |spec| spec.terms.run_rules = rules("bash", Decision::Deny),
                 Some("run, by the rule"),
             )
         },
@@ -190,7 +192,7 @@ fn denials() -> Vec<Case> {
             "an approval for all tools gives no tool",
             |spec| {
                 without_bash(spec, "boss");
-                spec.approvals = ["*".parse().expect("a pattern")].into_iter().collect::<Approvals>();
+                spec.terms.approvals = ["*".parse().expect("a pattern")].into_iter().collect::<Approvals>();
             },
             Some("not among the agent's tools"),
         ),
@@ -204,13 +206,18 @@ fn yes() -> Vec<Case> {
             "an approval lifts its definition's ask",
             |spec| {
                 of(spec, "boss").rules = vec![rule("bash", Decision::Ask)];
-                spec.approvals = ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
+                spec.terms.approvals =
+                    ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
             },
             None,
         ),
         case("the child needs no bash of its own", |spec| without_bash(spec, "builder"), None),
         Case { hook: Some(HookAnswer::Goes), ..case("a hook that does not object", |_| {}, None) },
-        case("another command is denied", |spec| spec.run_rules = rules("bash:rm*", Decision::Deny), None),
+        case(
+            "another command is denied",
+            |spec| spec.terms.run_rules = rules("bash:rm*", Decision::Deny),
+            None,
+        ),
     ]
 }
 
@@ -273,7 +280,7 @@ async fn a_command_that_its_agent_may_run_is_run_and_the_decision_is_in_the_jour
 /// What somebody who may not use `bash` tries, and what they are told.
 #[tokio::test]
 async fn no_other_way_to_ask_for_a_child_runs_a_command_of_one_that_may_not() {
-    type Way = (&'static str, fn() -> World, fn(&mut RunSpec));
+    type Way = (&'static str, fn() -> World, fn(&mut RunRequest));
     let ways: [Way; 4] = [
         (
             "a child of one that may",
@@ -482,8 +489,8 @@ fn plan(author: Author, commands: &[&str]) -> Plan {
     }
 }
 
-fn planned(world: &World, author: Author, commands: &[&str]) -> RunSpec {
-    RunSpec { plan: Some(plan(author, commands)), ..world.spec() }
+fn planned(world: &World, author: Author, commands: &[&str]) -> RunRequest {
+    RunRequest { plan: Some(plan(author, commands)), ..world.spec() }
 }
 
 #[tokio::test]
@@ -560,7 +567,7 @@ async fn a_step_of_a_models_plan_waits_for_the_person_who_is_asked_about_its_com
     for (answer, created) in [(Answer::Once, 2), (Answer::Deny { reason: Some("no".to_owned()) }, 1)] {
         let world = World::new(builder).isolated();
         let process = world.process();
-        let mut spec = RunSpec { on_ask: OnAsk::Escalate, ..planned(&world, Author::Model, &["a=1"]) };
+        let mut spec = RunRequest { on_ask: OnAsk::Escalate, ..planned(&world, Author::Model, &["a=1"]) };
         of(&mut spec, "boss").rules = vec![rule("bash", Decision::Ask)];
         let handle = process.runtime.start(spec).await.expect("it starts");
         let question = asked(&world, handle.id()).await;
@@ -579,7 +586,7 @@ async fn a_step_of_a_models_plan_waits_for_the_person_who_is_asked_about_its_com
 async fn a_models_plan_whose_step_waits_for_a_person_can_be_cancelled() {
     let world = World::new(builder).isolated();
     let process = world.process();
-    let mut spec = RunSpec { on_ask: OnAsk::Escalate, ..planned(&world, Author::Model, &["a=1", "b=2"]) };
+    let mut spec = RunRequest { on_ask: OnAsk::Escalate, ..planned(&world, Author::Model, &["a=1", "b=2"]) };
     of(&mut spec, "boss").rules = vec![rule("bash", Decision::Ask)];
     let handle = process.runtime.start(spec).await.expect("it starts");
     asked(&world, handle.id()).await;

@@ -40,7 +40,7 @@ async fn a_denied_call_is_answered_with_the_layer_that_denied_it() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.operator_rules = rules(&[("strike", Decision::Deny)]);
+    spec.terms.operator_rules = rules(&[("strike", Decision::Deny)]);
     let ended = world.run(spec).await;
     for agent in ["0", "1"] {
         let (_, ok, said) = ended.results(agent).remove(0);
@@ -63,8 +63,8 @@ async fn what_settings_and_flags_deny_is_in_the_prompt_of_every_agent() {
         }
     });
     let mut spec = world.spec();
-    spec.operator_rules = rules(&[("strike:a", Decision::Deny)]);
-    spec.run_rules = rules(&[("strike:b", Decision::Deny)]);
+    spec.terms.operator_rules = rules(&[("strike:a", Decision::Deny)]);
+    spec.terms.run_rules = rules(&[("strike:b", Decision::Deny)]);
     world.run(spec).await;
     let prompts = prompts.lock().expect("no panic").clone();
     assert_eq!(prompts.len(), 2, "a parent and its child");
@@ -83,7 +83,7 @@ async fn an_ask_is_a_deny_where_nobody_can_answer() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.run_rules = rules(&[("strike", Decision::Ask)]);
+    spec.terms.run_rules = rules(&[("strike", Decision::Ask)]);
     let ended = world.run(spec).await;
     let said = |agent: &str| ended.results(agent).remove(0).2;
     assert!(said("0").contains("nobody to ask"), "{}", said("0"));
@@ -155,7 +155,7 @@ async fn a_denied_definition_cannot_be_spawned() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.run_rules = rules(&[("task:builder", Decision::Deny)]);
+    spec.terms.run_rules = rules(&[("task:builder", Decision::Deny)]);
     let ended = world.run(spec).await;
     let results = ended.results("0");
     assert!(results[0].2.starts_with("PERMISSION_DENIED: "), "{results:?}");

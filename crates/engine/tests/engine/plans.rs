@@ -5,7 +5,7 @@ use posse_domain::contract::{CommandCriterion, Criterion};
 use posse_domain::event::{EventBody, Purpose};
 use posse_domain::plan::{Author, IntegrationOrder, OnFailure, Plan, Step, UnownedWriters};
 use posse_engine::ports::ModelRequest;
-use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_engine::{FAULT_POINTS, RunRequest};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::json;
 
@@ -42,8 +42,8 @@ fn command(text: &str) -> Vec<Criterion> {
     vec![Criterion::Command(CommandCriterion { command: text.to_owned(), timeout_ms: None })]
 }
 
-fn spec(world: &World, plan: Plan) -> RunSpec {
-    RunSpec { plan: Some(plan), ..world.spec() }
+fn spec(world: &World, plan: Plan) -> RunRequest {
+    RunRequest { plan: Some(plan), ..world.spec() }
 }
 
 /// Builders build; the root is silent.
@@ -218,7 +218,7 @@ async fn a_plan_killed_anywhere_goes_on_from_the_last_integrated_step() {
 }
 
 /// A random plan: dependencies go back, owners overlap only in order (as the check of plans demands), some fail.
-fn random(seed: u64) -> (World, RunSpec, Dice) {
+fn random(seed: u64) -> (World, RunRequest, Dice) {
     let mut chance = Dice::of(seed, &["plan"]);
     let count = 1 + chance.below(6);
     let mut steps: Vec<Step> = Vec::new();
@@ -253,9 +253,9 @@ fn random(seed: u64) -> (World, RunSpec, Dice) {
     };
     let world = World::new(move |request| by_chance(seed, request)).isolated();
     let mut spec = spec(&world, plan);
-    spec.parallel = 1 + u32::try_from(chance.below(2)).expect("small");
+    spec.terms.parallel = 1 + u32::try_from(chance.below(2)).expect("small");
     spec.budget.agents = Some(3 + chance.below(20));
-    spec.close_on_completion = !chance.one_in(4);
+    spec.terms.close_on_completion = !chance.one_in(4);
     (world, spec, chance)
 }
 

@@ -107,13 +107,18 @@ impl Power {
 pub(crate) struct LateStore {
     power: Power,
     commits: mpsc::Sender<(Commit, oneshot::Sender<Result<CommitReceipt, StoreError>>)>,
+    rewrite: fn(&mut Commit),
 }
 
 /// Commits that wait for the disk; a driver never has more under way.
 const COMMITS_MAX: usize = 64;
 
 impl LateStore {
-    pub(crate) fn open(store: MemoryStore, death: Option<CrashPoint>) -> (Arc<Self>, Power) {
+    pub(crate) fn open(
+        store: MemoryStore,
+        death: Option<CrashPoint>,
+        rewrite: fn(&mut Commit),
+    ) -> (Arc<Self>, Power) {
         let power = Power::new(store, death);
         let (commits, mut queue) = mpsc::channel::<(Commit, oneshot::Sender<_>)>(COMMITS_MAX);
         let disk = power.clone();
@@ -131,7 +136,7 @@ impl LateStore {
                 }
             }
         });
-        (Arc::new(Self { power: power.clone(), commits }), power)
+        (Arc::new(Self { power: power.clone(), commits, rewrite }), power)
     }
 
     fn ask<T: Send + 'static>(
@@ -143,7 +148,8 @@ impl LateStore {
 }
 
 impl Store for LateStore {
-    fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
+    fn commit(&self, mut commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
+        (self.rewrite)(&mut commit);
         let (answer, answered) = oneshot::channel();
         if self.commits.try_send((commit, answer)).is_err() {
             return pending().boxed();

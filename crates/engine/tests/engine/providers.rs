@@ -97,7 +97,7 @@ async fn a_pause_that_was_asked_for_is_in_the_journal_and_holds_no_slot() {
         })
         .in_virtual_time();
     let mut spec = world.spec();
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed");
     let started = ended.position(|event| matches!(event.body, EventBody::ProviderWaitStarted(_)));
@@ -175,7 +175,7 @@ async fn a_call_that_falls_silent_is_cut_and_made_once_more() {
 async fn a_call_has_an_end_however_long_it_goes_on() {
     let world = World::new(|_| text("never").latency(Duration::from_hours(30))).in_virtual_time();
     let mut spec = world.spec();
-    spec.idle_timeout_ms = Some(24 * 60 * 60 * 1_000);
+    spec.idle_timeout_ms = 24 * 60 * 60 * 1_000;
     let ended = world.run(spec).await;
     assert_eq!(ended.text(), "TIMEOUT: no reply within 3600000 ms");
     assert_eq!(calls(&ended, "0"), [(1, 1, false)]);
@@ -189,7 +189,7 @@ async fn how_long_a_model_may_be_silent_is_the_runs_to_say() {
     })
     .in_virtual_time();
     let mut spec = world.spec();
-    spec.idle_timeout_ms = Some(9 * 60 * 1_000);
+    spec.idle_timeout_ms = 9 * 60 * 1_000;
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed");
     assert_eq!(

@@ -25,7 +25,7 @@ async fn one_slot_and_three_levels_never_deadlock() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     spec.max_depth = 3;
     for definition in &mut spec.definitions {
         definition.parallel = Some(1);
@@ -52,7 +52,7 @@ async fn no_more_than_the_limit_run_at_once() {
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let mut spec = world.spec();
-    spec.parallel = u32::try_from(LIMIT).expect("small");
+    spec.terms.parallel = u32::try_from(LIMIT).expect("small");
     let handle = process.runtime.start(spec).await.expect("started");
     gate.reached(LIMIT).await;
     let queued: Vec<QueuedFor> = world
@@ -119,7 +119,7 @@ async fn the_queue_is_first_come_first_served() {
         _ => text("done"),
     });
     let mut spec = world.spec();
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     world.run(spec).await;
     let order = order.lock().expect("no panic while it is held").clone();
     assert_eq!(order, (1..=20).collect::<Vec<_>>());

@@ -107,7 +107,7 @@ async fn the_record_of_a_skills_sub_agent_names_the_skill() {
     let _guard = tracing::subscriber::set_default(keeper.clone());
     let world = World::new(|_| ScriptedAnswer::text("done"));
     let spec = skills::spec(&world, [skills::skill("deep")]);
-    world.run(posse_engine::RunSpec { skill: Some("deep".to_owned()), ..spec }).await;
+    world.run(crate::skills::with_terms(spec, |terms| terms.skill = Some("deep".to_owned()))).await;
     let records = keeper.0.lock().expect("no panic while it is held").clone();
     let named = records.iter().filter_map(|record| Some((record.get("skill")?, record.get("depth")?)));
     assert_eq!(named.collect::<Vec<_>>(), [(&"\"deep\"".to_owned(), &"1".to_owned())]);

@@ -8,7 +8,7 @@ use posse_domain::event::{EffectClass, Event, EventBody, Sender};
 use posse_domain::lifecycle::Outcome;
 use posse_domain::permission::{Answer, OnAsk};
 use posse_engine::ports::{MailCommand, Retry};
-use posse_engine::{Recording, Replay, RunSpec};
+use posse_engine::{Recording, Replay, RunRequest};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -31,12 +31,12 @@ fn replay_of(ended: &EndedRun) -> Replay {
 }
 
 /// Runs a recorded run again, in this world but without its model.
-pub(crate) async fn again(world: &World, spec: RunSpec, recorded: &EndedRun) -> EndedRun {
+pub(crate) async fn again(world: &World, spec: RunRequest, recorded: &EndedRun) -> EndedRun {
     let asked = world.asked.lock().expect("no panic while it is held").len();
     let replay = replay_of(recorded);
-    let spec = RunSpec { attended: replay.recording.is_attended(), ..spec };
+    let attended = replay.recording.is_attended();
     let process = world.process();
-    let handle = process.runtime.start_replay(spec, replay).await.expect("started");
+    let handle = process.runtime.start_replay(spec, attended, replay).await.expect("started");
     let ended = world.ended(&handle).await;
     let asked_now = world.asked.lock().expect("no panic while it is held").len();
     assert_eq!(asked_now, asked, "no model is asked");
@@ -180,9 +180,9 @@ async fn a_persons_answers_are_given_again() {
         1 => text("").call("strike", json!({"at": 1})).call("strike", json!({"at": 2})),
         _ => text("done"),
     });
-    let spec = || RunSpec { attended: true, on_ask: OnAsk::Deny, ..crate::asking::striking(&world) };
+    let spec = || RunRequest { on_ask: OnAsk::Deny, ..crate::asking::striking(&world) };
     let process = world.process();
-    let handle = process.runtime.start(spec()).await.expect("started");
+    let handle = process.runtime.start_attended(spec()).await.expect("started");
     for answer in [Answer::Once, Answer::Deny { reason: Some("not there".to_owned()) }] {
         let (agent, asked) = crate::asking::asked(&world, handle.id()).await;
         let command =

@@ -6,7 +6,7 @@ use posse_domain::budget::{Budget, Price, REPORT_INPUT_TOKENS, Usd};
 use posse_domain::event::{EventBody, Purpose};
 use posse_domain::lifecycle::FailKind;
 use posse_engine::ports::{ModelFacts, ModelRequest, Retry};
-use posse_engine::{RunSpec, RuntimeError};
+use posse_engine::{RunRequest, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -73,7 +73,7 @@ fn world(tree: Tree, price: Option<Price>) -> World {
 async fn run(world: &World, budget: Budget, field: &str) -> Option<EndedRun> {
     let process = world.process();
     let budget = Budget { agents: Some(60), ..budget };
-    match process.runtime.start(RunSpec { budget, max_depth: 3, ..world.spec() }).await {
+    match process.runtime.start(RunRequest { budget, max_depth: 3, ..world.spec() }).await {
         Ok(handle) => Some(world.ended(&handle).await),
         Err(RuntimeError::Invalid { field: found, problem }) if found == field => {
             assert!(

@@ -189,7 +189,8 @@ async fn a_failed_child_is_left_open_like_a_completed_one() {
             (1, _) if request.agent.relative() == "1" => ScriptedAnswer::error(None, "broken"),
             _ => text("done"),
         });
-        let spec = posse_engine::RunSpec { close_on_completion: false, ..world.spec() };
+        let mut spec = world.spec();
+        spec.terms.close_on_completion = false;
         let ended = world.run(spec).await;
         let results = ended.results("0");
         let (_, ok, said) = &results[1];

@@ -1,22 +1,24 @@
 //! A run that is one forked skill: the root asks no model, its only child does the work.
 
+use std::sync::Arc;
+
 use posse_domain::code::Code;
-use posse_domain::event::EventBody;
+use posse_domain::event::{CatalogueText, EventBody};
 use posse_domain::permission::{Decision, Rule};
-use posse_engine::{RunSpec, TaskEvent, TaskState, TaskView};
+use posse_engine::{RunRequest, TaskEvent, TaskState, TaskView};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
 use crate::crash::survives_everywhere;
-use crate::skills::{skill, spec};
+use crate::skills::{skill, spec, with_terms};
 use crate::world::{EndedRun, World, is_error, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-fn one(world: &World, name: &str) -> RunSpec {
-    RunSpec { skill: Some(name.to_owned()), ..spec(world, [skill("deep"), skill("leaf")]) }
+fn one(world: &World, name: &str) -> RunRequest {
+    with_terms(spec(world, [skill("deep"), skill("leaf")]), |terms| terms.skill = Some(name.to_owned()))
 }
 
 /// The run as a follower of its root's task sees it.
@@ -75,7 +77,7 @@ async fn a_run_of_a_skill_that_fails_fails_with_its_code() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_of_a_skill_beyond_the_depth_is_refused_with_that_code() {
     let world = World::new(|_| text("never"));
-    let ended = world.run(RunSpec { max_depth: 0, ..one(&world, "deep") }).await;
+    let ended = world.run(RunRequest { max_depth: 0, ..one(&world, "deep") }).await;
     assert_eq!(ended.run.agent_count(), 1);
     let reason = "maximum depth 0 reached: an agent at depth 0 cannot spawn";
     assert_eq!(ended.text(), format!("MAX_DEPTH_EXCEEDED: {reason}"));
@@ -93,9 +95,12 @@ async fn a_run_of_a_skill_beyond_the_depth_is_refused_with_that_code() {
 async fn a_rule_that_denies_a_skill_binds_a_run_of_it_too() {
     let world = World::new(|_| text("never"));
     let rule = Rule { pattern: "skill:deep".parse().expect("pattern"), decision: Decision::Deny };
-    let denied = RunSpec { operator_rules: vec![rule].into(), ..one(&world, "deep") };
+    let denied = with_terms(one(&world, "deep"), |terms| terms.operator_rules = vec![rule].into());
     let process = world.process();
-    for spec in [denied.clone(), RunSpec { skill: None, called_skill: Some("Deep".to_owned()), ..denied }] {
+    let called = with_terms(denied.clone(), |terms| {
+        (terms.skill, terms.called_skill) = (None, Some("Deep".to_owned()));
+    });
+    for spec in [denied, called] {
         assert!(is_error(&process.runtime.start(spec).await, "skill"));
     }
 }
@@ -124,8 +129,10 @@ async fn below_a_run_of_a_skill_its_sub_agents_delegate_on() {
 async fn the_events_of_sub_agents_are_told_with_whose_they_are_if_that_is_asked_for() {
     for (by_run, by_skill) in [(false, false), (true, false), (false, true)] {
         let world = World::new(|_| text("found"));
-        let mut spec = RunSpec { include_sub_agent_events: by_run, ..one(&world, "deep") };
-        std::sync::Arc::make_mut(&mut spec.catalogue).skills[0].include_sub_agent_events = by_skill;
+        let mut spec = with_terms(one(&world, "deep"), |terms| terms.include_sub_agent_events = by_run);
+        let mut catalogue = Arc::unwrap_or_clone(spec.discovered().expect("here"));
+        catalogue.skills[0].include_sub_agent_events = by_skill;
+        spec.catalogue = CatalogueText::of(catalogue);
         let ended = world.run(spec).await;
         let child = ended.run.id.root().child(1);
         let told: Vec<_> = task(&ended)

@@ -8,7 +8,7 @@ use posse_agent::conversation::Message;
 use posse_domain::definition::Definition;
 use posse_domain::event::EventBody;
 use posse_engine::ports::{ModelFacts, ModelRequest};
-use posse_engine::{Recording, RunSpec};
+use posse_engine::{Recording, RunRequest};
 use posse_models::scripted::{DEFAULT_FACTS, ScriptedAnswer};
 use serde_json::{Value, json};
 
@@ -36,11 +36,11 @@ fn in_background(mut input: Value) -> Value {
 }
 
 /// A run whose root may share, whose request is the canary, and whose leads may share if they are allowed to.
-fn spec(world: &World, may_share_history: bool) -> RunSpec {
+fn spec(world: &World, may_share_history: bool) -> RunRequest {
     let definitions = world.spec().definitions.into_iter();
     let definitions =
         definitions.map(|known| Definition { may_share_history: known.name == "lead", ..known }).collect();
-    RunSpec { request: CANARY.to_owned(), may_share_history, max_depth: 3, definitions, ..world.spec() }
+    RunRequest { text: CANARY.into(), may_share_history, max_depth: 3, definitions, ..world.spec() }
 }
 
 fn first_of(world: &World, agent: &str) -> ModelRequest {

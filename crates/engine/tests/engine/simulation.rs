@@ -12,7 +12,7 @@ use posse_domain::skill::Skill;
 use posse_engine::ports::{
     Admission, MailCommand, ModelFacts, ModelRequest, Notice, Permit, QueuedCall, Retry, Store,
 };
-use posse_engine::{FAULT_POINTS, RunSpec};
+use posse_engine::{FAULT_POINTS, RunRequest};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -145,24 +145,24 @@ fn call(chance: &mut Dice, turn: u32) -> ScriptedCall {
     ScriptedCall { id, ..ScriptedCall::new(name, input) }
 }
 
-fn world(seed: u64) -> (World, RunSpec, Dice) {
+fn world(seed: u64) -> (World, RunRequest, Dice) {
     world_of(seed, answer)
 }
 
-fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (World, RunSpec, Dice) {
+fn world_of(seed: u64, answer: fn(u64, &ModelRequest) -> ScriptedAnswer) -> (World, RunRequest, Dice) {
     let mut chance = Dice::of(seed, &["world"]);
     let facts = ModelFacts { context_tokens: 6_000, max_output_tokens: 500, price: None };
     let world = World::new(move |request| answer(seed, request)).with_facts(facts);
     let aside = Skill { background: true, tools: Some(vec!["probe".to_owned()]), ..skill("aside") };
     let inline = Skill { fork: false, agent: Some("crew".to_owned()), ..skill("inline") };
     let mut spec = skills::spec(&world, [skill("deep"), aside, inline]);
-    spec.skill = chance.one_in(6).then(|| "deep".to_owned());
-    spec.parallel = 1 + u32::try_from(chance.below(4)).expect("small");
+    spec.terms.skill = chance.one_in(6).then(|| "deep".to_owned());
+    spec.terms.parallel = 1 + u32::try_from(chance.below(4)).expect("small");
     spec.max_depth = u32::try_from(chance.below(4)).expect("small");
-    spec.base_turns = Some(2 + u32::try_from(chance.below(6)).expect("small"));
+    spec.terms.base_turns = Some(2 + u32::try_from(chance.below(6)).expect("small"));
     spec.budget.agents = Some(1 + chance.below(30));
     spec.budget.tokens = chance.one_in(3).then(|| 9_000 + chance.below(60_000));
-    spec.close_on_completion = !chance.one_in(4);
+    spec.terms.close_on_completion = !chance.one_in(4);
     for definition in &mut spec.definitions {
         definition.parallel = chance.one_in(3).then(|| 1 + u32::try_from(chance.below(2)).expect("small"));
     }
@@ -207,10 +207,10 @@ fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 }
 
 /// A random tree whose writers have workspaces, own paths, and are checked by the host.
-fn isolated_world(seed: u64) -> (World, RunSpec, Dice) {
+fn isolated_world(seed: u64) -> (World, RunRequest, Dice) {
     let (world, mut spec, mut chance) = world_of(seed, writing);
     if chance.one_in(3) {
-        spec.unowned_writers = posse_domain::event::UnownedWriters::Parallel;
+        spec.terms.unowned_writers = posse_domain::plan::UnownedWriters::Parallel;
     }
     spec.budget.agents = Some(4 + chance.below(30));
     (world.isolated(), spec, chance)
@@ -316,17 +316,17 @@ async fn random_trees_survive_deaths_while_they_are_cancelled() {
 }
 
 /// A random tree in which much is asked about, and somebody who answers by chance.
-fn asking_world(seed: u64) -> (World, RunSpec, Dice, Person) {
+fn asking_world(seed: u64) -> (World, RunRequest, Dice, Person) {
     let (world, mut spec, mut chance) = world(seed);
     spec.on_ask = OnAsk::Escalate;
-    spec.parallel = 1;
+    spec.terms.parallel = 1;
     let mut asks = |patterns: &[&str]| {
         let asked = patterns.iter().filter(|_| !chance.one_in(3));
         let rule =
             |pattern: &&str| Rule { pattern: pattern.parse().expect("a pattern"), decision: Decision::Ask };
         asked.map(rule).collect::<Vec<Rule>>()
     };
-    spec.run_rules = asks(&["probe", "write:0.txt", "task:scout"]).into();
+    spec.terms.run_rules = asks(&["probe", "write:0.txt", "task:scout"]).into();
     for definition in &mut spec.definitions {
         definition.rules = asks(&["strike", "write", "task:builder", "boom"]);
     }
@@ -390,7 +390,7 @@ fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 }
 
 /// A random tree in front of such a provider, which lets one or two through at once and makes the others wait.
-fn unsteady_world(seed: u64) -> (World, RunSpec, Dice) {
+fn unsteady_world(seed: u64) -> (World, RunRequest, Dice) {
     let (world, spec, mut chance) = world_of(seed, unsteady);
     let places = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));
     let (told, unwell) = (chance.one_in(2), chance.one_in(2));

@@ -5,11 +5,11 @@ use std::time::Duration;
 use posse_agent::conversation::Message;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
-use posse_domain::event::{EffectClass, EventBody};
+use posse_domain::event::{CatalogueText, EffectClass, EventBody};
 use posse_domain::permission::Decision;
 use posse_domain::skill::{DiscoveredDefinitions, Skill};
-use posse_engine::RunSpec;
 use posse_engine::ports::ModelRequest;
+use posse_engine::{RunRequest, RunTerms};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
@@ -52,15 +52,21 @@ fn names(list: &[&str]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
+/// The same request with other limits or rules of the run.
+pub(crate) fn with_terms(mut spec: RunRequest, change: impl FnOnce(&mut RunTerms)) -> RunRequest {
+    change(&mut spec.terms);
+    spec
+}
+
 /// A run whose root has the tools for skills, and in which there are these.
-pub(crate) fn spec(world: &World, skills: impl IntoIterator<Item = Skill>) -> RunSpec {
+pub(crate) fn spec(world: &World, skills: impl IntoIterator<Item = Skill>) -> RunRequest {
     let tools = ["probe", "ask_net", "boom", "read", "todo", "skill", "delegate_to_agent"];
     let mut kinds = definitions();
     kinds.push(definition("general", &tools, &[]));
     kinds[0].tools.extend(names(&["skill", "delegate_to_agent"]));
     let catalogue =
         DiscoveredDefinitions { skills: skills.into_iter().collect(), ..DiscoveredDefinitions::default() };
-    RunSpec { definitions: kinds, catalogue: catalogue.into(), ..world.spec() }
+    RunRequest { definitions: kinds, catalogue: CatalogueText::of(catalogue), ..world.spec() }
 }
 
 fn delegate(skill: &str, task: &str) -> ScriptedCall {
@@ -147,7 +153,7 @@ async fn the_sub_agent_of_a_skill_sees_nothing_of_its_parents_conversation() {
             (0, _) => text("done"),
             _ => text("found"),
         });
-        let spec = RunSpec { request: "The ROOT-REQUEST.".to_owned(), ..spec(&world, [skill("deep")]) };
+        let spec = RunRequest { text: "The ROOT-REQUEST.".into(), ..spec(&world, [skill("deep")]) };
         world.run(spec).await;
         let [asked] = &world.asked_by("1")[..] else { panic!("one request") };
         let all = said(asked);
@@ -170,7 +176,7 @@ async fn a_skill_sets_its_sub_agents_terms_and_only_narrows_what_its_parent_has(
         ..skill("deep")
     };
     let world = world(|| vec![delegate("deep", "Go.")], "found");
-    let ended = world.run(RunSpec { base_turns: Some(15), ..spec(&world, [deep]) }).await;
+    let ended = world.run(with_terms(spec(&world, [deep]), |terms| terms.base_turns = Some(15))).await;
     let contract = contract(&ended, "1");
     let tools: Vec<&str> =
         contract.permissions.allowed_tools.iter().map(posse_domain::permission::ToolName::as_str).collect();
@@ -389,7 +395,7 @@ async fn a_rule_about_a_skill_has_its_say() {
         decision,
     });
     let spec = spec(&world, [skill("deep"), skill("other"), skill("third")]);
-    let ended = world.run(RunSpec { run_rules: rules.into_iter().collect(), ..spec }).await;
+    let ended = world.run(with_terms(spec, |terms| terms.run_rules = rules.into_iter().collect())).await;
     let results = ended.results("0");
     let oks: Vec<bool> = results.iter().map(|(_, ok, _)| *ok).collect();
     assert_eq!(oks.iter().filter(|ok| **ok).count(), 1, "{results:?}");
@@ -407,7 +413,7 @@ async fn where_rules_deny_every_skill_there_is_no_tool_for_them() {
     };
     let inline = Skill { fork: false, ..skill("inline") };
     let spec = spec(&world, [skill("deep"), inline]);
-    world.run(RunSpec { run_rules: vec![rule].into(), ..spec }).await;
+    world.run(with_terms(spec, |terms| terms.run_rules = vec![rule].into())).await;
     let asked = &world.asked_by("0")[0];
     assert!(!asked.system.contains("does deep") && !asked.system.contains("does inline"), "{}", asked.system);
     let offered: Vec<&str> = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -498,7 +504,7 @@ async fn a_child_that_continues_one_of_a_skill_carries_the_skill_out_too() {
                 pattern: pattern.parse().expect(pattern),
                 decision: Decision::Deny,
             };
-            spec.run_rules = vec![rule("skill:sum_up")].into();
+            spec.terms.run_rules = vec![rule("skill:sum_up")].into();
         }
         let ended = world.run(spec).await;
         if denied {

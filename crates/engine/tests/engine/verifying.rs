@@ -91,7 +91,7 @@ async fn a_long_request_keeps_its_title_over_a_resume() {
     let held = gate.clone();
     let world = World::new(|_| text("done")).holding(move |_| Some(held.clone()));
     let mut spec = world.spec();
-    spec.request = format!("The first line.\n{}", "and more\n".repeat(1_000));
+    spec.text = format!("The first line.\n{}", "and more\n".repeat(1_000)).into();
     let dying = world.mortal(None);
     let run = dying.runtime.start(spec).await.expect("started").id().clone();
     gate.reached(1).await;
@@ -116,7 +116,7 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
     })
     .holding(move |request| (request.depth == 0 && request.turn == 2).then(|| held.clone()));
     let mut spec = world.spec();
-    spec.close_on_completion = false;
+    spec.terms.close_on_completion = false;
     let dying = world.mortal(None);
     let run = dying.runtime.start(spec).await.expect("started").id().clone();
     gate.reached(1).await;

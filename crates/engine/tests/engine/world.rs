@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
-use posse_domain::budget::Budget;
 use posse_domain::definition::{Definition, Mode};
 use posse_domain::event::{EffectClass, Event, EventBody};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
-use posse_domain::permission::{Decision, OnAsk, ProjectRules, Rules};
+use posse_domain::permission::Decision;
 use posse_engine::ports::{
-    Admission, CallSize, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
+    Admission, CallSize, Commit, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
     ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
-use posse_engine::{Parts, ResumeOutcome, RunHandle, RunSpec, Runtime, RuntimeError, RuntimeOptions};
+use posse_engine::{Parts, ResumeOutcome, RunHandle, RunRequest, Runtime, RuntimeError, RuntimeOptions};
 use posse_models::ModelRegistry;
 use posse_models::scripted::{DEFAULT_FACTS, FnModel, ScriptedAnswer};
 use posse_store::MemoryStore;
@@ -123,6 +122,7 @@ pub(crate) struct World {
     hangs: Duration,
     workspaces: Option<MemoryWorkspaces>,
     hooks: Option<Arc<dyn Hooks>>,
+    rewrite: fn(&mut Commit),
     pub(crate) asked: Arc<Mutex<Vec<ModelRequest>>>,
     pub(crate) outside: EffectLog,
     pub(crate) dir: TempDir,
@@ -149,6 +149,7 @@ impl World {
             hangs: HANGS,
             workspaces: None,
             hooks: None,
+            rewrite: |_| (),
             asked: Arc::default(),
             outside: EffectLog::default(),
             dir: TempDir::new().expect("a directory"),
@@ -194,6 +195,12 @@ impl World {
     /// Hooks that hear of what happens.
     pub(crate) fn with_hooks(mut self, hooks: impl Hooks) -> Self {
         self.hooks = Some(Arc::new(hooks));
+        self
+    }
+
+    /// Lets processes that can die write their journal otherwise, as another Posse would.
+    pub(crate) fn rewriting(mut self, rewrite: fn(&mut Commit)) -> Self {
+        self.rewrite = rewrite;
         self
     }
 
@@ -266,46 +273,23 @@ impl World {
 
     /// A process whose commits are late and that may die.
     pub(crate) fn mortal(&self, death: Option<CrashPoint>) -> Process {
-        let (store, power) = LateStore::open(self.memory.another_process(), death);
+        let (store, power) = LateStore::open(self.memory.another_process(), death, self.rewrite);
         let parts = self.parts(store, power.faults(), Some(power.clone()));
         Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: Some(power) }
     }
 
     /// In an isolated world the boss may use `bash`, so it may ask for commands to be run as criteria.
-    pub(crate) fn spec(&self) -> RunSpec {
+    pub(crate) fn spec(&self) -> RunRequest {
         let mut definitions = definitions();
         if self.workspaces.is_some() {
             definitions[0].tools.push("bash".to_owned());
         }
-        RunSpec {
-            request: "Do it.".to_owned(),
+        RunRequest {
             definition: "boss".to_owned(),
             model: MODEL.to_owned(),
             dir: self.dir.path().display().to_string(),
-            session_id: None,
             definitions,
-            base_turns: Some(40),
-            max_depth: 2,
-            budget: Budget { agents: Some(200), ..Budget::NONE },
-            idle_timeout_ms: None,
-            parallel: 32,
-            close_on_completion: true,
-            operator_rules: Rules::default(),
-            run_rules: Rules::default(),
-            approvals: posse_domain::permission::Approvals::none(),
-            plan: None,
-            unowned_writers: posse_domain::event::UnownedWriters::Queue,
-            on_ask: OnAsk::Deny,
-            base_url: None,
-            attended: false,
-            agents_md: None,
-            catalogue: Arc::default(),
-            called_skill: None,
-            include_sub_agent_events: false,
-            may_share_history: false,
-            project_rules: ProjectRules::default(),
-            prompt: None,
-            skill: None,
+            ..RunRequest::new("Do it.")
         }
     }
 
@@ -319,7 +303,7 @@ impl World {
     }
 
     /// Starts a run, waits for its end and checks it.
-    pub(crate) async fn run(&self, spec: RunSpec) -> EndedRun {
+    pub(crate) async fn run(&self, spec: RunRequest) -> EndedRun {
         let process = self.process();
         let handle = process.runtime.start(spec).await.expect("the run starts");
         self.ended(&handle).await

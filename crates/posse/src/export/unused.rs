@@ -55,7 +55,7 @@ pub(super) fn leave_out(events: &[StoredEvent], blobs: &mut BTreeMap<Hash, Vec<u
 /// Where a run keeps what it found.
 fn found(first: &StoredEvent) -> Option<Hash> {
     let EventBody::RunStarted(mut started) = Event::decode(first).ok()?.body else { return None };
-    started.catalogue.take().and_then(|catalogue| catalogue.missing()).map(|at| at.blob)
+    started.request.catalogue.take().and_then(|catalogue| catalogue.missing()).map(|at| at.blob)
 }
 
 /// The names of what the agents of a run were, and of the skills that they asked for.
@@ -74,7 +74,7 @@ impl UsedNames {
             match &mut event.body {
                 EventBody::RunStarted(started) => {
                     used.contract(&started.contract);
-                    let terms = &started.terms;
+                    let terms = &started.request.terms;
                     used.skills.extend(terms.skill.iter().chain(&terms.called_skill).cloned());
                 }
                 EventBody::SubagentCreated(created) => used.contract(&created.contract),

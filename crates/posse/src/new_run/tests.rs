@@ -23,7 +23,7 @@ fn what_a_file_says_opens_no_network_and_asks_as_the_built_in_ones_do() {
     let plain = "---\nname: plain\ndescription: d\ntools: Bash\n---\nGo.";
     let plain = read_agent(plain.as_bytes(), "plain", &reading(Decision::Allow)).value.expect("a definition");
     let found = DiscoveredDefinitions { definitions: vec![wide, plain], ..DiscoveredDefinitions::default() };
-    let RunDefinitions { catalogue, .. } = known(Vec::new(), found, "coder", None).expect("known");
+    let RunDefinitions { catalogue, .. } = all_known(Vec::new(), found, "coder", None).expect("known");
     let wide = catalogue.definitions.iter().find(|found| found.name == "wide").expect("found");
     assert_eq!(decide(&wide.rules, NETWORK, None), Some(Decision::Ask));
     assert_eq!(decide(&catalogue.asks, "bash", Some("git push origin")), Some(Decision::Ask));
@@ -37,14 +37,15 @@ fn a_skill_that_nobody_trusts_is_asked_for_and_commands_are_told_where_its_files
     let inside = read(Decision::Ask, "/p/.claude/skills/notes");
     let inside = Skill { project: Some("/p".to_owned()), ..inside };
     let found = DiscoveredDefinitions { skills: vec![inside], ..DiscoveredDefinitions::default() };
-    let RunDefinitions { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+    let RunDefinitions { catalogue, .. } = all_known(Vec::new(), found, "coder", Some("/p")).expect("known");
     assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("notes")), Some(Decision::Ask));
     assert_eq!(decide(&catalogue.unasked(), SKILL_TOOL, Some("other")), None);
     assert_eq!(catalogue.skills[0].shown_dir.as_deref(), Some("/workspace/.claude/skills/notes"));
     for dir in ["/home/ann/.claude/skills/notes", "/p/.claude/skills/ignored"] {
         let own = read(Decision::Allow, dir);
         let found = DiscoveredDefinitions { skills: vec![own], ..DiscoveredDefinitions::default() };
-        let RunDefinitions { catalogue, .. } = known(Vec::new(), found, "coder", Some("/p")).expect("known");
+        let RunDefinitions { catalogue, .. } =
+            all_known(Vec::new(), found, "coder", Some("/p")).expect("known");
         assert_eq!(catalogue.unasked(), []);
         assert_eq!(catalogue.skills[0].directory(true), "$POSSE_SKILL_NOTES", "no path of the machine");
         assert_eq!(catalogue.skills[0].directory(false), "skill://notes");

@@ -6,63 +6,43 @@
 use std::sync::Arc;
 
 use posse_domain::definition::Definition;
-use posse_domain::event::{CatalogueText, RunStarted};
+use posse_domain::event::CatalogueText;
 use posse_domain::permission::{
     APPROVALS_MAX, Approvals, Decision, NETWORK, Pattern, RULES_MAX, Rule, Rules,
 };
-use posse_domain::skill::DiscoveredDefinitions;
+use posse_domain::request::{RunRequest, RunTerms};
 
 use crate::Error;
 
 /// How many approvals of a bundle are named.
 const NAMED_MAX: usize = 10;
 
-/// The rights of a replay, beneath the operator's rules.
-#[derive(Debug)]
-pub(super) struct Rights {
-    pub(super) definitions: Vec<Definition>,
-    pub(super) catalogue: DiscoveredDefinitions,
-    pub(super) run_rules: Rules,
-    pub(super) approvals: Approvals,
-}
-
-impl Rights {
-    /// What was recorded, as far as it counts here, and what is said now: `rules` and `approvals`.
-    pub(super) fn of(
-        started: &RunStarted,
-        is_bundle: bool,
-        rules: &Rules,
-        approvals: &Approvals,
-    ) -> Result<Self, Error> {
-        let terms = &started.terms;
-        let run_rules = counting(&terms.run_rules, is_bundle, rules);
-        if run_rules.len() > RULES_MAX {
-            let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
-            return Err(Error::invalid("--ask, --deny", problem));
-        }
-        let recorded = if is_bundle { &Approvals::none() } else { &terms.approvals };
-        let approvals: Approvals = recorded.iter().chain(approvals).cloned().collect();
-        if approvals.len() > APPROVALS_MAX {
-            let problem = format!("with the recorded ones there are more than {APPROVALS_MAX} approvals");
-            return Err(Error::invalid("--allow", problem));
-        }
-        let mut definitions = started.definitions.clone();
-        let mut catalogue = found(started)?;
-        if is_bundle {
-            definitions.iter_mut().chain(&mut catalogue.definitions).for_each(Definition::close_network);
-            // The directories were somebody else's: where they were is told as it was, and nothing there is read.
-            catalogue.skills.iter_mut().for_each(|skill| skill.dir = None);
-        }
-        Ok(Self { definitions, catalogue, run_rules, approvals })
+/// The recorded request with the rights that count here: those of then, and those of `now`. The operator's rules are not
+/// among them.
+pub(super) fn limited(mut request: RunRequest, is_bundle: bool, now: &RunTerms) -> Result<RunRequest, Error> {
+    let run_rules = counting(&request.terms.run_rules, is_bundle, &now.run_rules);
+    if run_rules.len() > RULES_MAX {
+        let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
+        return Err(Error::invalid("--ask, --deny", problem));
     }
-}
-
-/// What the recorded run had found on its machine.
-fn found(started: &RunStarted) -> Result<DiscoveredDefinitions, Error> {
-    let found = started.catalogue.as_ref().map(CatalogueText::read).transpose();
+    let recorded = if is_bundle { &Approvals::none() } else { &request.terms.approvals };
+    let approvals: Approvals = recorded.iter().chain(&now.approvals).cloned().collect();
+    if approvals.len() > APPROVALS_MAX {
+        let problem = format!("with the recorded ones there are more than {APPROVALS_MAX} approvals");
+        return Err(Error::invalid("--allow", problem));
+    }
+    (request.terms.run_rules, request.terms.approvals) = (run_rules, approvals);
+    let found = request.discovered();
     let found =
         found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;
-    Ok(found.map(Arc::unwrap_or_clone).unwrap_or_default())
+    if is_bundle {
+        let mut found = Arc::unwrap_or_clone(found);
+        request.definitions.iter_mut().chain(&mut found.definitions).for_each(Definition::close_network);
+        // The directories are of another machine: the run's texts name them as they did then, and nothing there is read.
+        found.skills.iter_mut().for_each(|skill| skill.dir = None);
+        request.catalogue = CatalogueText::of(found);
+    }
+    Ok(request)
 }
 
 /// The recorded rules, of a bundle those that narrow, and then the ones of now.
@@ -72,13 +52,15 @@ fn counting(recorded: &Rules, is_bundle: bool, now: &Rules) -> Rules {
 }
 
 /// What a person should know before a bundle runs, given what they allow.
-pub(super) fn note(started: &RunStarted, allowed: &Approvals) -> String {
+pub(super) fn note(recorded: &RunRequest, allowed: &Approvals) -> String {
     let mut note = "this bundle is somebody else's: its commands run in the sandbox, under your own rules; \
                     --allow opens what was allowed then"
         .to_owned();
-    let mut then: Vec<&str> = started.terms.approvals.iter().map(Pattern::as_str).collect();
-    let found = found(started).unwrap_or_default().definitions;
-    if started.definitions.iter().chain(&found).any(Definition::opens_network) && !then.contains(&NETWORK) {
+    let mut then: Vec<&str> = recorded.terms.approvals.iter().map(Pattern::as_str).collect();
+    let found = recorded.discovered().unwrap_or_default();
+    if recorded.definitions.iter().chain(&found.definitions).any(Definition::opens_network)
+        && !then.contains(&NETWORK)
+    {
         then.push(NETWORK);
     }
     then.retain(|pattern| !allowed.iter().any(|own| own.as_str() == *pattern));

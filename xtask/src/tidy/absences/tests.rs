@@ -70,6 +70,10 @@ fn only_cli_reads_the_environment() {
     assert_eq!(broken("store", "let x = std::env::var(\"X\");"), ["environment"]);
     assert_eq!(broken("posse", "use std::env::{self, current_dir};"), ["environment"]);
     assert_eq!(broken("files", "dirs::home_dir()"), ["environment"]);
+    assert_eq!(broken("setup", "let variables = std::env::vars_os();"), ["environment"]);
+    assert_eq!(broken("setup", "let program = std::env::current_exe();"), ["environment"]);
+    assert_eq!(broken("setup", "let environment = Environment::new(cwd, variables);"), NONE);
+    assert_eq!(broken("cli", "let program = std::env::current_exe();"), NONE);
     assert_eq!(broken("store", "env!(\"CARGO_PKG_VERSION\")"), NONE);
     assert_eq!(broken("cli", "std::env::var(\"X\")"), NONE);
     assert_eq!(broken("store", "#[cfg(test)]\nmod tests { fn f() { std::env::temp_dir() } }"), NONE);
@@ -91,6 +95,8 @@ fn only_the_egress_client_reaches_the_network() {
 #[test]
 fn only_cli_prints() {
     assert_eq!(broken("engine", "println!(\"x\");"), ["print"]);
+    assert_eq!(broken("setup", "eprintln!(\"note: {x}\");"), ["print"]);
+    assert_eq!(broken("setup", "notes.push(format!(\"note: {x}\"));"), NONE);
     assert_eq!(broken("tools", "let out = std::io::stdout();"), ["print"]);
     assert_eq!(broken("engine", "writeln!(text, \"x\");"), NONE);
     assert_eq!(broken("cli", "println!(\"x\");"), NONE);

@@ -3,8 +3,8 @@
 use posse::{ProviderError, prices_taken};
 
 use super::{Row, Status};
-use crate::env::Environment;
 use crate::settings::Settings;
+use posse_setup::Environment;
 
 /// The providers that can be asked, and where each one's key comes from; never a key: it would end up in somebody's bug
 /// report.

@@ -6,33 +6,29 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse::{Decision, ModelRegistry, Posse, Rule, RunOutcome, RunStatus};
-use posse_agent::plan::{PlanProblem, document, first_request, second_request};
-use posse_domain::plan::{Author, Plan};
+use posse::{ModelRegistry, Posse, RunOutcome, RunRequest, RunStatus};
+use posse_domain::plan::Plan;
+use posse_setup::planner::{PLANNER, Planner, answer_in, read_only_rules};
 
+use super::KnownArgs;
 use crate::commands::run::typed;
 use crate::context::Context;
 use crate::discovery::{self, DiscoveryResult};
 use crate::drive::{DriveOutcome, drive_to_end};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{Launch, TypedRequest, working_dir};
+use crate::launch::{PreparedRun, TypedRequest, working_dir};
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::models::{self, BASE_URL_FLAG};
-use crate::output::{Output, note};
+use crate::output::{Output, note, print_noted};
 use crate::permissions::PermissionArgs;
-use crate::plan_file::{Judge, KnownArgs, report};
+use crate::plan_file::report;
 use crate::questions::QuestionPrompter;
 use crate::runtime;
 use crate::settings::{Settings, WithOrigin};
 use crate::signals::Signals;
-use crate::term;
 use crate::view::{View, print_end};
 
-/// The definition that writes plans.
-const PLANNER: &str = "planner";
-/// Most commands that the head of a plan lists; more would hide the plan.
-const COMMANDS_LISTED_MAX: usize = 50;
 /// Permissions of a plan file, before the person's umask.
 const FILE_MODE: u32 = 0o666;
 
@@ -90,15 +86,13 @@ pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> 
         None => None,
     };
     let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    Settings::resolve_and_print(context, Path::new(&dir))?;
+    context.settings_in(Path::new(&dir))?;
     let found = Arc::new(DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
-    let judge = Judge::new(&args.known, &found, context)?;
-    match ask_planner(&goal, args, &judge, &found, context)? {
+    let judge = args.known.judge(&found, context)?;
+    let planner = Planner::new(&goal, &judge, &context.environment.cwd);
+    match ask_planner(&goal, args, &planner, &found, context)? {
         PlannerOutcome::Ended(exit) => Ok(exit),
-        PlannerOutcome::Answer(answer) => {
-            let commands = judge.commands(&answer);
-            hand_over(&format!("{}{answer}", by_the_planner(&commands)), target)
-        }
+        PlannerOutcome::Answer(answer) => hand_over(&planner.file_text(&answer), target),
     }
 }
 
@@ -110,21 +104,13 @@ pub(crate) fn plan_for(
     models: &ModelRegistry,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
-    let judge = Judge::new(&args.known, found, context)?;
-    let answer = match ask_planner(goal, args, &judge, found, context)? {
+    let judge = args.known.judge(found, context)?;
+    let planner = Planner::new(goal, &judge, &context.environment.cwd);
+    let answer = match ask_planner(goal, args, &planner, found, context)? {
         PlannerOutcome::Ended(exit) => return Ok(Err(exit)),
         PlannerOutcome::Answer(answer) => answer,
     };
-    let plan = judge.judge(&answer, &context.environment.cwd, models);
-    let mut plan = plan.map_err(|problems| CliError::failed(report(None, &problems)))?;
-    plan.author = Author::Model;
-    // Nobody has read this plan: it names no model that a person did not.
-    if let Some(step) = plan.steps.iter().find(|step| step.model.is_some()) {
-        let problem =
-            format!("the planner's step `{}` names a model, which only a person may do", step.title);
-        return Err(CliError::failed(problem)
-            .hint("write the plan to a file with `posse plan -o`, and read it first"));
-    }
+    let plan = planner.unread_plan(&answer, models)?;
     note(&format!("The plan:\n{}\n", answer.trim_end()));
     Ok(Ok(plan))
 }
@@ -133,34 +119,35 @@ pub(crate) fn plan_for(
 fn ask_planner(
     goal: &str,
     args: MakeArgs,
-    judge: &Judge,
+    planner: &Planner<'_>,
     found: &Arc<DiscoveryResult>,
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
-    let request = first_request(goal, &judge.definitions, &judge.root);
     // People read the goal in lists of runs, and not what the planner is told about the format.
     let wanted = TypedRequest { found: Arc::clone(found), ..args.wanted(format!("plan: {goal}"), context)? };
     let settings = wanted.settings.clone();
     let given = models::given(&wanted.settings, context)?;
     let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
     let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
-    let launch = Launch::new(wanted, context, &models)?.with_prompt(request.clone());
+    let PreparedRun { request: run, .. } = PreparedRun::new(wanted, context, &models)?;
+    let asked_for = |prompt: String| RunRequest { prompt: Some(prompt.into()), ..run.clone() };
     let (asked, problems) = runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &settings)?;
-        let answer = match ask(&posse, launch.clone(), &mut signals, context).await? {
+        let answer = match ask(&posse, asked_for(planner.request().to_owned()), &mut signals, context).await?
+        {
             PlannerOutcome::Answer(answer) => answer,
             ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
         };
-        let problems = judge.problems(&answer, context, &judging);
+        let problems = planner.problems(&answer, &judging);
         if problems.is_empty() {
             return Ok((PlannerOutcome::Answer(answer), problems));
         }
         note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
-        let again = launch.with_prompt(second_request(&request, &answer, &problems));
+        let again = asked_for(planner.second_request(&answer, &problems));
         let answer = ask(&posse, again, &mut signals, context).await?;
         let problems = match &answer {
-            PlannerOutcome::Answer(answer) => judge.problems(answer, context, &judging),
+            PlannerOutcome::Answer(answer) => planner.problems(answer, &judging),
             PlannerOutcome::Ended(_) => Vec::new(),
         };
         Ok((answer, problems))
@@ -173,13 +160,6 @@ fn ask_planner(
             ))
         }
         asked => Ok(asked),
-    }
-}
-
-impl Judge {
-    /// What is wrong with a plan that names files from where the command was typed.
-    fn problems(&self, text: &str, context: &Context, models: &ModelRegistry) -> Vec<PlanProblem> {
-        self.judge(text, &context.environment.cwd, models).err().unwrap_or_default()
     }
 }
 
@@ -209,34 +189,23 @@ impl MakeArgs {
             request,
             definition: Some(PLANNER.to_owned()),
             agents: self.known.agents,
-            agents_md: discovery::agents_md(self.dir.as_ref(), context)?,
+            agents_md: print_noted(discovery::agents_md(self.dir.as_ref(), context)?),
             dir: self.dir,
             max_depth: Some(0),
-            permissions: PermissionArgs { rules: only_looking(context)?, ..PermissionArgs::default() },
+            permissions: PermissionArgs { rules: read_only_rules(context)?, ..PermissionArgs::default() },
             ..TypedRequest::default()
         })
     }
 }
 
-/// Rules that keep also a person's own planner from changing anything.
-fn only_looking(context: &Context) -> Result<Vec<Rule>, CliError> {
-    let changing = context.tool_classes().filter(|(_, class)| class.changes_workspace());
-    changing
-        .map(|(name, _)| {
-            let pattern = name.parse().map_err(|error| CliError::failed(format!("{name}: {error}")))?;
-            Ok(Rule { pattern, decision: Decision::Deny })
-        })
-        .collect()
-}
-
 /// Carries one run of the planner, and gives its document without anything that would steer a terminal.
 async fn ask(
     posse: &Posse,
-    launch: Launch,
+    request: RunRequest,
     signals: &mut Signals,
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
-    let handle = match signals.unless_one_comes(posse.start(launch.into_new_run())).await {
+    let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
         Ok(started) => started?,
         Err(ask) => return Ok(PlannerOutcome::Ended(ask.exit())),
     };
@@ -249,27 +218,12 @@ async fn ask(
             print_end(&finished, view.shows_figures());
             let RunOutcome { status, text, .. } = &*finished;
             if *status == RunStatus::Completed {
-                Ok(PlannerOutcome::Answer(document(&term::clean(text)).to_owned()))
+                Ok(PlannerOutcome::Answer(answer_in(text)))
             } else {
                 Ok(PlannerOutcome::Ended(Exit::of(&finished)))
             }
         }
     }
-}
-
-/// What a plan of the planner's begins with: whoever passes the file to a run answers for it.
-fn by_the_planner(commands: &[String]) -> String {
-    let mut head = vec!["# Written by the planner, a model. Read it before you run it.".to_owned()];
-    if !commands.is_empty() {
-        head.push("# Commands that `posse run --plan` runs from it, without asking:".to_owned());
-    }
-    // A line break in a command would end the comment; each is shown as what it is, so that no command reads as another.
-    let listed = commands.iter().take(COMMANDS_LISTED_MAX);
-    head.extend(listed.map(|command| format!("#   {}", term::visible_line(command))));
-    if commands.len() > COMMANDS_LISTED_MAX {
-        head.push(format!("#   and {} more", commands.len() - COMMANDS_LISTED_MAX));
-    }
-    head.join("\n") + "\n"
 }
 
 fn hand_over(plan: &str, target: Option<Target>) -> Result<Exit, CliError> {

@@ -13,22 +13,23 @@ use crate::contract::Contract;
 use crate::definition::{Definition, Mode};
 use crate::event::{
     AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed, ChecksPassed,
-    ContextTrimmed, EffectClass, FailedChild, FinalStatus, GivenBaseUrl, HostNote, InputAnswered,
-    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
-    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor,
-    ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
-    RunTerms, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed,
-    SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem,
-    TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, TurnLimited, UnownedWriters, WorkspaceMade,
-    WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
+    ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered, InputRequested,
+    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
+    Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor, ReportCause,
+    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, SeenFile, Sender,
+    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
+    SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended,
+    ToolInterrupted, TurnLimited, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
+    WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{AgentState, FailKind};
 use crate::message::{Image, MediaType, RawReply, Reply, ToolCall};
 use crate::object_id::ObjectId;
-use crate::permission::{Decision, ProjectRules, Rule, Rules};
-use crate::plan::{Author, IntegrationOrder, OnFailure, Plan, Step};
+use crate::permission::{Decision, Rule};
+use crate::plan::{Author, IntegrationOrder, OnFailure, Plan, Step, UnownedWriters};
+use crate::request::{GivenBaseUrl, RunRequest, RunTerms};
 use crate::skill::DiscoveredDefinitions;
 
 fn agent() -> AgentId {
@@ -127,35 +128,36 @@ fn samples(text: &str) -> Vec<EventBody> {
 
 fn run_samples(text: &str) -> Vec<EventBody> {
     let contract = contract(text);
-    let started = RunStarted {
-        request: text.into(),
-        contract_hash: contract.hash(),
-        contract,
+    let request = RunRequest {
+        definition: text.to_owned(),
+        model: text.to_owned(),
         dir: text.to_owned(),
         session_id: Some(text.to_owned()),
+        prompt: Some(text.into()),
+        definitions: vec![definition(text)],
+        agents_md: Some(text.into()),
         terms: RunTerms {
             base_turns: None,
             parallel: 7,
             close_on_completion: false,
             operator_rules: vec![rule()].into(),
-            run_rules: Rules::default(),
             approvals: std::iter::once(rule().pattern).collect(),
             unowned_writers: UnownedWriters::Parallel,
             base_url: Some(GivenBaseUrl { provider: text.to_owned(), url: text.to_owned() }),
-            called_skill: None,
-            include_sub_agent_events: false,
-            project_rules: ProjectRules::default(),
-            skill: None,
+            ..RunTerms::default()
         },
-        definitions: vec![definition(text)],
+        ..RunRequest::new(text)
+    };
+    let started = RunStarted {
+        request,
+        contract_hash: contract.hash(),
+        contract,
         base: Some(BaseSnapshot {
             commit: object(1),
             tree: object(2),
             head: Some(object(3)),
             notes: vec![text.to_owned()],
         }),
-        agents_md: Some(text.into()),
-        catalogue: None,
     };
     vec![
         Box::new(started).into(),
@@ -485,7 +487,7 @@ fn round_trip(event: &Event) -> Event {
 #[test]
 fn what_was_found_is_kept_beside_the_event_however_little_it_is() {
     let EventBody::RunStarted(mut started) = samples("x").remove(0) else { panic!("it comes first") };
-    started.catalogue = Some(Arc::new(DiscoveredDefinitions::default()).into());
+    started.request.catalogue = Some(Arc::new(DiscoveredDefinitions::default()).into());
     let event = Event { agent: agent(), at_ms: 1, body: started.into() };
     let mut blobs = Vec::new();
     assert!(stored(&event, &mut blobs).payload.contains(r#""catalogue":{"blob":"#));

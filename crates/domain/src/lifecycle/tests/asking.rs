@@ -15,8 +15,8 @@ fn played(on_ask: OnAsk) -> PlayedRun {
     let mut event = started(definitions(), 2, Budget { wall_ms: Some(1_000), ..Budget::NONE });
     let EventBody::RunStarted(started) = &mut event.body else { panic!("it starts") };
     let rule = |pattern: &str| Rule { pattern: pattern.parse().expect(pattern), decision: Decision::Ask };
-    started.definitions[0].rules = vec![rule("write")];
-    started.terms.operator_rules = vec![rule("read:secret")].into();
+    started.request.definitions[0].rules = vec![rule("write")];
+    started.request.terms.operator_rules = vec![rule("read:secret")].into();
     started.contract.permissions.on_ask = on_ask;
     started.contract_hash = started.contract.hash();
     PlayedRun::with(event)

@@ -9,7 +9,7 @@ use crate::contract::{
 use crate::definition::{Definition, Mode};
 use crate::event::{
     CallError, EffectClass, Event, EventBody, ModelCalled, ModelReplied, OrderChecker, Purpose, RunStarted,
-    RunTerms, ToolFinished,
+    ToolFinished,
 };
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
@@ -17,7 +17,8 @@ use crate::lifecycle::{
     Attempt, FailKind, Failure, Finish, NewEvent, Refusal, Run, SpawnFrom, SpawnRequest, tools_of,
 };
 use crate::message::Reply;
-use crate::permission::{Decision, Grant, OnAsk, ProjectRules, Rules, ToolSet};
+use crate::permission::{Decision, Grant, OnAsk, Rules, ToolSet};
+use crate::request::{RunRequest, RunTerms};
 use crate::skill::{DiscoveredDefinitions, Skill};
 
 pub(super) fn run_id() -> RunId {
@@ -131,31 +132,13 @@ pub(super) fn root_contract(definition: &Definition, max_depth: u32, budget: Bud
 
 pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budget) -> Event {
     let contract = root_contract(&definitions[0], max_depth, budget);
-    let started = RunStarted {
-        request: "do it".into(),
-        contract_hash: contract.hash(),
-        contract,
+    let request = RunRequest {
         dir: "/work".to_owned(),
-        session_id: None,
-        terms: RunTerms {
-            base_turns: Some(15),
-            parallel: 32,
-            close_on_completion: true,
-            operator_rules: Rules::default(),
-            run_rules: Rules::default(),
-            approvals: crate::permission::Approvals::none(),
-            unowned_writers: crate::event::UnownedWriters::Queue,
-            base_url: None,
-            called_skill: None,
-            include_sub_agent_events: false,
-            project_rules: ProjectRules::default(),
-            skill: None,
-        },
         definitions,
-        base: None,
-        agents_md: None,
-        catalogue: None,
+        terms: RunTerms { base_turns: Some(15), ..RunTerms::default() },
+        ..RunRequest::new("do it")
     };
+    let started = RunStarted { request, contract_hash: contract.hash(), contract, base: None };
     Event { agent: run_id().root(), at_ms: 1_000, body: Box::new(started).into() }
 }
 
@@ -170,7 +153,7 @@ pub(super) fn started_with(
     if let EventBody::RunStarted(begun) = &mut event.body {
         begun.contract.permissions.can_spawn_children = true;
         begun.contract_hash = begun.contract.hash();
-        begun.catalogue = Some(
+        begun.request.catalogue = Some(
             std::sync::Arc::new(DiscoveredDefinitions { skills, ..DiscoveredDefinitions::default() }).into(),
         );
     }

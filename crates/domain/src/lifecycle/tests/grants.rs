@@ -116,7 +116,7 @@ fn stored(event: &Event) -> Event {
     let mut decoded = Event::decode(&stored).expect("decoded");
     // Long texts are fetched before a run begins.
     if let (EventBody::RunStarted(begun), EventBody::RunStarted(before)) = (&mut decoded.body, &event.body) {
-        begun.catalogue.clone_from(&before.catalogue);
+        begun.request.catalogue.clone_from(&before.request.catalogue);
     }
     decoded
 }

@@ -27,7 +27,7 @@ fn beginning(skills: Vec<Skill>, max_depth: u32) -> Event {
 fn relay(skills: Vec<Skill>, name: &str, max_depth: u32) -> PlayedRun {
     let mut event = beginning(skills, max_depth);
     if let EventBody::RunStarted(begun) = &mut event.body {
-        begun.terms.skill = Some(name.to_owned());
+        begun.request.terms.skill = Some(name.to_owned());
     }
     PlayedRun::with(event)
 }

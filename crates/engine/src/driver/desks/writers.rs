@@ -1,0 +1,83 @@
+//! The writers' queue: which of the agents that change files may start now, and which wait for another to close.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{OpenAgent, OpenState, Run};
+
+/// Writers that have started and are not closed, but for the root, and those that wait for one of them.
+#[derive(Debug, Default)]
+pub(crate) struct WriterQueue {
+    started: BTreeSet<AgentId>,
+    order: VecDeque<AgentId>,
+    waiting: HashSet<AgentId>,
+}
+
+impl WriterQueue {
+    /// Whether the agent waits for another writer before it may start.
+    pub(crate) fn is_waiting(&self, id: &AgentId) -> bool {
+        self.waiting.contains(id)
+    }
+
+    /// Lets a created writer start, or wait for those before it; whether it may start. Any other agent may.
+    pub(crate) fn admit(&mut self, id: &AgentId, run: &Run) -> bool {
+        let created = |agent: &OpenAgent| agent.writer && matches!(agent.state, OpenState::Created { .. });
+        if id.is_root() || self.started.contains(id) || !run.open(id).is_some_and(created) {
+            return true;
+        }
+        if self.is_waiting(id) {
+            return false;
+        }
+        if self.may_start(id, run) {
+            self.started.insert(id.clone());
+            return true;
+        }
+        self.waiting.insert(id.clone());
+        self.order.push_back(id.clone());
+        false
+    }
+
+    /// A writer of the journal that had started before this process.
+    pub(crate) fn resume(&mut self, id: &AgentId) {
+        self.started.insert(id.clone());
+    }
+
+    /// A writer has closed; gives those that waited for it and start now. An agent that is `ending` does not start.
+    pub(crate) fn close(
+        &mut self,
+        id: &AgentId,
+        run: &Run,
+        ending: impl Fn(&AgentId) -> bool,
+    ) -> Vec<AgentId> {
+        self.started.remove(id);
+        if self.waiting.remove(id) {
+            self.order.retain(|waiting| waiting != id);
+        }
+        let mut starting = Vec::new();
+        loop {
+            let next = self.order.iter().position(|next| !ending(next) && self.may_start(next, run));
+            let Some(next) = next.and_then(|at| self.order.remove(at)) else { return starting };
+            self.waiting.remove(&next);
+            self.started.insert(next.clone());
+            starting.push(next);
+        }
+    }
+
+    /// Whether a writer may start now.
+    ///
+    /// In workspaces of their own siblings write at once, unless they own the same paths; then the one that was asked
+    /// for first goes first. No writer ever waits for a later one, so no two wait for each other. In place only one
+    /// writes at a time, beside those above it, which wait.
+    fn may_start(&self, id: &AgentId, run: &Run) -> bool {
+        if !run.is_isolated() {
+            return self.started.iter().all(|writer| writer.contains(id));
+        }
+        let (Some(parent), Some(own)) = (id.parent(), id.number()) else { return true };
+        let siblings = run.open(&parent).map(|parent| &parent.open_children);
+        siblings.into_iter().flatten().filter(|&&number| number != own).all(|&number| {
+            let sibling = parent.child(number);
+            let before = number < own || self.started.contains(&sibling);
+            !before || !run.overlap(id, &sibling)
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Checks a request before anything is written, and makes the first event of it.
+
+use std::sync::Arc;
+
+use posse_domain::budget::turn_limit;
+use posse_domain::contract::{
+    CONTRACT_VERSION, Contract, DEFAULT_MAX_RETRIES_PER_TOOL, DEFAULT_REPORT_PATH_PATTERN, ExecutionContext,
+    ExecutionTerms, OutputTerms, ParentTerms, ReportFormat, StepTerms,
+};
+use posse_domain::definition::Definition;
+use posse_domain::event::{BaseSnapshot, RunStarted};
+use posse_domain::id::RunId;
+use posse_domain::lifecycle::{SKILL_TOOL, SkillRights, TASK_PROMPT_MAX_BYTES};
+use posse_domain::nearest::{hint, nearest};
+use posse_domain::permission::{Decision, Grant, Operation, Rules, ToolSet};
+use posse_domain::plan::Author;
+use posse_domain::request::{RunRequest, RunTerms};
+use posse_domain::skill::DiscoveredDefinitions;
+use posse_domain::text::first_line;
+
+use super::{Runtime, RuntimeError};
+
+/// Largest request of a user.
+pub const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Characters of the request that stand for the goal.
+const GOAL_MAX_CHARS: usize = 200;
+
+/// A request in which nothing wrong was found, with what was looked up for that.
+pub(super) struct CheckedRequest {
+    pub(super) request: RunRequest,
+    pub(super) tools: ToolSet,
+    text: Arc<str>,
+    root: Definition,
+    discovered: Arc<DiscoveredDefinitions>,
+}
+
+impl Runtime {
+    /// Finds what is wrong with a request before anything is written.
+    pub(super) fn check(&self, request: RunRequest, is_replay: bool) -> Result<CheckedRequest, RuntimeError> {
+        let text = check_texts(&request)?;
+        let discovered = match request.discovered() {
+            Ok(discovered) => discovered,
+            Err(problem) => return invalid("catalogue", problem),
+        };
+        let known = || request.definitions.iter().chain(&discovered.definitions);
+        let Some(root) = known().find(|d| d.name.eq_ignore_ascii_case(&request.definition)) else {
+            let known: Vec<&str> = known().map(|d| d.name.as_str()).collect();
+            return invalid(
+                "agent",
+                format!("there is no agent `{}`; known are {}", request.definition, known.join(", ")),
+            );
+        };
+        let root = root.clone();
+        if !self.0.parts.system.has_dir(&request.dir) {
+            return invalid("dir", format!("{} is not a directory", request.dir));
+        }
+        check_numbers(&request)?;
+        if !is_replay {
+            self.check_model(&request)?;
+        }
+        let kind_tools = posse_domain::lifecycle::tools_of(&root);
+        let Ok(tools) = ToolSet::parse(kind_tools.iter().map(String::as_str)) else {
+            return invalid("agent", format!("`{}` lists a tool whose name is none", root.name));
+        };
+        let tools = SkillRights::new(&root, None).tools(&tools, &discovered.skills.iter());
+        check_skill(&request, &root, &discovered)?;
+        Ok(CheckedRequest { request, tools, text, root, discovered })
+    }
+
+    fn check_model(&self, request: &RunRequest) -> Result<(), RuntimeError> {
+        let model = match self.0.parts.models.resolve(&request.model) {
+            Ok(model) => model,
+            Err(problem) => return invalid("model", problem),
+        };
+        if request.budget.usd.is_some() && model.facts().price.is_none() {
+            return invalid("max-usd", format!("the price of `{}` is unknown", request.model));
+        }
+        Ok(())
+    }
+}
+
+fn invalid<T>(field: &'static str, problem: String) -> Result<T, RuntimeError> {
+    Err(RuntimeError::Invalid { field, problem })
+}
+
+/// Gives the text of the request, which is here unless the request comes from a journal that was not read whole.
+fn check_texts(request: &RunRequest) -> Result<Arc<str>, RuntimeError> {
+    let named = [Some(("request", &request.text)), request.prompt.as_ref().map(|prompt| ("prompt", prompt))];
+    for (name, text) in named.into_iter().flatten() {
+        if text.missing().is_some() {
+            return invalid(name, "its text was not fetched".to_owned());
+        }
+        if text.len_bytes() > REQUEST_MAX_BYTES as u64 {
+            return invalid(name, format!("has more than {REQUEST_MAX_BYTES} bytes"));
+        }
+    }
+    let text = request.text.to_shared();
+    if text.trim().is_empty() {
+        return invalid("request", "is empty".to_owned());
+    }
+    Ok(text)
+}
+
+fn check_numbers(request: &RunRequest) -> Result<(), RuntimeError> {
+    if request.terms.base_turns == Some(0) {
+        return invalid("max-turns", "must be at least 1: the last turn is the report".to_owned());
+    }
+    if request.terms.parallel == 0 {
+        return invalid("parallel", "must be at least 1".to_owned());
+    }
+    if request.budget.agents == Some(0) {
+        return invalid("max-agents", "must be at least 1: the root is one".to_owned());
+    }
+    Ok(())
+}
+
+/// A run of a skill needs one that is there and that no rule denies, and is nothing else.
+fn check_skill(
+    request: &RunRequest,
+    root: &Definition,
+    discovered: &DiscoveredDefinitions,
+) -> Result<(), RuntimeError> {
+    let RunTerms { skill, called_skill, operator_rules, run_rules, project_rules, .. } = &request.terms;
+    let Some(name) = skill.as_ref().or(called_skill.as_ref()) else { return Ok(()) };
+    if request.plan.is_some() {
+        return invalid("skill", "a run carries out a plan or a skill, not both".to_owned());
+    }
+    let names = || discovered.skills.iter().map(|skill| skill.name.as_str());
+    let Some(name) = names().find(|known| known.eq_ignore_ascii_case(name)) else {
+        return invalid("skill", format!("there is no skill `{name}`{}", hint(nearest(name, names()))));
+    };
+    let own: Rules = root.rules.clone().into();
+    let operation = Operation::new(SKILL_TOOL, Some(name));
+    let layers = [operator_rules, run_rules, &own].into_iter().chain(project_rules.iter());
+    let mut decisive = layers.filter_map(|rules| rules.last_match(&operation));
+    match decisive.find(|rule| rule.decision == Decision::Deny) {
+        Some(rule) => invalid("skill", format!("`{name}` is denied by the rule `{}`", rule.pattern)),
+        None => Ok(()),
+    }
+}
+
+impl CheckedRequest {
+    /// The first event of a run.
+    pub(super) fn started(&self, id: &RunId, base: Option<BaseSnapshot>) -> RunStarted {
+        let contract = self.root_contract(id);
+        let mut request = RunRequest { definition: self.root.name.clone(), ..self.request.clone() };
+        // Whether writers run beside each other is for a person to say. The plan has an event of its own.
+        if let Some(plan) = request.plan.take()
+            && plan.author == Author::Person
+        {
+            request.terms.unowned_writers = plan.unowned_writers;
+        }
+        RunStarted { request, contract_hash: contract.hash(), contract, base }
+    }
+
+    fn root_contract(&self, id: &RunId) -> Contract {
+        let Self { request, tools, text, root, discovered } = self;
+        let rights = SkillRights::new(root, None);
+        let spawns = request.terms.skill.is_some() || rights.can_spawn(tools, discovered.skills.iter());
+        let clipped = |text: &str| text[..text.floor_char_boundary(TASK_PROMPT_MAX_BYTES)].into();
+        Contract {
+            version: CONTRACT_VERSION,
+            context: ExecutionContext::root(request.max_depth),
+            parent: ParentTerms {
+                run_id: id.clone(),
+                agent_id: id.root(),
+                message_id: None,
+                step_idx: 0,
+                task_prompt: clipped(text),
+                goal_summary: match &request.plan {
+                    Some(plan) => clipped(&plan.goal),
+                    None => first_line(text, GOAL_MAX_CHARS).into(),
+                },
+                continues: None,
+                repairs: None,
+            },
+            step: StepTerms {
+                title: first_line(text, GOAL_MAX_CHARS),
+                description: request.prompt.as_ref().unwrap_or(&request.text).to_shared().to_string(),
+                success_criteria: Vec::new(),
+                owns: Vec::new(),
+                required: true,
+            },
+            permissions: Grant {
+                allowed_tools: tools.clone(),
+                rules: Rules::default(),
+                can_spawn_children: spawns,
+                max_delegation_depth: request.max_depth,
+                may_share_history: request.may_share_history,
+                on_ask: request.on_ask,
+            },
+            execution: ExecutionTerms {
+                definition: root.name.clone(),
+                skill: None,
+                model: request.model.clone(),
+                temperature: root.temperature,
+                top_p: root.top_p,
+                max_turns: turn_limit(0, request.terms.base_turns, root.max_turns, None),
+                turn_timeout_ms: None,
+                // The root has one attempt, and no attempt timeout unless one is set.
+                attempt_timeout_ms: None,
+                idle_timeout_ms: request.idle_timeout_ms,
+                max_retries: 0,
+                max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
+                close_on_completion: true,
+                share_history: false,
+                extra_context: None,
+            },
+            budget: request.budget,
+            outputs: OutputTerms {
+                report_format: ReportFormat::Markdown,
+                report_path_pattern: DEFAULT_REPORT_PATH_PATTERN.to_owned(),
+                result_schema: None,
+            },
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Runs that go on after the front end has returned: the same program under a hidden verb, in a session of its
+//! own, with a log file in the state directory.
+//!
+//! The order matters. Everything was checked before; the parent makes the log file, starts the child and hands
+//! it the run on its standard input; the child starts the run and says on its standard output, in one line,
+//! which id it has or why there is none. By then `run.started` is durable and the child holds the lease.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Remedy, SetupError};
+
+/// The folder of the logs in the state directory.
+const LOGS: &str = "logs";
+/// How many names are tried for a new log file.
+const NAME_TRIES: u32 = 100;
+
+/// What the child answers; `E` is the front end's error.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer<E> {
+    /// The run has started.
+    Started {
+        /// Its id.
+        run: String,
+    },
+    /// It has not.
+    Refused(E),
+}
+
+/// Starts `program` under `verb`, hands it the run, and gives the run's id or why the program refused it.
+pub fn start<E: DeserializeOwned>(
+    run: &impl Serialize,
+    program: &Path,
+    verb: &str,
+    state_dir: &Path,
+) -> Result<Result<String, E>, SetupError> {
+    let (path, log) = log_file(state_dir)?;
+    match ask(run, program, verb, &path, log) {
+        Ok(Answer::Started { run }) => Ok(Ok(run)),
+        Ok(Answer::Refused(error)) => {
+            // It says the same as the error does.
+            drop(std::fs::remove_file(&path));
+            Ok(Err(error))
+        }
+        Err(error) => Err(error.remedy(Remedy::ReadLog(path))),
+    }
+}
+
+fn ask<E: DeserializeOwned>(
+    run: &impl Serialize,
+    program: &Path,
+    verb: &str,
+    path: &Path,
+    log: File,
+) -> Result<Answer<E>, SetupError> {
+    let failed = |what: &str, error: std::io::Error| SetupError::failed(format!("{what}: {error}"));
+    let mut child = Command::new(program)
+        .arg(verb)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| failed("the background process cannot be started", error))?;
+    let json = serde_json::to_vec(run).map_err(|error| SetupError::failed(error.to_string()))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A child that ended early says why in its answer, or not at all.
+        drop(stdin.write_all(&json));
+    }
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        BufReader::new(stdout)
+            .read_line(&mut line)
+            .map_err(|error| failed("the background process", error))?;
+    }
+    serde_json::from_str(&line)
+        .map_err(|_| SetupError::failed("the background process ended before the run had started"))
+}
+
+fn log_file(state_dir: &Path) -> Result<(PathBuf, File), SetupError> {
+    let dir = state_dir.join(LOGS);
+    let failed = |path: &Path, error: std::io::Error| {
+        SetupError::failed(format!("{} cannot be written: {error}", path.display()))
+            .remedy(Remedy::MakeStateDirWritable)
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| failed(&dir, error))?;
+    for number in 0..NAME_TRIES {
+        let path = dir.join(format!("starting-{}-{number}.log", std::process::id()));
+        match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+    }
+    Err(SetupError::failed(format!("no free name for a log file in {}", dir.display())))
+}
+
+/// The log file of a run that has an id by now.
+pub fn name_log(path: &Path, run: &str) {
+    // Only a name: the log is written either way.
+    drop(std::fs::rename(path, path.with_file_name(format!("{run}.log"))));
+}

@@ -1,0 +1,151 @@
+//! Matchers that fit nothing: a hook that is never told of anything looks like one that agrees.
+
+use std::path::Path;
+
+use posse::Definitions;
+use posse::hooks::Matcher;
+use posse::ports::Moment;
+use posse_agent::definition::is_no_tool;
+use posse_domain::nearest::{hint, nearest};
+
+use crate::Setup;
+use crate::discovery::DiscoveryResult;
+use crate::error::SetupError;
+use crate::settings::Settings;
+use crate::settings::hooks::Hook as Written;
+
+/// Stands in the names of tools of other servers, which are known only once they run.
+const OF_SERVERS: &str = "__";
+
+/// Matchers and names in them that fit no tool or definition, each as a warning.
+pub fn unheard(settings: &Settings, setup: &Setup, definitions: &Definitions) -> Vec<String> {
+    let tools = setup.tool_names();
+    let mut warnings = Vec::new();
+    for Written { moment, matcher: text, origin, .. } in &settings.hooks {
+        let Ok(matcher) = Matcher::parse(*moment, text.as_deref()) else { continue };
+        let text = text.as_deref().unwrap_or_default().trim();
+        let problems = if moment.is_about_calls() {
+            let names = matcher.names().iter().filter_map(|name| is_no_tool(name, &tools));
+            names
+                .map(|problem| never_of_it(&problem))
+                .chain(no_tool_fits(*moment, text, &matcher, &tools))
+                .collect()
+        } else {
+            no_definition_fits(text, &matcher, definitions)
+        };
+        for problem in problems {
+            let warning = format!("warning: {origin}: hooks.{}: {problem}", moment.name());
+            if !warnings.contains(&warning) {
+                warnings.push(warning);
+            }
+        }
+    }
+    warnings
+}
+
+/// The same for whoever starts no run. Definitions are looked for only if a matcher may name one.
+pub fn unheard_in(dir: &Path, settings: &Settings, setup: &Setup) -> Result<Vec<String>, SetupError> {
+    let about_definitions = |hook: &Written| !hook.moment.is_about_calls() && hook.matcher.is_some();
+    let definitions = if settings.hooks.iter().any(about_definitions) {
+        Definitions::builtin_and(DiscoveryResult::load(dir, None, setup)?.and_given(&[]))
+    } else {
+        Definitions::builtin()
+    };
+    Ok(unheard(settings, setup, &definitions))
+}
+
+fn never_of_it(problem: &str) -> String {
+    format!("{problem}, so the hook never hears of it")
+}
+
+/// What is wrong with an expression that no call is known by, or with a part of it that is a rule of permissions. There is
+/// nothing to hear of from tools of other servers until they run.
+fn no_tool_fits(moment: Moment, text: &str, matcher: &Matcher, tools: &[&str]) -> Option<String> {
+    let fits_none = |matcher: &Matcher| !tools.iter().any(|tool| matcher.matches(tool));
+    if !matcher.is_expression() || text.contains(OF_SERVERS) {
+        return None;
+    }
+    let is_dead = |part: &&str| {
+        part.ends_with(')') && Matcher::parse(moment, Some(part)).is_ok_and(|matcher| fits_none(&matcher))
+    };
+    let dead = if fits_none(matcher) { Some(text) } else { parts(text).into_iter().find(is_dead) };
+    dead.map(|dead| {
+        let never = never_of_it(&format!("the expression `{dead}` fits the name of no tool"));
+        format!("{never}{}", instead(Some(text)))
+    })
+}
+
+/// What is wrong with names that no definition has, and with an expression that fits none of them.
+fn no_definition_fits(text: &str, matcher: &Matcher, definitions: &Definitions) -> Vec<String> {
+    if matcher.is_expression() {
+        let fits_none = !definitions.names().any(|name| matcher.matches(name));
+        let problem = || format!("the expression `{text}` fits the name of no definition");
+        return fits_none
+            .then(|| format!("{}{}", never_of_it(&problem()), instead(Some(text))))
+            .into_iter()
+            .collect();
+    }
+    let is_none = |name: &&String| !definitions.names().any(|known| known.eq_ignore_ascii_case(name));
+    let problem = |name: &String| {
+        never_of_it(&format!("there is no definition `{name}`{}", hint(nearest(name, definitions.names()))))
+    };
+    matcher.names().iter().filter(is_none).map(problem).collect()
+}
+
+/// What to write instead of names as rules of permissions and lists have them: `Bash(git push:*)` and `Bash, Write` are
+/// no names to a matcher.
+pub(super) fn instead(text: Option<&str>) -> String {
+    let text = text.unwrap_or_default().trim();
+    let name = |part: &str| {
+        let name =
+            part.split_once('(').filter(|(_, rest)| rest.ends_with(')')).map_or(part, |(name, _)| name);
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'));
+        is_name.then(|| name.to_owned())
+    };
+    let mut names: Vec<String> = parts(text).into_iter().map_while(name).collect();
+    if names.is_empty() || names.len() != parts(text).len() {
+        return String::new();
+    }
+    names.dedup();
+    format!("; a matcher has names alone, with `|` between them: write `{}`", names.join("|"))
+}
+
+/// What stands between `|` and `,` outside of brackets.
+fn parts(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let separates = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && matches!(c, '|' | ',')
+    };
+    text.split(separates).map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_rule_or_a_list_is_said_as_a_matcher_would() {
+        for (text, meant) in [
+            ("Bash(git push:*)", "Bash"),
+            ("Bash(*)", "Bash"),
+            ("Bash(git push:*)|Write", "Bash|Write"),
+            ("Bash(git add, git push), Bash(x|y), Write", "Bash|Write"),
+            ("Bash, Write", "Bash|Write"),
+            ("Bash,Write,", "Bash|Write"),
+        ] {
+            assert!(
+                instead(Some(text)).ends_with(&format!("write `{meant}`")),
+                "{text}: {}",
+                instead(Some(text))
+            );
+        }
+        for text in ["", "|", "^Bsh$", "(", "[z-a]", "a{99999999}", "Bash Write(x)"] {
+            assert_eq!(instead(Some(text)), "", "{text}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What the YAML reader says about a settings file, in words for the person who wrote it.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use posse_agent::plan::innermost;
+use posse_domain::nearest::{hint, nearest};
+use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
+
+use crate::error::SetupError;
+
+/// Longest unknown key that an error repeats whole.
+const SHOWN_MAX_CHARS: usize = 40;
+/// Characters that are repeated of one that is longer, or looks like a secret.
+const SECRET_SHOWN_CHARS: usize = 4;
+/// A longer name with digits in it is taken for a secret.
+const PLAIN_MAX_BYTES: usize = 15;
+
+/// How every wish for a number begins.
+const A_NUMBER: &str = "expected a whole number";
+
+/// The error of a settings file that could not be read.
+pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
+    let cause = innermost(error);
+    let at = cause.location().or_else(|| error.location());
+    let mut problem = describe(cause);
+    if problem.starts_with(A_NUMBER)
+        && let Some(found) = at.and_then(|at| scalar_at(text, at))
+    {
+        problem = format!("{problem}, found `{}`", shown(found));
+    }
+    let place = at.map_or_else(String::new, |at| format!(":{}", at.line()));
+    // The reader knows the name of an unknown key, but not which key has a wrong value.
+    let names_itself = matches!(
+        cause,
+        Error::SerdeUnknownField { .. } | Error::SerdeMissingField { .. } | Error::DuplicateMappingKey { .. }
+    );
+    // Only of a value of the wrong kind is it sure that the key above it is the one that is meant.
+    let above = problem.starts_with("expected ");
+    let key = at.and_then(|at| key_before(text, at, above)).filter(|_| !names_itself);
+    let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
+    SetupError::usage(format!("{}{place}: {problem}", path.display()))
+        .hint("mend the settings file; nothing was done")
+}
+
+fn describe(error: &Error) -> String {
+    match error {
+        Error::SerdeUnknownField { field, expected, .. } => {
+            let meant = hint(nearest(field, expected.iter().copied()));
+            format!("unknown key `{}`{meant}; known are {}", shown(field), expected.join(", "))
+        }
+        Error::SerdeUnknownVariant { variant, expected, .. } => {
+            format!("`{}` is not one of {}", shown(variant), expected.join(", "))
+        }
+        Error::SerdeMissingField { field, .. } => format!("the key `{field}` is missing"),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key `{}` is written twice", shown(key))
+        }
+        Error::InvalidScalar { ty, .. } => format!("expected {}", kind(ty)),
+        Error::Unexpected { expected, .. } => format!("expected {}", kind(expected)),
+        Error::SerdeInvalidType { unexpected, expected, .. }
+        | Error::SerdeInvalidValue { unexpected, expected, .. } => {
+            format!("found {unexpected}, expected {expected}")
+        }
+        other => UserMessageFormatter.format_message(other).into_owned(),
+    }
+}
+
+/// A key as an error repeats it: a secret that was written in a key's place is not repeated whole.
+pub(super) fn shown(key: &str) -> Cow<'_, str> {
+    let has_digit = key.bytes().any(|byte| byte.is_ascii_digit());
+    let is_secret = key.starts_with("sk-") || has_digit && key.len() > PLAIN_MAX_BYTES;
+    if is_secret || key.chars().count() > SHOWN_MAX_CHARS {
+        format!("{}…", key.chars().take(SECRET_SHOWN_CHARS).collect::<String>()).into()
+    } else {
+        key.into()
+    }
+}
+
+/// What was expected, without names of Rust's or the reader's types.
+fn kind(expected: &str) -> Cow<'_, str> {
+    match expected {
+        "u32" | "u64" => "a whole number of at least 0".into(),
+        "string scalar" => "a single value".into(),
+        "mapping start" => "a map".into(),
+        "sequence start" => "a list".into(),
+        other => other.into(),
+    }
+}
+
+/// What stands before a place on its line, and what stands there.
+fn split_at(text: &str, at: Location) -> Option<(&str, &str)> {
+    let line = text.lines().nth(usize::try_from(at.line().checked_sub(1)?).ok()?)?;
+    let column = usize::try_from(at.column().checked_sub(1)?).ok()?;
+    Some(line.split_at(line.char_indices().nth(column).map_or(line.len(), |(end, _)| end)))
+}
+
+/// The plain value that begins at this place.
+fn scalar_at(text: &str, at: Location) -> Option<&str> {
+    let (_, value) = split_at(text, at)?;
+    let end = value.find([',', '}', ']', '#']).unwrap_or(value.len());
+    Some(value[..end].trim().trim_matches(['"', '\''])).filter(|value| !value.is_empty())
+}
+
+/// The key whose value begins at this place: on the same line, or, where `above` is looked at too, on the nearest one before
+/// it that is indented less.
+fn key_before(text: &str, at: Location, above: bool) -> Option<&str> {
+    let (before, _) = split_at(text, at)?;
+    let before = if above && before.trim().is_empty() {
+        let lines: Vec<&str> = text.lines().take(usize::try_from(at.line()).ok()?.checked_sub(1)?).collect();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let is_above = |line: &&str| !line.trim().is_empty() && indent(line) < before.len();
+        lines.into_iter().rev().find(is_above)?
+    } else {
+        before
+    };
+    let before = before.trim_end_matches([' ', '[', '{']).strip_suffix(':')?.trim_end_matches(['"', '\'']);
+    let start = before.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    Some(&before[start..]).filter(|key| !key.is_empty())
+}

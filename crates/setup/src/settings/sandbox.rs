@@ -1,0 +1,178 @@
+//! `sandbox`: what commands of agents see and may use.
+
+use std::path::{Path, PathBuf};
+
+use posse::sandbox::{Limits, RequiredIsolation, SandboxOptions};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::WithOrigin;
+use super::located::{WithLine, sourced};
+use crate::error::SetupError;
+
+/// Names that end like this hold secrets, whoever writes them into a list of variables.
+const SECRET_ENDINGS: [&str; 8] =
+    ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
+
+/// What commands of agents see and may use.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "sandbox")]
+pub(super) struct RawSandbox {
+    /// What a box must at least be made of.
+    level: Option<WithLine<LevelWanted>>,
+    /// Further files and directories that commands may read.
+    read: Option<WithLine<Vec<String>>>,
+    /// Further variables that commands get, by name.
+    env: Option<WithLine<Vec<String>>>,
+    /// How many commands run at once.
+    concurrent: Option<WithLine<u32>>,
+    /// Memory of one command with all it starts, in MiB.
+    memory_mb: Option<WithLine<u64>>,
+    /// Processes of one command.
+    processes: Option<WithLine<u64>>,
+}
+
+/// What a box must at least be made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "level")]
+pub(super) enum LevelWanted {
+    Namespaces,
+    Landlock,
+}
+
+/// What the settings say of `sandbox`. Only the file says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// `sandbox.level`: what a box must at least be made of.
+    pub(super) level: Option<WithOrigin<LevelWanted>>,
+    /// `sandbox.read`: further files and directories that commands may read.
+    pub(super) read: Option<WithOrigin<Vec<String>>>,
+    /// `sandbox.env`: further variables that they get.
+    pub(super) env: Option<WithOrigin<Vec<String>>>,
+    /// `sandbox.concurrent`: how many run at once.
+    pub(super) concurrent: Option<WithOrigin<u32>>,
+    /// `sandbox.memory_mb`: memory of one command with all it starts.
+    pub(super) memory_mb: Option<WithOrigin<u64>>,
+    /// `sandbox.processes`: processes of one command.
+    pub(super) processes: Option<WithOrigin<u64>>,
+}
+
+impl RawSandbox {
+    /// With where each value was written.
+    pub(super) fn sourced(self, path: &Path) -> SandboxSettings {
+        SandboxSettings {
+            level: sourced(self.level, path),
+            read: sourced(self.read, path),
+            env: sourced(self.env, path),
+            concurrent: sourced(self.concurrent, path),
+            memory_mb: sourced(self.memory_mb, path),
+            processes: sourced(self.processes, path),
+        }
+    }
+}
+
+impl SandboxSettings {
+    /// The variables that are handed on beyond the usual ones.
+    pub fn variables(&self) -> Result<&[String], SetupError> {
+        let Some(WithOrigin { value, origin }) = &self.env else { return Ok(&[]) };
+        for name in value {
+            if SECRET_ENDINGS.iter().any(|ending| name.to_ascii_uppercase().ends_with(ending)) {
+                let text = format!(
+                    "{origin}: sandbox.env: `{name}` is the name of a secret, and no command gets one"
+                );
+                return Err(SetupError::usage(text).hint("take it out of the list"));
+            }
+        }
+        Ok(value)
+    }
+
+    /// The options with what the settings say.
+    pub fn apply(&self, home: Option<&Path>, options: SandboxOptions) -> Result<SandboxOptions, SetupError> {
+        let mut read = options.read;
+        if let Some(WithOrigin { value, origin }) = &self.read {
+            for path in value {
+                read.push(absolute(path, home).ok_or_else(|| {
+                    SetupError::usage(format!("{origin}: sandbox.read: `{path}` is not an absolute path"))
+                        .hint("write it from the root, or from the home directory with ~/")
+                })?);
+            }
+        }
+        let at_least_one = |field: &str, value: Option<&WithOrigin<u64>>| match value {
+            Some(WithOrigin { value: 0, origin }) => {
+                Err(SetupError::usage(format!("{origin}: sandbox.{field} is 0: then no command could run"))
+                    .hint("leave it out for the default"))
+            }
+            value => Ok(value.map(|value| value.value)),
+        };
+        let concurrent = self.concurrent.clone();
+        let concurrent =
+            concurrent.map(|WithOrigin { value, origin }| WithOrigin { value: value.into(), origin });
+        let concurrent = at_least_one("concurrent", concurrent.as_ref())?;
+        let usual = options.limits;
+        let limits = Limits {
+            memory_bytes: at_least_one("memory_mb", self.memory_mb.as_ref())?
+                .map_or(usual.memory_bytes, |mb| mb.saturating_mul(1 << 20)),
+            processes: at_least_one("processes", self.processes.as_ref())?.unwrap_or(usual.processes),
+            ..usual
+        };
+        let concurrent = concurrent.and_then(|number| usize::try_from(number).ok()).or(options.concurrent);
+        let required = match self.level.as_ref().map(|level| level.value) {
+            Some(LevelWanted::Landlock) => RequiredIsolation::Landlock,
+            Some(LevelWanted::Namespaces) | None => options.required,
+        };
+        Ok(SandboxOptions { required, read, limits, concurrent, ..options })
+    }
+}
+
+fn absolute(path: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match path.strip_prefix("~/") {
+        Some(beneath) => home.map(|home| home.join(beneath)),
+        None => Some(PathBuf::from(path)).filter(|path| path.is_absolute()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::parse;
+    use super::*;
+
+    fn settings(text: &str) -> SandboxSettings {
+        parse(text, Path::new("settings.yaml")).expect("settings").sandbox
+    }
+
+    fn apply(text: &str) -> Result<SandboxOptions, SetupError> {
+        settings(text).apply(Some(Path::new("/home/ann")), SandboxOptions::default())
+    }
+
+    #[test]
+    fn what_is_written_holds_and_the_rest_is_usual() {
+        let options =
+            apply("sandbox: {read: [/data, ~/models], concurrent: 3, memory_mb: 10}").expect("options");
+        assert_eq!(options.read, [PathBuf::from("/data"), PathBuf::from("/home/ann/models")]);
+        assert_eq!((options.concurrent, options.limits.memory_bytes), (Some(3), 10 << 20));
+        assert_eq!(options.limits.processes, Limits::default().processes);
+        assert_eq!(apply("model: x").expect("options").concurrent, None);
+        assert_eq!(options.required, RequiredIsolation::Namespaces);
+        assert_eq!(
+            apply("sandbox: {level: landlock}").expect("options").required,
+            RequiredIsolation::Landlock
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_with_its_place() {
+        for (text, said) in [
+            ("sandbox:\n  read: [data]", "settings.yaml:2: sandbox.read: `data` is not an absolute path"),
+            ("sandbox:\n  processes: 0", "settings.yaml:2: sandbox.processes is 0"),
+            ("sandbox:\n  concurrent: 0", "settings.yaml:2: sandbox.concurrent is 0"),
+        ] {
+            let error = apply(text).expect_err(said);
+            assert!(error.message().starts_with(said), "{}", error.message());
+        }
+        let secret = settings("sandbox: {env: [JAVA_OPTS, my_api_key]}");
+        assert!(secret.variables().is_err_and(|error| error.message().contains("`my_api_key`")));
+        assert_eq!(settings("sandbox: {env: [JAVA_OPTS]}").variables().expect("names"), ["JAVA_OPTS"]);
+    }
+}
