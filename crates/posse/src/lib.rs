@@ -8,7 +8,7 @@
 //!
 //! # async fn example() -> Result<(), posse::Error> {
 //! // A model that needs nothing: its replies are in the script.
-//! let script = posse::scripted::Scripted::from_yaml(r#"
+//! let script = posse::scripted::ScriptedModel::from_yaml(r#"
 //! - when: {definition: coder, turn: 1}
 //!   reply:
 //!     text: "I will ask."

@@ -117,7 +117,7 @@ impl Posse {
     /// # async fn example() -> Result<(), posse::Error> {
     /// use posse::{Answer, Decision, NewRun, Posse, Rule};
     ///
-    /// let script = posse::scripted::Scripted::from_yaml(r#"
+    /// let script = posse::scripted::ScriptedModel::from_yaml(r#"
     /// - when: {turn: 1}
     ///   reply: {text: "", tool_calls: [{name: list, input: {path: "."}}]}
     /// - reply: {text: "done"}

@@ -40,7 +40,7 @@ pub(crate) async fn check(store: &dyn Store, key: &RunKey) -> (Vec<Event>, Run) 
     let entry = store.runs(&key.tenant, key.run.as_str(), 1).await.expect("runs").remove(0);
     assert_eq!(
         Some(entry.row.status.as_str()),
-        outcome.map(posse_domain::lifecycle::Outcome::status).map(|status| status.as_str())
+        outcome.map(posse_domain::lifecycle::Outcome::status).map(posse_domain::lifecycle::RunStatus::as_str)
     );
     if let Err(error) = verify(store, key).await {
         panic!("{error}, in:\n{}", listing(&events));

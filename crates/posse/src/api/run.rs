@@ -192,6 +192,7 @@ impl<'a> Agent<'a> {
 
 /// What the agents of one depth did together.
 #[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the names of fields are the keys that are published")]
 pub struct Depth {
     depth: u32,
     agents: u64,

@@ -8,6 +8,7 @@ use crate::RunId;
 
 /// What the check of one journal found, or of the store that holds all of them.
 #[derive(Default, Serialize, JsonSchema)]
+#[expect(clippy::option_option, reason = "in JSON a key that is absent, a null and a value are three things")]
 pub struct Verification<'a> {
     /// Whether nothing is wrong.
     ok: bool,

@@ -393,7 +393,7 @@ impl StageCounts {
 /// A run's agents. Their number is bounded by the run's own limit on agents.
 #[derive(Debug, Default)]
 pub struct Agents {
-    agents: HashMap<AgentId, AgentView>,
+    by_id: HashMap<AgentId, AgentView>,
     root: Option<AgentId>,
     counts: StageCounts,
 }
@@ -410,17 +410,17 @@ impl Agents {
 
     /// The root, once the run has started.
     pub fn root(&self) -> Option<&AgentView> {
-        self.root.as_ref().and_then(|id| self.agents.get(id))
+        self.root.as_ref().and_then(|id| self.by_id.get(id))
     }
 
     /// An agent.
     pub fn get(&self, id: &AgentId) -> Option<&AgentView> {
-        self.agents.get(id)
+        self.by_id.get(id)
     }
 
     /// All agents, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &AgentView> {
-        self.agents.values()
+        self.by_id.values()
     }
 
     /// How many agents stand where.
@@ -429,7 +429,7 @@ impl Agents {
     }
 
     pub(super) fn apply_delta(&mut self, delta: &Delta) {
-        if let Some(agent) = self.agents.get_mut(&delta.agent_id) {
+        if let Some(agent) = self.by_id.get_mut(&delta.agent_id) {
             agent.apply_delta(delta);
         }
     }
@@ -439,23 +439,23 @@ impl Agents {
         match parent {
             None => self.root = Some(agent.id.clone()),
             Some(parent) => {
-                if let Some(parent) = self.agents.get_mut(parent) {
+                if let Some(parent) = self.by_id.get_mut(parent) {
                     parent.children.push(agent.id.clone());
                     parent.open_children += u64::from(!agent.stage().is_over());
                 }
             }
         }
-        self.agents.insert(agent.id.clone(), agent);
+        self.by_id.insert(agent.id.clone(), agent);
     }
 
     /// Counts figures of an agent for itself and for everything above it.
     fn count(&mut self, id: &AgentId, figures: Figures) {
-        if let Some(agent) = self.agents.get_mut(id) {
+        if let Some(agent) = self.by_id.get_mut(id) {
             agent.own += figures;
         }
         let mut at = Some(id.clone());
         while let Some(id) = at {
-            if let Some(agent) = self.agents.get_mut(&id) {
+            if let Some(agent) = self.by_id.get_mut(&id) {
                 agent.subtree += figures;
             }
             at = id.parent();
@@ -464,14 +464,14 @@ impl Agents {
 
     /// The stage of an agent was `before`.
     fn count_stage(&mut self, id: &AgentId, before: Stage) {
-        let Some(after) = self.agents.get(id).map(AgentView::stage).filter(|after| *after != before) else {
+        let Some(after) = self.by_id.get(id).map(AgentView::stage).filter(|after| *after != before) else {
             return;
         };
         *self.counts.of(before) -= 1;
         *self.counts.of(after) += 1;
         if after.is_over()
             && !before.is_over()
-            && let Some(parent) = id.parent().and_then(|parent| self.agents.get_mut(&parent))
+            && let Some(parent) = id.parent().and_then(|parent| self.by_id.get_mut(&parent))
         {
             parent.open_children -= 1;
         }
@@ -491,7 +491,7 @@ impl ViewPart for Agents {
             }
             _ => {}
         }
-        let Some(agent) = self.agents.get_mut(event.agent) else { return };
+        let Some(agent) = self.by_id.get_mut(event.agent) else { return };
         let before = agent.stage();
         agent.apply(event);
         let figures = figures_of(event, agent.created_at_ms);

@@ -143,8 +143,12 @@ fn script(seed: u64) -> String {
     // Numbers in no visible order: multiplied by an odd constant, and the high bits taken.
     let pick = |at: u64, of: u64| ((seed * 31 + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % of;
     let mut calls = String::new();
-    for child in 0..1 + pick(0, 6) {
-        let kind = ["explore", "general", "nobody"][(pick(child + 1, 3)) as usize];
+    for child in 0..=pick(0, 6) {
+        let kind = match pick(child + 1, 3) {
+            0 => "explore",
+            1 => "general",
+            _ => "nobody",
+        };
         let _ = write!(
             calls,
             "\n      - {{name: task, input: {{subagent_type: {kind}, description: c{child}, prompt: look}}}}"
