@@ -46,7 +46,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
             };
             Ok((signals, posse, handle, local.apply))
         };
-        let (mut signals, posse, handle, apply) = match started.await {
+        let (mut signals, posse, handle, apply) = match Box::pin(started).await {
             Ok(started) => started,
             Err(error) => {
                 output.plain_json(&Answer::Refused(error))?;

@@ -134,18 +134,20 @@ fn ask_planner(
     let (asked, problems) = runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(models, &settings)?;
-        let answer = match ask(&posse, asked_for(planner.request().to_owned()), &mut signals, context).await?
-        {
-            PlannerOutcome::Answer(answer) => answer,
-            ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
-        };
+        let answer =
+            match Box::pin(ask(&posse, asked_for(planner.request().to_owned()), &mut signals, context))
+                .await?
+            {
+                PlannerOutcome::Answer(answer) => answer,
+                ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
+            };
         let problems = planner.problems(&answer, &judging);
         if problems.is_empty() {
             return Ok((PlannerOutcome::Answer(answer), problems));
         }
         note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
         let again = asked_for(planner.second_request(&answer, &problems));
-        let answer = ask(&posse, again, &mut signals, context).await?;
+        let answer = Box::pin(ask(&posse, again, &mut signals, context)).await?;
         let problems = match &answer {
             PlannerOutcome::Answer(answer) => planner.problems(answer, &judging),
             PlannerOutcome::Ended(_) => Vec::new(),
