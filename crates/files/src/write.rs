@@ -68,7 +68,7 @@ impl DirHandle {
     /// Writes `bytes` to `path` if the file is still as `expected`, and makes the directories that are
     /// missing.
     ///
-    /// Asked to stop, it leaves the file as it was. After any error [`Self::look`] tells which content is
+    /// Asked to stop, it leaves the file as it was. After any error [`Self::inspect`] tells which content is
     /// there: if only the last sync failed, it is the new one.
     pub fn replace(
         &self,

@@ -42,7 +42,7 @@ pub struct Cache {
     pub at: PathBuf,
     /// A layer with earlier changes to it, which appear as well and which no program can change.
     pub below: Option<PathBuf>,
-    /// What holds the changes that programs make to it, laid out by [`lay_out`](posse_workspace::lay_out); none
+    /// What holds the changes that programs make to it, laid out by `posse_workspace::lay_out`; none
     /// lets them make no changes.
     pub layer: Option<PathBuf>,
 }

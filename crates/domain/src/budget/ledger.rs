@@ -263,7 +263,7 @@ impl Ledger {
         self.charge(agent, reserved, reserved.as_usage())
     }
 
-    /// Counts turns, tool calls and wall time. Usage is counted by [`settle`](Self::settle); any that is
+    /// Counts turns, tool calls and wall time. Usage is counted by [`charge`](Self::charge); any that is
     /// given here was not reserved, and counts too.
     pub fn record(&mut self, agent: &AgentId, figures: Figures) -> Result<(), LedgerError> {
         let at = self.open_slot(agent)?;

@@ -43,7 +43,7 @@ use crate::working_dir::working_dir;
 pub struct Entry<T> {
     /// What it says.
     pub value: T,
-    /// Its place, as a position in [`Found::places`].
+    /// The position of its directory in [`DiscoveryResult::places`].
     pub place: usize,
     /// Its file.
     pub path: PathBuf,

@@ -1,6 +1,6 @@
 //! Every key there is: its default, what a project's file may do with it, where its value is, how a variable's text is read
 //! and how it is shown. The one table: reading variables, merging places, listing and what a trusted project may choose
-//! all go through it. A new key of one value is a field of [`Settings`], its line in the file's types, and a row here.
+//! all go through it. A new key of one value is a field of [`Settings`](super::Settings), its line in the file's types, and a row here.
 
 use std::time::Duration;
 
