@@ -59,13 +59,13 @@ pub const DEFAULT_FACTS: ModelFacts =
 /// A model that answers from rules. Cheap to clone.
 ///
 /// ```
-/// use posse_models::scripted::{Rule, Scripted, ScriptedAnswer, When};
+/// use posse_models::scripted::{Rule, ScriptedModel, ScriptedAnswer, RuleConditions};
 /// use serde_json::json;
 ///
 /// let search = ScriptedAnswer::text("I look first.").call("grep", json!({"pattern": "fn main"}));
-/// let model = Scripted::from_rules([
-///     Rule::new(When::any().definition("explore").turn(1), search),
-///     Rule::new(When::any(), ScriptedAnswer::text("Found in main.rs.")),
+/// let model = ScriptedModel::from_rules([
+///     Rule::new(RuleConditions::any().definition("explore").turn(1), search),
+///     Rule::new(RuleConditions::any(), ScriptedAnswer::text("Found in main.rs.")),
 /// ]);
 /// ```
 #[derive(Debug, Clone)]
