@@ -141,7 +141,7 @@ fn needs_component(verb: &str, component: &str) -> Outcome {
 }
 
 /// All failures at once, as with clippy. A test that fails and then passes is printed as FLAKY at the end: it is a defect to
-/// mend, and no reason to keep every other change out.
+/// fix, and no reason to keep every other change out.
 fn test() -> Outcome {
     packages::ready()?;
     replays::forget()?;

@@ -215,7 +215,7 @@ impl From<posse::Error> for CliError {
             }
             posse::Error::Files { run, .. } => CliError::failed(message)
                 .hint(format!("nothing was changed; the journal is whole: `posse show {run}`")),
-            posse::Error::Cleaning(_) => CliError::failed(message).hint("mend that, and clean again"),
+            posse::Error::Cleaning(_) => CliError::failed(message).hint("fix that, and clean again"),
             posse::Error::NotApplied { run, problem, .. } => not_applied(&run, message, &problem),
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
@@ -223,7 +223,7 @@ impl From<posse::Error> for CliError {
             posse::Error::ExportExists(_) => CliError::failed(message)
                 .hint("it was left as it is; `--force` replaces it, `--output FILE` writes another"),
             posse::Error::NotExported { .. } => CliError::failed(message)
-                .hint("no file was written; mend that, or name a file elsewhere with `--output FILE`"),
+                .hint("no file was written; fix that, or name a file elsewhere with `--output FILE`"),
             posse::Error::Bundle(posse::BundleError::Newer { .. }) => {
                 CliError::usage(message).hint("replay it with the Posse that wrote it, or a newer one")
             }

@@ -40,7 +40,7 @@ impl KeptFile {
         let path = state_dir.join(self.name);
         let wrong = |problem: String| {
             SetupError::usage(format!("{}: {problem}", path.display()))
-                .hint(format!("mend the file or remove it; without it {}", self.without))
+                .hint(format!("fix the file or remove it; without it {}", self.without))
         };
         let file = match File::open(&path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

@@ -69,7 +69,7 @@ pub(super) fn answer(
     };
     if info.holder.is_none() {
         let run = &info.run;
-        note(&format!("{said}; no process is running the run: `posse resume {run}` goes on with the answer"));
+        note(&format!("{said}; no process is running it: `posse resume {run}` goes on with the answer"));
     } else {
         note(said);
     }

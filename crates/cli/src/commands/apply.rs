@@ -99,6 +99,6 @@ pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) ->
             )
         }
         ApplyError::Moved { .. } => format!("{again} goes on"),
-        ApplyError::Workspace(_) => format!("mend that, then {again}; what the run made is kept"),
+        ApplyError::Workspace(_) => format!("fix that, then {again}; what the run made is kept"),
     })
 }

@@ -306,7 +306,7 @@ fn state(context: &Context) -> Row {
                 let value = format!("{} cannot be written", dir.display());
                 Row::short(name, Status::Missing, value, "give it to yourself, or set POSSE_HOME")
             }
-            Err(error) => Row::short(name, Status::Missing, error.to_string(), "mend it, or set POSSE_HOME"),
+            Err(error) => Row::short(name, Status::Missing, error.to_string(), "fix it, or set POSSE_HOME"),
         },
     }
 }
@@ -328,7 +328,7 @@ fn settings(context: &Context) -> Row {
     let file = environment.settings_file.as_ref();
     let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
     match Settings::own(environment).and_then(|own| own.check(context)) {
-        Err(error) => Row::short(name, Status::Missing, error.message(), "mend or remove the file"),
+        Err(error) => Row::short(name, Status::Missing, error.message(), "fix or remove the file"),
         Ok(()) if file.is_some_and(|file| file.exists()) => Row::ok(name, shown),
         Ok(()) => Row::ok(name, format!("defaults ({shown} is not there)")),
     }
@@ -339,7 +339,7 @@ fn project_settings(context: &Context) -> Vec<Row> {
     let name = "project";
     let row = |file: &ProjectFile| match file.said.clone().map(|said| said.check(context)) {
         Err(error) | Ok(Err(error)) if file.is_trusted() => {
-            Row::short(name, Status::Missing, error.message(), "mend or remove the file")
+            Row::short(name, Status::Missing, error.message(), "fix or remove the file")
         }
         Err(error) => Row::short(name, Status::Note, error.message(), "its settings are ignored"),
         Ok(Err(error)) => Row::short(name, Status::Note, error.message(), "that part of it does nothing"),
@@ -352,7 +352,7 @@ fn project_settings(context: &Context) -> Vec<Row> {
         ),
     };
     match ProjectFile::find(context, &context.environment.cwd) {
-        Err(error) => vec![Row::short(name, Status::Missing, error.message(), "mend or remove the file")],
+        Err(error) => vec![Row::short(name, Status::Missing, error.message(), "fix or remove the file")],
         Ok(files) => files.iter().map(row).collect(),
     }
 }

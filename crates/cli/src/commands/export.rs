@@ -78,7 +78,7 @@ fn secrets(context: &Context) -> Result<Vec<String>, CliError> {
     {
         let settings: Value = serde_saphyr::from_str(&text).map_err(|error| {
             CliError::usage(format!("{} cannot be read: {error}", path.display()))
-                .hint("mend it first: the keys in it are to be left out of the bundle")
+                .hint("fix it first: the keys in it are to be left out of the bundle")
         })?;
         keys_in(&settings, &mut secrets, &mut names);
     }

@@ -99,7 +99,7 @@ pub(super) fn parse_bytes(bytes: Vec<u8>, path: &Path) -> Result<Settings, Setup
 /// The error of a file whose text cannot be had.
 pub(super) fn unreadable(path: &Path, why: &str) -> SetupError {
     SetupError::usage(format!("{}: cannot read the settings: {why}", path.display()))
-        .hint("mend or remove the file")
+        .hint("fix or remove the file")
 }
 
 /// Reads the text of a settings file.
