@@ -1,4 +1,4 @@
-//! Being asked at a terminal.
+//! Questions to a user at a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli_permissions::check_explained;
 use crate::support::Home;
 
-/// A command on a terminal of its own, with somebody at the keyboard.
+/// A command on its own terminal, with a user at the keyboard.
 pub(crate) struct Terminal {
     child: Child,
     screen: File,
@@ -30,7 +30,7 @@ impl Terminal {
         Self { child, screen: File::from(terminal), written: String::new(), seen: 0 }
     }
 
-    /// Reads on until this is written, after what was waited for before; gives what stands in between.
+    /// Reads until this text appears, after the last text that was waited for; returns the text in between.
     #[track_caller]
     pub(crate) fn until(&mut self, text: &str) -> String {
         loop {
@@ -43,10 +43,10 @@ impl Terminal {
         }
     }
 
-    /// Reads what comes next; whether there was anything.
+    /// Reads what comes next; returns whether there was anything.
     fn read(&mut self) -> bool {
         let mut part = [0; 4096];
-        // The last reader is told of the other side's end by an error.
+        // The last reader gets the end of the other side as an error.
         match self.screen.read(&mut part) {
             Ok(count @ 1..) => {
                 self.written.push_str(&String::from_utf8_lossy(&part[..count]));
@@ -79,7 +79,7 @@ fn home(calls: &[Value]) -> Home {
     let turn = |(turn, call): (usize, &Value)| json!({"when": {"turn": turn + 1}, "reply": {"text": "next", "tool_calls": [call]}});
     let mut rules: Vec<Value> = calls.iter().enumerate().map(turn).collect();
     rules.push(json!({"when": {}, "reply": {"text": "all done"}}));
-    // YAML takes no control characters as they are, and JSON leaves some.
+    // YAML accepts no raw control characters, and JSON leaves some.
     let escape = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) };
     home.write("../script.yaml", &Value::from(rules).to_string().chars().map(escape).collect::<String>());
     home
@@ -182,7 +182,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
     home.posse(&["approve"]).exits(0);
-    terminal.until("settled elsewhere");
+    terminal.until("answered elsewhere");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
     assert!(home.made(&last_run(&home), "asked.txt"));

@@ -1,10 +1,10 @@
-//! What cannot be right is refused with one clear error, and nothing is written.
+//! Invalid input is refused with one clear error, and nothing is written.
 
 use crate::support::{Done, Home};
 
 const SCRIPT: &str = "- reply: {text: done}\n";
 
-/// Types `args`; what standard error says must hold all of `named`.
+/// Runs `args` and asserts that standard error contains all of `named`.
 #[track_caller]
 fn refused(home: &Home, args: &[&str], named: &[&str]) {
     let done = home.posse(args).exits(2);
@@ -45,7 +45,7 @@ fn a_bad_script_is_named_with_its_line() {
     run_refused(
         &home,
         &["--model", "acme/large", "x"],
-        &["there is no provider `acme`", "known are anthropic, openai,"],
+        &["unknown provider `acme`", "available: anthropic, openai,"],
     );
     let done = home.posse(&["run", "x"]).exits(4);
     for part in ["no model is named", "ANTHROPIC_API_KEY", "--model", "posse demo"] {
@@ -67,11 +67,11 @@ fn a_bad_agents_file_is_named_with_its_line() {
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"tools\": [\"grepp\"]}}",
-            "agents.json:1: lead: there is no tool \"grepp\"",
+            "agents.json:1: lead: unknown tool \"grepp\"",
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"spawns\": [\"nobody\"]}}",
-            "agents.json:1: lead.spawns: there is no definition",
+            "agents.json:1: lead.spawns: unknown definition",
         ),
         (
             "{\"lead\": {\"prompt\": \"x\", \"max_turns\": 0}}",
@@ -93,7 +93,7 @@ fn a_bad_agents_file_is_named_with_its_line() {
     run_refused(
         &home,
         &["--model", "scripted/script.yaml", "--agent", "codr", "x"],
-        &["--agent: there is no definition `codr` (did you mean `coder`?)"],
+        &["--agent: unknown definition `codr` (did you mean `coder`?)"],
     );
 }
 
@@ -161,7 +161,7 @@ fn a_run_that_does_not_exist_is_said_so_and_nothing_is_made() {
 fn an_agent_that_does_not_exist_and_an_ambiguous_prefix_are_said_so() {
     let home = Home::new();
     home.write("script.yaml", SCRIPT);
-    // One more than the letters an id can begin with: two runs begin with the same one.
+    // More runs than letters that an id can begin with: two ids begin with the same one.
     let mut runs: Vec<String> = Vec::new();
     while !runs.iter().enumerate().any(|(at, run)| runs[..at].iter().any(|other| other[..1] == run[..1])) {
         let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(0);

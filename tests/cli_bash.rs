@@ -1,4 +1,4 @@
-//! Commands of agents: in the box, journalled, ended, and never run twice.
+//! Commands of agents: sandboxed, journalled, ended, and never run twice.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
 
-/// How long a story waits for what must come.
+/// The timeout for an event that must happen.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A root that makes these calls, one turn each, and ends.
+/// A root that makes these calls, one per turn, and ends.
 fn script(calls: &[(&str, Value)]) -> String {
     let mut rules: Vec<Value> = Vec::new();
     for (turn, (tool, input)) in calls.iter().enumerate() {
@@ -46,7 +46,7 @@ fn outputs(done: &Done) -> Vec<String> {
     events(done, "agent.tool_finished").iter().map(text).collect()
 }
 
-/// Waits until a file is there.
+/// Waits until a file exists.
 fn wait_for(path: &Path) {
     let until = Instant::now() + PATIENCE;
     while !path.exists() {
@@ -222,7 +222,7 @@ fn the_network_is_shut_unless_a_person_opens_it() {
     assert!(outputs(&opened)[0].starts_with("connected\n"), "{}", outputs(&opened)[0]);
     let intended = events(&opened, "agent.tool_intended");
     assert!(intended[0]["detail"]["sandbox"].as_str().is_some_and(|level| level.ends_with(" network")));
-    // What names no network opens none.
+    // An approval that does not name the network opens none.
     let wide = [RUN.as_slice(), &["--allow", "*"]].concat();
     assert!(outputs(&home.posse(&wide).exits(0))[0].contains("Connection refused"));
 }

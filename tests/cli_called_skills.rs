@@ -1,4 +1,4 @@
-//! Skills that people call, and what binds the use of any skill: its files, rules about it, and trust.
+//! Skills that users call, and what limits the use of any skill: its files, rules about it, and trust.
 
 use std::process::Command;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
 
-/// Where a person's own skills are, beneath their home.
+/// The folder of a user's own skills, beneath their home.
 const OWN: &str = ".claude/skills";
 
-/// A skill with two files of its own.
+/// A skill with two files.
 const PDF: &str = "---\nname: pdf\ndescription: Fills forms.\n---\nRun ${CLAUDE_SKILL_DIR}/fill.sh.\n";
 
 fn furnished() -> Home {
@@ -35,7 +35,7 @@ fn run(home: &Home, args: &[&str]) -> Done {
     home.posse(&[&["run", "--json", "--model", "scripted/script.yaml"], args].concat())
 }
 
-/// What each call of a run came to, in their order: whether it was done, and what the model read.
+/// The result of each call of a run, in order: whether it succeeded, and the text for the model.
 #[track_caller]
 fn results(done: &Done) -> Vec<(bool, String)> {
     let finished = |event: &Value| event["kind"] == "agent.tool_finished";
@@ -48,7 +48,7 @@ fn results(done: &Done) -> Vec<(bool, String)> {
     events.into_iter().map(result).collect()
 }
 
-/// What the root of a run was told to do.
+/// The instructions of a run's root.
 fn told(home: &Home, done: &Done) -> String {
     let events = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
     let started = events.into_iter().find(|event| event["kind"] == "run.started").expect("a beginning");
@@ -137,7 +137,7 @@ fn a_bundle_tells_of_skills_what_was_told_and_opens_nothing() {
         assert!(!done.stdout.contains("REPLAY_DIFFERS"), "{args:?}: {done:?}");
         done.exits(0);
     }
-    // What is on the reader's machine at that place is not the run's to read.
+    // The run must not read the reader's own file at that path.
     calls(&home, &[("read", json!({"path": "skill://pdf/r.md"}))]);
     let recorded = run_of(&run(&home, &["go"]).exits(0).result());
     let bundle = home.project().join("b.posse");
@@ -196,7 +196,7 @@ fn an_untrusted_skill_that_a_person_calls_asks_before_each_use() {
     let done = run(&home, &["/evil hi"]).exits(0);
     assert!(done.stderr.contains("`evil` of this project may use nothing without asking"), "{done:?}");
     let refused = results(&done);
-    assert!(!refused[0].0 && refused[0].1.contains("needs a person's permission"), "{refused:?}");
+    assert!(!refused[0].0 && refused[0].1.contains("needs a user's permission"), "{refused:?}");
     let allowed = results(&run(&home, &["--allow", "write:x", "/evil hi"]).exits(0));
     assert!(allowed[0].0, "{allowed:?}");
     home.posse(&["trust", "--yes"]).exits(0);
@@ -258,7 +258,7 @@ fn files_of_a_skill_that_is_asked_about_are_asked_about_too() {
     ];
     calls(&home, &ways);
     for (ok, text) in results(&run(&home, &["go"]).exits(0)) {
-        assert!(!ok && text.contains("`skill:evil` needs a person's permission"), "{text}");
+        assert!(!ok && text.contains("`skill:evil` needs a user's permission"), "{text}");
     }
     calls(&home, &ways[..2]);
     let allowed = results(&run(&home, &["--allow", "skill:evil", "go"]).exits(0));
@@ -338,5 +338,5 @@ fn a_forked_skill_for_an_agent_that_does_not_exist_is_a_mistake() {
     }
     let shown = home.posse(&["skills", "show", "fork"]).exits(0).stdout;
     assert!(shown.contains("its agent `explor` does not exist, so it cannot be used"), "{shown}");
-    assert!(shown.contains("used by:      nobody"), "{shown}");
+    assert!(shown.contains("used by:      no agent"), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! Cancelling runs and agents, whoever carries them.
+//! Cancelling runs and agents, whichever process executes them.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn script(latency_ms: u32) -> String {
     )
 }
 
-/// A run whose first child waits for ever.
+/// A run whose first child waits forever.
 fn stuck(home: &Home) -> (RunningCommand, String) {
     home.write("script.yaml", &script(3_600_000));
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
@@ -72,7 +72,7 @@ fn an_agent_of_a_run_that_nobody_carries_is_cancelled_when_it_goes_on() {
     let (going, run) = stuck(&home);
     going.kill();
     let cancel = home.posse(&["cancel", &format!("{run}.1")]).exits(0);
-    assert!(cancel.stderr.contains(&format!("once `posse resume {run}` goes on")), "{}", cancel.stderr);
+    assert!(cancel.stderr.contains(&format!("when `posse resume {run}` continues it")), "{}", cancel.stderr);
     let result = home.posse(&["resume", "--json", &run]).exits(0).result();
     assert_eq!(result["failed"][0]["code"], "CANCELLED", "its model would still wait");
 }

@@ -1,4 +1,5 @@
-//! Checks that the host runs: nothing of a child whose work was refused has a say in them, and set-up is nobody's work.
+//! Checks that the host runs: a child whose work was refused does not influence them, and set-up is not an agent's
+//! work.
 
 use serde_json::Value;
 
@@ -96,7 +97,7 @@ fn what_a_passing_check_left_behind_is_gone_before_the_next_check_of_anybody() {
     poisoned(&Home::new(), Home::posse);
 }
 
-/// Where the kernel gives no overlay, each check begins in a directory of its own.
+/// Where the kernel supports no overlay, each check starts in a new directory.
 #[test]
 fn without_overlays_it_is_gone_as_well() {
     let home = Home::new();
@@ -158,10 +159,11 @@ fn a_command_that_writes_more_than_a_run_may_take_is_ended_and_names_the_setting
     assert!(results[1].contains("removed") && !results[1].contains("max_run_mb"), "{}", results[1]);
 }
 
-/// What ends the first process of its own sandbox, whenever it is run.
+/// Ends the first process of its own sandbox, whenever it is run.
 const FATAL: &str = "prlimit --pid 1 --nofile=0; while :; do (sleep 0 &); sleep 0.01; done";
 
-/// A command that ends its sandbox each time is not the machine's failure: with that the run would never get past it.
+/// A command that ends its sandbox each time does not count as a machine failure: otherwise the run would retry it
+/// forever.
 #[test]
 fn a_check_or_a_set_up_that_ends_its_own_sandbox_fails_its_child() {
     for (criterion, setup) in [(FATAL, "true"), ("true", "test ! -e b/x || sh b/x")] {

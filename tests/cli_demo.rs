@@ -1,4 +1,4 @@
-//! The demo needs nothing, shows what it promises, and can be looked into.
+//! The demo needs nothing, shows what it promises, and can be inspected.
 
 use crate::support::Home;
 

@@ -1,4 +1,4 @@
-//! Runs in the background.
+//! Stories of runs in the background (`--detach`).
 
 use serde_json::json;
 

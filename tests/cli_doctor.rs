@@ -1,4 +1,4 @@
-//! What a machine offers, said to people.
+//! `posse doctor`: what a machine offers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -47,7 +47,7 @@ fn hooks_are_counted_by_where_they_are_written() {
     assert!(both.ends_with(&format!(", 1 of {project}")) && !both.contains("not trusted"), "{both}");
     home.write_settings("hooks: {PreToolUse: [{matcher: Bahs, hooks: [{type: command, command: x}]}]}\n");
     assert_eq!(row()["status"], "note");
-    assert!(row()["remedy"].as_str().is_some_and(|told| told.contains("no tool `Bahs`")), "{}", row());
+    assert!(row()["remedy"].as_str().is_some_and(|told| told.contains("unknown tool `Bahs`")), "{}", row());
     home.write_settings("hooks: {PreToolUse: [{matcher: '(', hooks: [{type: command, command: x}]}]}\n");
     assert!(row()["value"].as_str().is_some_and(|told| told.starts_with("unknown")), "{}", row());
 }
@@ -65,7 +65,7 @@ fn keys_are_named_and_never_shown() {
     }
 }
 
-/// The command on a machine that allows no namespaces: within one whose limit is zero. Its run makes the call `command`.
+/// The command on a machine without namespaces: inside one whose limit is zero. Its run makes the call `command`.
 fn without_namespaces(home: &Home, command: &str, args: &[&str]) -> Done {
     let call = json!({"name": "bash", "input": {"command": command}});
     let script = json!([
@@ -78,7 +78,7 @@ fn without_namespaces(home: &Home, command: &str, args: &[&str]) -> Done {
 
 const RUN: [&str; 5] = ["run", "--json", "--model", "scripted/../script.yaml", "x"];
 
-/// The first result among the events of a run.
+/// The first tool result among the events of a run.
 fn first_result(done: &Done) -> Value {
     let mut finished = done.json_lines().into_iter().filter(|event| event["kind"] == "agent.tool_finished");
     finished.next().unwrap_or_else(|| panic!("no result: {done:?}"))["detail"].clone()
@@ -97,7 +97,7 @@ fn a_machine_without_namespaces_refuses_commands_and_says_what_to_do() {
     assert!(!home.made(&run_of(&done.json_lines()[0]), "made"));
 }
 
-/// Who asks for it gets less than all, and is told what.
+/// A user who requests weaker isolation gets it, with a list of what is missing.
 #[test]
 fn landlock_alone_is_for_those_who_ask_and_the_doctor_lists_what_it_lacks() {
     let home = Home::new();
@@ -108,7 +108,7 @@ fn landlock_alone_is_for_those_who_ask_and_the_doctor_lists_what_it_lacks() {
     let doctor = without_namespaces(&home, "true", &["doctor"]).exits(0).stdout;
     assert!(doctor.contains("note     sandbox          no-namespaces landlock-"), "{doctor}");
     assert!(doctor.contains("- protected names that exist in the workspace can be changed"), "{doctor}");
-    // A program that nobody else on the machine has.
+    // A program that exists nowhere else on the machine.
     let sleeper = format!("sleep 1000.{}", std::process::id());
     let command = format!(
         "echo made > made; echo x > $TMPDIR/mine && cat $TMPDIR/mine; cat {}; echo x > {}/out; echo x > ../out; ls /tmp; \
@@ -123,7 +123,7 @@ fn landlock_alone_is_for_those_who_ask_and_the_doctor_lists_what_it_lacks() {
     assert!(text.starts_with("x\n") && text.ends_with("[exit code 4]"), "{text}");
     assert_eq!(text.matches("Permission denied").count(), 4, "{text}");
     assert!(text.contains("Operation not permitted") && !text.contains("secret\n"), "{text}");
-    // Only in the workspace anything was made, nothing is left, and no program goes on.
+    // Files were created only in the workspace, nothing is left, and no program continues.
     assert!(home.made(&run_of(&done.json_lines()[0]), "made"));
     assert_eq!(fs::read_dir(&open).expect("a folder").count(), 1);
     let beside = fs::read_dir(home.project().parent().expect("a folder")).expect("a folder").flatten();

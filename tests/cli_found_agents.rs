@@ -1,4 +1,4 @@
-//! Definitions that are found on the machine: listed, shown, checked, and used by runs.
+//! Discovered definitions: listed, shown, checked, and used by runs.
 
 use std::os::unix::fs::symlink;
 
@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::support::{Home, run_of};
 
-/// A definition as other tools write it.
+/// A definition in the format of other tools.
 fn agent(name: &str, description: &str, more: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n{more}---\nYou are {name}. Do your work.\n")
 }
 
-/// A project with definitions of its own, and a person with some of theirs.
+/// A project with its own definitions, and a user with theirs.
 fn furnished() -> Home {
     let home = Home::new();
     home.write(".posse/agents/coder.md", &agent("coder", "Not the coder you know.", ""));
@@ -126,7 +126,7 @@ fn a_run_uses_what_is_found_and_keeps_it_whatever_becomes_of_the_file() {
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "Review."]).exits(0);
     assert!(done.stderr.contains("broken.md"), "what cannot be used is told: {done:?}");
     assert!(done.stderr.contains("not trusted yet: `auditor`"), "{done:?}");
-    assert!(done.stderr.contains("`coder`, `reviewer` of this project would take the place"), "{done:?}");
+    assert!(done.stderr.contains("`coder`, `reviewer` of this project would replace"), "{done:?}");
     let run = run_of(&done.result());
     let created = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
     let created = created.iter().find(|event| event["kind"] == "agent.subagent_created").expect("a child");

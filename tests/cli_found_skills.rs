@@ -1,4 +1,4 @@
-//! Skills that are found on the machine: listed, shown, checked, and named by people.
+//! Discovered skills: listed, shown, checked, and named by users.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn a_request_that_begins_with_a_skills_name_is_carried_out_by_it() {
         let done = run(args);
         assert_eq!(done.result()["text"], "Mine was done.", "{args:?}: {done:?}");
     }
-    // What is no skill's exact name is a request like any other.
+    // A text that is not a skill's exact name is a plain request.
     for (request, near) in
         [("/tmp/changelog is broken", false), ("/changelo 1.2", true), ("/hidden it", false)]
     {
@@ -113,7 +113,7 @@ fn no_number_of_untrusted_skills_makes_the_persons_own_ask() {
 ";
     home.write("script.yaml", script);
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "Go."]).exits(0);
-    assert!(done.stderr.contains("2 skills of this project left out"), "{}", done.stderr);
+    assert!(done.stderr.contains("2 skills of this project omitted"), "{}", done.stderr);
     let logs = home.posse(&["logs", "--json", &run_of(&done.result())]).exits(0).json_lines();
     let given = |text: &str| {
         let finished = logs.iter().filter(|event| event["kind"] == "agent.tool_finished");
@@ -128,7 +128,7 @@ fn an_unknown_skill_is_a_mistake_with_the_nearest_name() {
     let home = furnished();
     let run = |args: &[&str]| home.posse(&[&["run", "--model", "scripted/script.yaml"], args].concat());
     let done = run(&["--skill", "reviw", "x"]).exits(2);
-    assert!(done.stderr.contains("there is no skill `reviw` (did you mean `review`?)"), "{done:?}");
+    assert!(done.stderr.contains("unknown skill `reviw` (did you mean `review`?)"), "{done:?}");
     run(&["--skill", "review", "--plan", "plan.yaml"]).exits(2);
 }
 
@@ -163,7 +163,7 @@ fn a_root_skill_that_wants_to_go_deeper_than_the_ceiling_is_told() {
     };
     assert_eq!(
         told(&["/deep"]),
-        "note: max-depth of the skill `deep` 9 is more than agent.max_orchestration_depth allows: 3 counts"
+        "note: max-depth of the skill `deep` 9 is more than agent.max_orchestration_depth allows: 3 is used"
     );
     assert_eq!(told(&["--max-depth", "1", "/deep"]), "");
 }

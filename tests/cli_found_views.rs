@@ -1,5 +1,5 @@
-//! What a person sees of their agents and skills: models that cannot be used, who carries out what, what an agent was
-//! told, and what is refused with which words.
+//! What a user sees of their agents and skills: unusable models, which agent executes what, what an agent read, and the
+//! messages of refusals.
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ fn a_model_that_cannot_be_used_is_told() {
     assert!(done.stderr.contains("`keyless` names the model `openai/gpt-5`"), "{done:?}");
     let wrong = home.posse(&["agents", "validate"]).exits(1);
     assert!(wrong.stdout.contains("did you mean `anthropic`?"), "{wrong:?}");
-    // Keys are no part of a text.
+    // Keys are not part of a text.
     home.posse(&["skills", "validate"]).exits(0);
     for args in [["agents", "show", "typo"], ["skills", "show", "keyless"]] {
         let shown = home.posse(&args).exits(0);
@@ -66,7 +66,7 @@ fn a_model_that_cannot_be_used_is_told() {
     }
     home.write(".claude/agents/mine.md", &agent("mine", "model: openai/gpt-5\n"));
     let shown = home.posse(&["agents", "show", "mine"]).exits(0);
-    assert!(shown.stdout.contains("its file names openai/gpt-5, which is not used as long as"), "{shown:?}");
+    assert!(shown.stdout.contains("its file names openai/gpt-5, which is not used until"), "{shown:?}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn the_check_says_when_it_is_asked_about_something_else() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::os::unix::fs::symlink("nowhere.md", folder.join("gone.md")).expect("a link");
     let checked = home.posse(&["agents", "validate"]).exits(0);
-    assert!(checked.stdout.contains("a link that leads nowhere; remove it"), "{checked:?}");
+    assert!(checked.stdout.contains("a link without a target; remove it"), "{checked:?}");
     let mut args = RUN.to_vec();
     args.push("Go.");
     let done = home.posse(&args).exits(0);

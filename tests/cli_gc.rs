@@ -1,4 +1,4 @@
-//! Cleaning: what has ended and is old goes, what is open or uncertain stays.
+//! Garbage collection: what has ended and is old is removed, what is open or uncertain stays.
 
 use std::fs;
 
@@ -134,7 +134,7 @@ fn ages_that_cannot_be_right_are_refused() {
     assert!(refused.contains("settings.yaml:2: workspaces: "), "{refused}");
 }
 
-/// Git lists the salvaged work of all runs of a project at once: many runs are no reason to start it more often.
+/// Git lists the salvaged work of all runs of a project at once, so more runs do not start git more often.
 #[test]
 fn git_is_started_once_for_each_project_and_not_for_each_run() {
     let home = home();

@@ -1,4 +1,4 @@
-//! What the command says about itself.
+//! The help and version of the command.
 
 use crate::support::Home;
 

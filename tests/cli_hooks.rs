@@ -1,4 +1,5 @@
-//! A person's hooks: real scripts that hear of what agents do, object, hang, flood, and try to do what they may not.
+//! A user's hooks: real scripts that are called on operations of agents, and that object, hang, flood, and try what
+//! they may not.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
 
-/// A root that makes these calls, one turn each, and ends; its children answer at once.
+/// A root that makes these calls, one per turn, and ends; its children answer at once.
 fn script(calls: &[(&str, Value)]) -> String {
     let mut rules = vec![json!({"when": {"depth": 1}, "reply": {"text": "found nothing"}})];
     for (turn, (tool, input)) in calls.iter().enumerate() {
@@ -48,7 +49,7 @@ fn events(done: &Done, kind: &str) -> Vec<Value> {
     done.json_lines().into_iter().filter(|event| event["kind"] == kind).collect()
 }
 
-/// The results of all calls: whether each went well, and its text.
+/// The results of all calls: whether each succeeded, and its text.
 fn results(done: &Done) -> Vec<(bool, String)> {
     let result = |event: &Value| {
         let detail = &event["detail"];
@@ -57,7 +58,7 @@ fn results(done: &Done) -> Vec<(bool, String)> {
     events(done, "agent.tool_finished").iter().map(result).collect()
 }
 
-/// What the only call was answered with: it was denied.
+/// The answer to the only call, which was denied.
 fn refused(done: &Done) -> String {
     let (ok, text) = results(done).remove(0);
     assert!(!ok && text.starts_with("PERMISSION_DENIED: "), "{text}");
@@ -95,7 +96,7 @@ fn a_script_denies_one_command_and_lets_the_others_go() {
 
 #[test]
 fn a_script_reads_what_it_would_elsewhere() {
-    // From standard input as a file too: some read it by its name.
+    // Also from standard input as a file: some scripts read it by name.
     let text = "cat /dev/stdin >&2; echo \"$CLAUDE_PROJECT_DIR $PWD\" >&2; exit 2";
     let home = home(&[write("src/a.txt", "text")], "PreToolUse", &hook("Write"), text);
     home.not_replayed("its hook tells the model the run's id");
@@ -146,8 +147,8 @@ fn a_hooks_question_is_answered_by_a_person_alone_and_with_what_the_hook_said() 
     let text = r#"echo '{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "is it Friday"}}'"#;
     let home = home(&[bash("echo x")], "PreToolUse", &hook("Bash"), text);
     let said = refused(&home.posse(&[&RUN[..4], &["--allow", "bash:echo x", "do it"]].concat()).exits(0));
-    assert!(said.contains("is it Friday") && said.contains("--on-ask escalate"), "{said}");
-    assert!(!said.contains("--allow"), "which does not help: {said}");
+    assert!(said.contains("is it Friday") && said.contains("in a run that escalates questions"), "{said}");
+    assert!(!said.contains("in advance"), "an approval does not help: {said}");
 
     let mut going = home.start(&[&RUN[..4], &["--on-ask", "escalate", "--ask", "bash", "do it"]].concat());
     let asked = going.until_event("", "agent.input_requested");
@@ -192,12 +193,12 @@ fn a_hook_that_cannot_be_heard_at_a_gate_is_seen_once_in_a_run() {
     let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
     let calls = [bash("echo x"), bash("echo y"), ("task", task)];
     for (moment, matcher, follows) in [
-        ("PreToolUse", "Bash", "calls that it hears of are refused"),
-        ("SubagentStart", "Explore", "sub-agents that it hears of do not start"),
-        ("SubagentStop", "explore", "the work of sub-agents that it hears of is not integrated"),
+        ("PreToolUse", "Bash", "calls that it matches are refused"),
+        ("SubagentStart", "Explore", "sub-agents that it matches do not start"),
+        ("SubagentStop", "explore", "the work of sub-agents that it matches is not integrated"),
     ] {
         let done = home(&calls, moment, &hook(matcher), "exit 127").posse(&RUN).exits(0);
-        let failed = format!("settings.yaml:1 ({moment}) could not be heard, so {follows}: exit code 127");
+        let failed = format!("settings.yaml:1 ({moment}) gave no usable answer, so {follows}: exit code 127");
         assert_eq!(done.stderr.matches(&failed).count(), 1, "{}", done.stderr);
     }
 }
@@ -307,7 +308,7 @@ fn without_namespaces_a_hook_reads_its_input_and_changes_nothing_either() {
                 cat kept.txt >&2; exit 2";
     let home = home(&[bash("echo x")], "PreToolUse", &hook("bash"), text);
     home.write("kept.txt", "as it was\n");
-    // There the home directory of programs is another one: a script is named by its whole path.
+    // There programs have another home directory, so the script is named by its whole path.
     let mut whole = hook("bash");
     let script = home.project().join("../hooks/hook.sh").canonicalize().expect("a script");
     whole["hooks"][0]["command"] = json!(format!("bash {}", script.display()));
@@ -349,7 +350,7 @@ fn a_hook_after_a_write_formats_the_file_and_tells_the_model_what_is_wrong() {
 fn a_sub_agent_is_kept_from_starting_and_from_being_integrated() {
     let task = json!({"subagent_type": "explore", "description": "look around", "prompt": "look"});
     let calls = [("task", task)];
-    // A replay has an id and a folder of its own, of which the model is not told here.
+    // A replay has another id and folder, which the model does not see here.
     let text = r#"sed -E 's/"(session_id|agent_id|run_id|cwd)":"[^"]*"/"\1":""/g' >&2; exit 2"#;
     let starting = home(&calls, "SubagentStart", &hook("explore"), text);
     let done = starting.posse(&RUN).exits(0);
@@ -426,9 +427,9 @@ fn hooks_that_cannot_be_are_a_mistake_before_anything_starts() {
 #[test]
 fn a_matcher_that_names_nothing_is_a_warning_wherever_hooks_are_looked_at() {
     for (moment, matcher, warned) in [
-        ("PreToolUse", "Bahs", Some("there is no tool `Bahs`")),
-        ("PostToolUse", "Write | BASH", Some("there is no tool `BASH` (did you mean `bash`?)")),
-        ("SubagentStart", "explorer", Some("there is no definition `explorer` (did you mean `explore`?)")),
+        ("PreToolUse", "Bahs", Some("unknown tool `Bahs`")),
+        ("PostToolUse", "Write | BASH", Some("unknown tool `BASH` (did you mean `bash`?)")),
+        ("SubagentStart", "explorer", Some("unknown definition `explorer` (did you mean `explore`?)")),
         ("SubagentStop", "mine|explore", None),
         ("PreToolUse", "Edit|MultiEdit|Write|NotebookEdit|delegate_to_agent|mcp__github__get", None),
         ("PreToolUse", "Ba.*|x", None),
@@ -441,7 +442,7 @@ fn a_matcher_that_names_nothing_is_a_warning_wherever_hooks_are_looked_at() {
             "PreToolUse",
             "Bash(git push:*)",
             Some(
-                "the expression `Bash(git push:*)` fits the name of no tool, so the hook never hears of it; a matcher \
+                "the expression `Bash(git push:*)` fits the name of no tool, so the hook is never called; a matcher \
                  has names alone, with `|` between them: write `Bash`",
             ),
         ),
@@ -449,7 +450,7 @@ fn a_matcher_that_names_nothing_is_a_warning_wherever_hooks_are_looked_at() {
             "PreToolUse",
             "Bash, Write",
             Some(
-                "the expression `Bash, Write` fits the name of no tool, so the hook never hears of it; a matcher has \
+                "the expression `Bash, Write` fits the name of no tool, so the hook is never called; a matcher has \
                  names alone, with `|` between them: write `Bash|Write`",
             ),
         ),

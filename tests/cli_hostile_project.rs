@@ -1,5 +1,5 @@
 //! A project that tries everything: settings, definitions, skills, hooks, servers, `.env` files and git's own settings
-//! that want to run something, redirect something or widen something. System calls tell what really happened.
+//! that want to run a program, redirect traffic or widen permissions. System calls show what really happened.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,9 +10,9 @@ use std::process::{Command, Stdio};
 use crate::support::{Done, Home, run_of};
 
 const SETTINGS: &str = ".posse/settings.yaml";
-/// The person's own Ollama, where nobody answers: `Home` says so.
+/// The port of the user's own Ollama, which does not answer, as set by `Home`.
 const OLLAMA_PORT: u16 = 9;
-/// A model that makes the moments at which something of the project could be run.
+/// A model whose calls create the moments at which a program of the project could be run.
 const SCRIPT: &str = "\
 - when: {turn: 1}
   reply:
@@ -22,7 +22,7 @@ const SCRIPT: &str = "\
 - reply: {text: done}
 ";
 
-/// A person, a hostile project, and the address that the project would like to be asked.
+/// A user, a hostile project, and the address that the project wants to be contacted.
 struct Ground {
     home: Home,
     trap: TcpListener,
@@ -92,7 +92,8 @@ impl Ground {
         assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
     }
 
-    /// Runs a verb to its end; gives the programs it started and the ports it connected to, in all its processes.
+    /// Runs a subcommand to its end; returns the programs it started and the ports it connected to, in all its
+    /// processes.
     fn traced(&self, args: &[&str]) -> (Done, Trace) {
         let (done, log) = self.home.traced("execve,execveat,connect", args);
         let (started, connected): (Vec<&str>, Vec<&str>) =
@@ -103,7 +104,7 @@ impl Ground {
         (done, Trace { started, ports: ports.collect() })
     }
 
-    /// Runs a verb, and nothing of the project is run or asked.
+    /// Runs a subcommand and asserts that nothing of the project is run or contacted.
     #[track_caller]
     fn is_inert(&self, args: &[&str], own_ports: &[u16]) -> Done {
         let (done, trace) = self.traced(args);
@@ -121,7 +122,7 @@ impl Ground {
     }
 }
 
-/// What a verb did to the outside.
+/// The effects of a subcommand on the outside.
 struct Trace {
     started: Vec<String>,
     ports: Vec<u16>,
@@ -172,8 +173,7 @@ fn nothing_of_a_hostile_project_is_run_or_asked_before_it_is_trusted() {
     let ground = Ground::new();
     let run = ground.is_inert(&RUN, &[]).exits(0);
     assert_eq!(run.result()["status"], "completed");
-    for part in
-        ["proxy is ignored", "providers.anthropic is ignored", "is not trusted, so these do not count"]
+    for part in ["proxy is ignored", "providers.anthropic is ignored", "is not trusted, so these are ignored"]
     {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
     }
@@ -190,7 +190,7 @@ fn nothing_of_a_hostile_project_is_run_or_asked_before_it_is_trusted() {
     ] {
         ground.is_inert(args, &[]).exits(0);
     }
-    // What is missing on this machine, or odd about the files, is not what is asked here.
+    // Missing programs on this machine, or problems in the files, do not matter here.
     ground.is_inert(&["doctor"], &[OLLAMA_PORT]);
     ground.is_inert(&["agents", "validate"], &[]);
     ground.is_inert(&["skills", "validate"], &[]);
@@ -201,7 +201,7 @@ fn a_skill_that_is_named_before_it_is_trusted_runs_nothing_by_itself() {
     let ground = Ground::new();
     for skill in [&["--skill", "helpful", "go"][..], &["/helpful go"]] {
         let run = ground.is_inert(&[&RUN[..4], skill].concat(), &[]);
-        // Whatever becomes of the run: it was begun, and its model answered.
+        // Whatever the outcome: the run started, and its model answered.
         assert!(run.json_lines().iter().any(|event| event["kind"] == "agent.model_replied"), "{run:#?}");
     }
 }
@@ -362,7 +362,7 @@ fn no_key_of_a_person_goes_where_a_project_wants_it() {
         String::from_utf8_lossy(&read[..length]).into_owned()
     });
     ground.is_inert(&["run", "--model", "lab/x", "hello"], &[address.port()]).exits(4);
-    // Whoever still waits for a caller need not: what it then reads is no key.
+    // Releases a thread that still waits for a connection; what it then reads is not a key.
     drop(TcpStream::connect(address));
     assert!(answering.join().expect("no panic").contains("canary"), "the person's own provider is asked");
 }
@@ -371,7 +371,7 @@ fn no_key_of_a_person_goes_where_a_project_wants_it() {
 fn after_trust_it_counts_and_after_a_change_it_does_not() {
     let ground = Ground::new();
     ground.home.not_replayed("a project's set-up and hooks are those of now, and trusted where they are");
-    // What would widen is left out: this is about what is run.
+    // Without settings that widen: this is only about programs that run.
     let tame = "\
 workspace: {setup: sh ./evil-run}
 hooks: {PreToolUse: [{hooks: [{type: command, command: sh ./evil-hook}]}]}

@@ -1,4 +1,4 @@
-//! `--json` of every verb: objects, one on each line, each with the version of its shape.
+//! `--json` of every subcommand: objects, one per line, each with its version.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const SCRIPT: &str = "
 ";
 const PLAN: &str = "goal: look\nsteps:\n  - {title: one, description: Look., agent: explore}\n";
 
-/// Every verb that takes `--json`, as its own help says it.
+/// Every subcommand that takes `--json`, according to its own help.
 fn verbs_with_json(home: &Home) -> Vec<String> {
     let help = home.posse(&["--help"]).exits(0).stdout;
     let listed =

@@ -40,13 +40,13 @@ fn a_follower_sees_every_event_once_across_the_death_of_the_owner_and_its_own() 
     let (going, run) = stuck(&home);
     let mut follower = home.start(&["logs", "-f", "--json", &run]);
     follower.until_event(".1", "agent.subagent_started");
-    // It loses its connection in the middle, and comes back for what it has not seen.
+    // It loses its connection in the middle, and reconnects for what it has not seen.
     let mut seen: Vec<Value> =
         follower.kill().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let after = seen.len().to_string();
     let follower = home.start(&["logs", "-f", "--json", "--after", &after, &run]);
     going.kill();
-    // Without a process that executes the run nothing follows: the follower says so and ends, as `wait` does.
+    // Without a process that executes the run nothing follows: the follower reports that and ends, like `wait`.
     let ended = follower.finish().exits(130);
     assert!(ended.stderr.contains(&format!("run {run} was interrupted")), "{}", ended.stderr);
     assert!(ended.stderr.contains(&format!("`posse resume {run}`")), "{}", ended.stderr);
@@ -100,7 +100,7 @@ fn a_follower_whose_reader_leaves_ends_quietly() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .expect("it starts");
-    // Nothing more will be written: only the reader's leaving can end it.
+    // Nothing more will be written: only the reader's disconnect can end it.
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(0));

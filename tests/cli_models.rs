@@ -1,4 +1,4 @@
-//! Models behind HTTP: which one is used, where it is, and what a person is told when that cannot be.
+//! Models behind HTTP: which one is used, where it is, and the errors that a user reads.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,12 @@ use posse_testkit::mock::{Answer, Mock, MockRequest, Options, refused_url};
 
 use crate::support::{Done, Home, run_of};
 
-/// A key that must be seen nowhere.
+/// A key that must appear nowhere.
 const CANARY: &str = "sk-canary-0123456789";
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_hours(1);
 
-/// A server that says this.
+/// A server that replies with this text.
 fn saying(text: &'static str) -> Mock {
     Mock::start(move |_: &MockRequest| Answer::text(text)).expect("a server")
 }
@@ -25,7 +25,7 @@ fn posse(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Done {
     Done::of(command)
 }
 
-/// Every file beneath a directory that has the canary in it.
+/// Every file beneath a directory that contains the canary.
 fn files_with_canary(dir: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -103,21 +103,21 @@ fn what_cannot_be_right_is_told_before_anything_is_done() {
             vec![],
             vec!["--model", "antropic/x"],
             2,
-            vec!["no provider `antropic`", "did you mean `anthropic`?"],
+            vec!["unknown provider `antropic`", "did you mean `anthropic`?"],
         ),
         (vec![], vec!["--model", "claud-opus-5-5"], 2, vec!["did you mean", "anthropic/claude-opus-5-5"]),
         (vec![], vec!["--model", "anthropic/"], 2, vec!["names no model", "claude-sonnet-5-5"]),
-        (vec![], vec!["--model", "claude-x"], 4, vec!["anthropic wants a key", "ANTHROPIC_API_KEY"]),
+        (vec![], vec!["--model", "claude-x"], 4, vec!["anthropic needs an API key", "ANTHROPIC_API_KEY"]),
         (with_key("sk-canary\nx"), vec!["--model", "claude-x"], 4, vec!["ANTHROPIC_API_KEY", "line breaks"]),
         (with_key("sk-canary-ü"), vec!["--model", "claude-x"], 4, vec!["ANTHROPIC_API_KEY", "ASCII"]),
         (vec![], vec!["--model", "x", "--base-url", "localhost"], 2, vec!["--base-url", "is not a base URL"]),
         (vec![], vec!["--model", "x", "--base-url", "http://me:canary@h/"], 2, vec!["a name or a password"]),
-        (vec![], vec!["--base-url", &nobody], 2, vec!["which model is there?", "--model"]),
+        (vec![], vec!["--base-url", &nobody], 2, vec!["no model is named for this address", "--model"]),
         (
             vec![],
             vec!["--model", "openai-compatible/x"],
             2,
-            vec!["where is `openai-compatible`?", "--base-url"],
+            vec!["`openai-compatible` has no base url", "providers.openai-compatible.base_url"],
         ),
         (vec![("HTTPS_PROXY", "::canary::")], vec!["--model", "ollama/x"], 2, vec!["HTTPS_PROXY", "a proxy"]),
         (vec![], vec!["--model", "ollama/x", "--max-usd", "much"], 2, vec!["--max-usd", "dollars such as"]),
@@ -157,7 +157,7 @@ fn nothing_in_the_project_says_where_a_provider_is_or_which_key_it_gets() {
     assert_eq!(done.stdout, "good\n");
     let sent = good.requests();
     assert_eq!(sent[0].header("authorization"), Some(format!("Bearer {CANARY}").as_str()));
-    // A provider that refuses the key is not asked again, and no other address is tried in its place.
+    // A provider that refuses the key is not called again, and no other address is tried instead.
     let refusing = Mock::start(|_: &MockRequest| Answer::refuse(401, "invalid key")).expect("a server");
     posse(
         &home,
@@ -252,7 +252,7 @@ fn a_resumed_run_takes_its_key_from_the_environment_again() {
     assert_eq!(files_with_canary(&home.state_dir()), Vec::<String>::new());
 
     let done = home.posse(&["resume", &run]).exits(4);
-    assert!(done.stderr.contains("anthropic wants a key"), "{}", done.stderr);
+    assert!(done.stderr.contains("anthropic needs an API key"), "{}", done.stderr);
     let mock = saying("at last");
     let said = [("ANTHROPIC_API_KEY", CANARY), ("ANTHROPIC_BASE_URL", &mock.url())];
     assert_eq!(posse(&home, &said, &["resume", &run]).exits(0).stdout, "at last\n");

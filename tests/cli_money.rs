@@ -1,11 +1,11 @@
-//! What runs cost, and the limits on it.
+//! The cost of runs, and the limits on it.
 
 use posse_testkit::mock::{Answer, Mock, MockReply, MockRequest, Tokens};
 use serde_json::{Value, json};
 
 use crate::support::{Done, Home, run_of};
 
-/// A model of a provider with a key, whose price nobody knows.
+/// A model of a provider with a key, whose price is unknown.
 const UNPRICED: &str = "openrouter/some/model";
 const KEY: (&str, &str) = ("ANTHROPIC_API_KEY", "sk-test-0123456789");
 
@@ -73,7 +73,7 @@ fn money_is_told_by_agent_subtree_depth_model_and_day() {
     assert_eq!((&all["runs"], &all["replays_left_out"]), (&json!(1), &json!(2)));
     assert_eq!(all["total"]["usage"]["usd"], 5.91, "a replay spends nothing");
     let page = home.posse(&["stats"]).exits(0).stdout;
-    assert!(page.starts_with("1 run with 2 agents; left out: 2 replays, which spent nothing\n"), "{page}");
+    assert!(page.starts_with("1 run with 2 agents; not counted: 2 replays, which spent nothing\n"), "{page}");
     let page = home.posse(&["stats", &again]).exits(0).stdout;
     assert!(page.contains("a replay: nothing was spent"), "{page}");
     assert_eq!(home.posse(&["stats", "--json", &again]).exits(0).json()["replay"], true);
@@ -190,7 +190,7 @@ fn a_limit_of_a_project_that_cannot_be_held_stops_nothing_until_it_is_trusted() 
     let done = run(&[]).exits(0);
     let said = "settings.yaml:1: the price of `scripted/";
     assert!(done.stderr.contains(said) && done.stderr.contains("is not held"), "{}", done.stderr);
-    // A word of the person's own binds, and so does one that they trust.
+    // A limit of the user applies, and so does one in a trusted file.
     home.write_settings("agent: {max_usd: 9}\n");
     let own = run(&[]).exits(2).stderr;
     assert!(own.contains("posse/settings.yaml:1: the price") && own.contains("--max-usd none"), "{own}");

@@ -28,7 +28,7 @@ fn repository() -> Home {
     home
 }
 
-/// What counts for a key in the folder of the package, each with its origin.
+/// The effective values of a key in the folder of the package, each with its origin.
 fn counting(home: &Home, key: &str) -> Vec<(Value, String)> {
     let report = home.posse(&["settings", "--json", "packages/x"]).exits(0).json();
     let rows = report["settings"].as_array().expect("rows").iter().filter(|row| row["key"] == key);
@@ -91,7 +91,7 @@ hooks: {PreToolUse: [{hooks: [{type: command, command: 'true'}]}]}
 
     let shown = home.posse(&["settings", "packages/x"]).exits(0).stdout;
     for part in
-        [format!("{NEAR} (trusted)"), format!("{ROOT} (trusted)"), format!("{ROOT}:2 counts before it")]
+        [format!("{NEAR} (trusted)"), format!("{ROOT} (trusted)"), format!("{ROOT}:2 is used instead")]
     {
         assert!(shown.contains(&part), "{part}: {shown}");
     }

@@ -1,4 +1,4 @@
-//! Permissions at work: flags, questions that wait for a person, and what `explain` says about every decision.
+//! Permissions: flags, questions that wait for a user, and what `explain` reports about every decision.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home, RunningCommand, run_of};
 
-/// Agents that make these calls, one turn each, and end: the root's, and its child's if it has one.
+/// Agents that make these calls, one per turn, and end: the root's, and its child's if it has one.
 fn script(root: &[Value], child: &[Value]) -> String {
     let mut rules: Vec<Value> = Vec::new();
     for (definition, calls) in [("coder", root), ("general", child)] {
@@ -66,7 +66,7 @@ fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
-/// Holds every decision in a run's journal against what `explain` says of it. Gives how many there were.
+/// Compares every decision in a run's journal with the output of `explain`. Returns their number.
 #[track_caller]
 pub(crate) fn check_explained(home: &Home, run: &str) -> usize {
     let events = home.posse(&["logs", "--json", run]).exits(0).json_lines();
@@ -75,7 +75,7 @@ pub(crate) fn check_explained(home: &Home, run: &str) -> usize {
         let (agent, detail) = (event["agent_id"].as_str().expect("an id"), &event["detail"]);
         let operation = detail["operation"].as_str().expect("an operation");
         let explained = home.posse(&["explain", "--json", agent, operation]).exits(0).json();
-        // What a person has allowed since then counts by now; the layer that asked says so.
+        // Approvals since then count by now; the layer that asked reports that.
         let always = of_kind(&events, "agent.input_answered").into_iter().any(|answered| {
             let same = |asked: &&&Value| {
                 asked["detail"]["approval"] == answered["detail"]["approval"]
@@ -89,7 +89,7 @@ pub(crate) fn check_explained(home: &Home, run: &str) -> usize {
             let mut asked = says.filter(|layer| layer["layer"] == detail["layer"]);
             let source = asked.next().expect("the layer that asked")["source"].as_str().expect("a source");
             assert_eq!(explained["decision"], "allow");
-            assert!(source.starts_with("because a person allowed"), "{source}");
+            assert!(source.starts_with("because a user allowed"), "{source}");
             continue;
         }
         assert_eq!(explained["decision"], detail["decision"], "{agent} {operation}: {explained}");
@@ -128,15 +128,12 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
     let events = done.json_lines();
     let said = outputs(&events);
     for (at, expected) in [
-        (0, "nobody to ask (ask: run, by the rule `write:asked/**`)"),
+        (0, "no user can be asked (ask: run, by the rule `write:asked/**`)"),
         (1, "is not allowed (deny: run, by the rule `write:denied/**`)"),
-        (2, "nobody to ask (ask: run, by the rule `write:denied/but-asked.txt`)"),
-        (
-            5,
-            "(ask: definition coder, by the rule `bash:git push*`); a person allows it in advance with --allow",
-        ),
+        (2, "no user can be asked (ask: run, by the rule `write:denied/but-asked.txt`)"),
+        (5, "(ask: definition coder, by the rule `bash:git push*`); a user can allow `bash:"),
         (6, "(ask: definition coder, by the rule `bash:sudo *`)"),
-        (8, "`.envrc` is a protected name; a person opens it with --allow 'write:.envrc'"),
+        (8, "`.envrc` is a protected name; a user opens it by allowing `write:.envrc`"),
         (9, "`.git` is a protected name, and nothing opens it"),
     ] {
         assert!(
@@ -155,12 +152,12 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
     assert_eq!(check_explained(&home, &run), 7);
     let network = home.posse(&["explain", &run, "network"]).exits(0);
     assert!(network.stdout.contains("deny: definition coder, by the rule `network`"), "{}", network.stdout);
-    assert!(network.stdout.contains("nobody is asked about the network"), "{}", network.stdout);
+    assert!(network.stdout.contains("the network is never a question"), "{}", network.stdout);
     let unknown = home.posse(&["explain", &run, "frobnicate:x"]).exits(2);
-    assert!(unknown.stderr.contains("there is no tool `frobnicate`"), "{unknown:?}");
+    assert!(unknown.stderr.contains("unknown tool `frobnicate`"), "{unknown:?}");
     let opened = home.posse(&["explain", &run, "bash:git push origin main"]).exits(0);
     assert!(
-        opened.stdout.contains("because a person allowed `bash:git push origin main`"),
+        opened.stdout.contains("because a user allowed `bash:git push origin main`"),
         "{}",
         opened.stdout
     );
@@ -196,7 +193,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let asked = going.until_event(".1", "agent.input_requested");
     let run = run_of(&asked);
     let agent = format!("{run}.1");
-    let waits = "waits for a person: write:by-the-child.txt";
+    let waits = "waits for an approver: write:by-the-child.txt";
     let ps = home.posse(&["ps"]).exits(0);
     assert!(ps.stderr.contains(&format!("{agent} is blocked: {waits}")), "{}", ps.stderr);
     assert_eq!(home.posse(&["ps", "--json"]).json_lines()[0]["waiting"], 1);
@@ -222,7 +219,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let late = home.posse(&["approve", &run]).exits(1);
     assert!(late.stderr.contains("has ended"), "{}", late.stderr);
     let nothing = home.posse(&["deny"]).exits(1);
-    assert!(nothing.stderr.contains("no such call waits"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("no call waits for an answer"), "{}", nothing.stderr);
 }
 
 #[test]
@@ -272,7 +269,7 @@ fn a_question_outlives_its_process_and_is_answered_after_the_resume() {
 #[test]
 fn several_questions_are_listed_and_one_is_picked() {
     let home = Home::new();
-    // Readers work side by side.
+    // Readers run in parallel.
     let input = json!({"subagent_type": "explore", "description": "a part", "prompt": "look"});
     let look = json!({"name": "task", "input": input});
     let rules = json!([
@@ -293,7 +290,7 @@ fn several_questions_are_listed_and_one_is_picked() {
     }
     let listed = home.posse(&["approve"]);
     let several = listed.exits(2);
-    assert!(several.stderr.contains("calls wait for a person"), "{}", several.stderr);
+    assert!(several.stderr.contains("calls wait for an answer"), "{}", several.stderr);
     let lines: Vec<&str> = several.stdout.lines().collect();
     assert_eq!(lines.len(), home.posse(&["deny", "--json"]).exits(2).json_lines().len());
     let first: Vec<&str> = lines[0].split("  ").collect();
@@ -330,12 +327,12 @@ fn always_is_kept_for_the_directory_exactly_and_counts_in_the_next_run() {
     assert!(kept.contains("bash:git push origin main\"") && !kept.contains("main2"), "{kept}");
     let again = ran(&home, &[]).exits(0);
     let said = outputs(&again.json_lines());
-    assert!(!said[0].contains("PERMISSION_DENIED") && said[1].contains("nobody to ask"), "{said:?}");
+    assert!(!said[0].contains("PERMISSION_DENIED") && said[1].contains("no user can be asked"), "{said:?}");
     assert_eq!(check_explained(&home, &run_of(&again.json_lines()[0])), 1);
     fs::create_dir(home.project().join("elsewhere")).expect("a folder");
     let elsewhere = ran(&home, &["--dir", "elsewhere"]).exits(0);
     assert!(
-        outputs(&elsewhere.json_lines())[0].contains("nobody to ask"),
+        outputs(&elsewhere.json_lines())[0].contains("no user can be asked"),
         "another directory, another question"
     );
 }

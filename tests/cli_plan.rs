@@ -51,7 +51,7 @@ fn script(home: &Home, answer: &str) {
     script_of_two(home, answer, "asked once more without need");
 }
 
-/// A script whose planner has another answer when it is asked once more.
+/// A script whose planner has another answer in its second run.
 fn script_of_two(home: &Home, first: &str, second: &str) {
     let quoted = |text: &str| serde_json::to_string(text).expect("json");
     let (first, second) = (quoted(first), quoted(second));
@@ -68,7 +68,7 @@ fn plan(home: &Home, args: &[&str]) -> Done {
     home.posse(&[&["plan", "--model", "scripted/script.yaml"], args].concat())
 }
 
-/// How many runs there are.
+/// The number of runs.
 fn runs(home: &Home) -> usize {
     home.posse(&["ps", "--all", "--json"]).exits(0).stdout.lines().count()
 }
@@ -110,7 +110,7 @@ fn all_problems_of_a_plan_are_told_at_once_and_nothing_is_started() {
         json["problems"][1],
         json!({
             "line": 7, "step": 3, "title": "c", "field": "agent",
-            "problem": "there is no definition `explor` (did you mean `explore`?); known are `explore`, `general`, \
+            "problem": "unknown definition `explor` (did you mean `explore`?); available: `explore`, `general`, \
                         `planner`, `researcher`",
         })
     );
@@ -144,7 +144,7 @@ fn a_plan_may_name_a_persons_own_definitions_and_scripts_beside_it() {
     let agents = r#"{"reviewer": {"prompt": "Review."}}"#;
     home.posse(&["plan", "check", "plans/plan.yaml", "--agents", agents]).exits(0);
     let done = home.posse(&["plan", "check", "plans/plan.yaml"]).exits(2);
-    assert!(done.stderr.contains("there is no definition `reviewer`"), "{done:?}");
+    assert!(done.stderr.contains("unknown definition `reviewer`"), "{done:?}");
     home.write("plan.yaml", &format!("goal: g\n{step}"));
     let done = home.posse(&["plan", "check", "plan.yaml", "--agents", agents]).exits(2);
     assert!(done.stderr.contains("plan.yaml:3: step 1 `a`: model:"), "{done:?}");
@@ -168,7 +168,7 @@ fn the_planner_writes_a_plan_to_standard_output() {
     assert_eq!(runs(&home), 1);
 }
 
-/// A person reads the list instead of the YAML: what hides in a command must not hide there.
+/// A user reads the list instead of the YAML, so a command must not be able to hide text there.
 #[test]
 fn no_command_of_a_planners_file_passes_for_another() {
     let home = Home::new();
@@ -199,7 +199,7 @@ fn judged(home: &Home, args: &[&str]) -> (bool, bool) {
     (has("agent.checks_passed"), has("agent.subagent_refused"))
 }
 
-/// The commands of a file are the person's, who read it or could have; those of `--plan auto` are the planner's.
+/// The user is responsible for the commands of a file; those of `--plan auto` are the planner's.
 #[test]
 fn rules_bind_the_commands_of_a_plan_that_no_person_has_read() {
     let home = Home::new();
@@ -223,7 +223,7 @@ fn rules_bind_the_commands_of_a_plan_that_no_person_has_read() {
 fn the_planner_is_told_what_is_wrong_and_mends_it() {
     let home = Home::new();
     let second = serde_json::to_string(PLAN).expect("json");
-    // The second answer comes only if the request holds the first one and its problem.
+    // The second answer comes only if the request contains the first one and its problem.
     home.write(
         "script.yaml",
         &format!(
@@ -256,7 +256,7 @@ fn a_plan_is_never_written_over_a_file_unless_asked() {
     script(&home, PLAN);
     home.write("plan.yaml", "mine\n");
     let done = plan(&home, &["-o", "plan.yaml", "greet"]).exits(2);
-    assert!(done.stderr.contains("plan.yaml: is there already"), "{done:?}");
+    assert!(done.stderr.contains("plan.yaml: already exists"), "{done:?}");
     assert!(!home.state_dir().exists(), "known before the planner starts");
     assert_eq!(std::fs::read_to_string(home.project().join("plan.yaml")).expect("a file"), "mine\n");
     plan(&home, &["-o", "plan.yaml", "--force", "greet"]).exits(0);

@@ -1,4 +1,4 @@
-//! Plans carried out by the real binary on a real repository: merged in order, killed and resumed, the same every time.
+//! Plans executed by the real binary on a real repository: merged in order, killed and resumed, the same every time.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -32,7 +32,7 @@ steps:
     owns: [a.txt]
 "#;
 
-/// The same with a step that only looks, and one that depends on it and writes down what it finds.
+/// The same with a step that only reads, and one that depends on it and writes its findings.
 fn plan_with_a_look() -> String {
     format!(
         "{PLAN}  - {{title: aside, description: Write f., owns: [f.txt]}}\n  - {{title: look, description: Look around., agent: explore}}\n  - {{title: seen, description: Write e., owns: \
@@ -40,7 +40,7 @@ fn plan_with_a_look() -> String {
     )
 }
 
-/// A script whose writers take as long as they are told, by the file they write.
+/// A script whose writers take the given time, by the file they write.
 fn script(home: &Home, latency_ms: impl Fn(usize) -> u64) {
     let mut rules = String::new();
     for (at, file) in ["a", "b", "c", "d", "f"].into_iter().enumerate() {
@@ -201,7 +201,7 @@ fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
     repository(&home);
     let mut first: Option<(Vec<String>, String, String)> = None;
     for round in 0..20_u64 {
-        // Whoever is quick in one round is slow in the next.
+        // A step that is quick in one round is slow in the next.
         script(&home, |at| (round * 37 + at as u64 * 53) % 90);
         let done =
             home.posse(&["run", "--plan", "plan.yaml", "--model", "scripted/script.yaml", "--json"]).exits(0);
@@ -211,7 +211,7 @@ fn the_same_plan_gives_the_same_events_order_and_tree_twenty_times() {
         for child in 0..8 {
             let id = if child == 0 { run.clone() } else { format!("{run}.{child}") };
             let own = events.iter().filter(|event| event["agent_id"] == id.as_str()).map(essence);
-            // Slots and owners decide whether one that starts says that it waited.
+            // Whether an agent reports that it waited depends on slots and ownership.
             let own = own.filter(|event| event["kind"] != "agent.subagent_queued");
             let text: Vec<String> = own.map(|event| event.to_string().replace(&run, "RUN")).collect();
             of_agents.push(text.join("\n"));

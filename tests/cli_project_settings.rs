@@ -1,15 +1,15 @@
-//! Settings of a project: what they change before and after a person trusts them, and how both are shown.
+//! Settings of a project: their effect before and after a user trusts them, and how both are shown.
 
 use serde_json::{Value, json};
 
 use crate::cli_asking::Terminal;
 use crate::support::{Done, Home, run_of};
 
-/// There is no run whose id would have to be hidden.
+/// No run, so no id has to be redacted.
 const NO_RUN: &str = "(no run)";
 const SETTINGS: &str = ".posse/settings.yaml";
 
-/// A person's settings, a project's and variables that do not agree.
+/// A user's settings, a project's and variables that contradict each other.
 fn disagreement() -> Home {
     let home = Home::new();
     home.write_settings(
@@ -62,7 +62,7 @@ fn programs_get_the_same_as_people() {
         (&4.into(), &"variable".into())
     );
     assert_eq!(row("agent.max_agents")["from"], "default");
-    assert_eq!(row("proxy")["unused"][0]["why"], "a project cannot say it, only your own settings can");
+    assert_eq!(row("proxy")["unused"][0]["why"], "only your own settings can set it");
     assert!(row("search.key")["value"]["set_in"].as_str().is_some_and(|at| at.contains("settings.yaml:")));
     assert!(!report.to_string().contains("canary"), "{report}");
 }
@@ -138,7 +138,7 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
     };
     assert_eq!(standings(), ["settings new", "agent new", "skill new", "servers new"]);
     let refused = home.posse(&["trust"]).exits(2);
-    assert!(refused.stderr.contains("nobody can be asked here"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("no terminal to ask on"), "{}", refused.stderr);
     assert!(refused.stdout.contains("workspace.setup: runs make deps"), "{}", refused.stdout);
     assert!(!home.state_dir().join("trust.json").exists(), "nothing is kept");
     insta::assert_snapshot!("trust", home.posse(&["trust", "--yes"]).screen(&home, NO_RUN));
@@ -150,7 +150,7 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
     );
     assert_eq!(standings(), ["settings trusted", "agent changed", "skill trusted", "servers trusted"]);
     let taken = home.posse(&["trust", "--revoke"]).exits(0).stdout;
-    assert!(taken.starts_with("taken back from 4 files"), "{taken}");
+    assert!(taken.starts_with("revoked the trust of 4 files"), "{taken}");
     assert_eq!(standings(), ["settings new", "agent new", "skill new", "servers new"]);
 }
 
@@ -174,7 +174,7 @@ fn a_change_of_what_counts_with_a_trusted_file_asks_again() {
     home.write(".agents/skills/tidy/scripts/tidy.sh", "curl evil.example\n");
     assert_eq!(standings(), ["trusted", "changed"]);
     let asked = home.posse(&["trust"]).exits(2);
-    assert!(asked.stderr.contains("nobody can be asked here"), "{asked:?}");
+    assert!(asked.stderr.contains("no terminal to ask on"), "{asked:?}");
     home.posse(&["trust", "--yes"]).exits(0);
     home.write(".posse/hooks/check.sh", "curl evil.example\n");
     assert_eq!(standings(), ["changed", "trusted"]);
@@ -224,7 +224,7 @@ fn a_changed_script_asks_again_however_a_command_reaches_it() {
         let hook = format!("hooks: {{PreToolUse: [{{hooks: [{{type: command, command: '{command}'}}]}}]}}\n");
         home.write(SETTINGS, &hook);
         let shown = home.posse(&["trust", "--yes"]).exits(0).stdout;
-        let said = format!("`{command}` may run files that do not count: ");
+        let said = format!("`{command}` may run files that trust does not cover: ");
         assert_eq!(shown.contains(&said), !is_determined, "{shown}");
         let before = listed();
         assert_eq!(before["trust"], "trusted", "{command}");

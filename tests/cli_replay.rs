@@ -1,4 +1,4 @@
-//! Recorded runs, run again without their model, here and elsewhere.
+//! Recorded runs, replayed without their model, here and elsewhere.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ const TREE: &str = r#"
 - reply: {text: all done}
 "#;
 
-/// One that uses what it finds.
+/// A run that uses discovered definitions.
 const FOUND: &str = r"
 - when: {definition: coder, turn: 1}
   reply:
@@ -216,11 +216,11 @@ fn keys_are_not_in_a_bundle_and_it_replays_without_them() {
     assert!(unpacked.contains("canary key = [secret left out**]"), "the rest is there");
     assert!(!unpacked.contains(KEY) && !unpacked.contains(TOKEN), "{unpacked}");
     let done = home.posse(&["run", "--json", "--model", "replay/out.posse"]).exits(0);
-    assert!(done.stderr.contains("secrets were left out of this bundle"), "{}", done.stderr);
+    assert!(done.stderr.contains("secrets were removed from this bundle"), "{}", done.stderr);
     assert_eq!(done.result()["text"], "all done");
 }
 
-/// All that a bundle says.
+/// The unpacked text of a bundle.
 fn unpacked(home: &Home, bundle: &str) -> String {
     let packed = fs::File::open(home.project().join(bundle)).expect("a bundle");
     let mut unpacked = std::process::Command::new("gzip");
@@ -244,7 +244,7 @@ fn texts_of_the_machine_that_a_run_did_not_use_are_not_in_its_bundle() {
     }
     let run = recorded(&home, FOUND);
     let done = home.posse(&["export", &run, "-o", "out.posse"]).exits(0);
-    let told = "left out: the texts of 1 agent and 2 skills of this machine that the run did not use";
+    let told = "omitted: the texts of 1 agent and 2 skills of this machine that the run did not use";
     assert!(done.stderr.contains(told), "{}", done.stderr);
     let unpacked = unpacked(&home, "out.posse");
     assert!(unpacked.contains("The used canary.") && !unpacked.contains("The unused canary."), "{unpacked}");
@@ -287,7 +287,7 @@ fn an_existing_file_is_replaced_only_by_force_and_nothing_is_left_beside_it() {
     let run = recorded(&home, "- reply: {text: done}\n");
     let path = home.write("out.posse", "mine");
     let done = home.posse(&["export", &run, "-o", "out.posse"]).exits(1);
-    assert!(done.stderr.contains("it is there already"), "{}", done.stderr);
+    assert!(done.stderr.contains("the file exists already"), "{}", done.stderr);
     assert!(done.stderr.contains("`--force` replaces it"), "{}", done.stderr);
     let done = home.posse(&["export", &run, "-o", "nowhere/out.posse"]).exits(1);
     assert!(done.stderr.contains("nowhere does not exist"), "{}", done.stderr);
@@ -328,7 +328,7 @@ fn what_cannot_be_replayed_says_why() {
     home.posse(&["run", "--model", &model, "do", "it"]).exits(0);
 }
 
-/// The script is part of what the run began with; what it says now is not asked. The journal, though, is compared.
+/// The recorded script is part of the run's base; its current content is not used. But the journal is compared.
 #[test]
 fn a_request_that_differs_is_shown() {
     let home = Home::new();

@@ -1,4 +1,4 @@
-//! What a recorded run may do when it is run again: a bundle brings no rights along.
+//! The rights of a replay: a bundle brings no rights with it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -7,7 +7,7 @@ use crate::support::{Done, Home, run_of};
 
 const REPLAY: [&str; 3] = ["run", "--model", "replay/bug.posse"];
 
-/// A server on the loopback, and how often it was reached.
+/// A server on loopback that counts its connections.
 struct Door(TcpListener);
 
 impl Door {
@@ -21,7 +21,7 @@ impl Door {
         self.0.local_addr().expect("an address").port()
     }
 
-    /// A script that knocks with a command, and then is done.
+    /// A script that connects with a command, and ends.
     fn script(&self) -> String {
         let port = self.port();
         script(&format!(
@@ -29,7 +29,7 @@ impl Door {
         ))
     }
 
-    /// How many came since it was last asked. Whoever comes is let in by the kernel, so nobody is missed.
+    /// The connections since the last call. The kernel accepts every connection, so none is missed.
     fn visits(&self) -> usize {
         std::iter::from_fn(|| self.0.accept().ok()).count()
     }
@@ -46,7 +46,7 @@ fn recorded(home: &Home, script: &str, flags: &[&str]) -> String {
     run_of(&home.posse(&args).exits(0).result())
 }
 
-/// Somebody else, who was given the run as `bug.posse`.
+/// Another user, who was given the run as `bug.posse`.
 #[track_caller]
 fn receiver(home: &Home, run: &str) -> Home {
     let receiver = Home::new();
@@ -75,7 +75,7 @@ fn a_bundle_does_not_open_the_network_unless_its_reader_does() {
     assert_eq!(door.visits(), 0, "{}", shut.stderr);
     says(
         &shut,
-        &["note: this bundle is somebody else's", "under your own rules", "not allowed now: `network`"],
+        &["note: this bundle may be another user's", "under your own rules", "not allowed now: `network`"],
     );
     says(&shut, &["the replay is not the recorded run", "the result of `bash`", "- reached", "+ shut"]);
 
@@ -131,7 +131,7 @@ fn what_a_bundle_was_allowed_to_write_and_fetch_is_closed_again() {
     says(&shut, &["not allowed now: `write:.github/**`", "the result of `write`", "is a protected name"]);
     writes.posse(&[REPLAY.as_slice(), &["--allow", "write:.github/**"]].concat()).exits(0);
 
-    // Nobody listens there: what is told is whether it was tried.
+    // No listener is there: what counts is whether it was tried.
     let port = Door::new().port();
     let fetch = format!("{{name: webfetch, input: {{url: 'http://127.0.0.1:{port}/'}}}}");
     let run = recorded(&home, &script(&fetch), &["--allow", "webfetch:127.0.0.1"]);
@@ -160,7 +160,7 @@ fn a_yes_in_a_bundle_is_not_its_readers() {
     going.finish().exits(0);
     let receiver = receiver(&home, &run);
     let differs = receiver.posse(&REPLAY).exits(1);
-    says(&differs, &["the result of `list`", "the recorded yes is somebody else's"]);
+    says(&differs, &["the result of `list`", "the recorded approval was given by another user"]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn a_question_that_was_not_recorded_does_not_wait_for_nobody() {
     let run = recorded(&home, &script(LIST), &["--on-ask", "escalate"]);
     home.write_settings("rules: [{pattern: list, decision: ask}]\n");
     let differs = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(1);
-    says(&differs, &["the result of `list`", "it was not asked about in the recorded run"]);
+    says(&differs, &["the result of `list`", "the recorded run did not ask about it"]);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_bundle_without_files_reads_where_its_reader_is() {
     home.write("kept.txt", "as it was\n");
     let run = recorded(&home, &script("{name: read, input: {path: kept.txt}}"), &["--agent", "explore"]);
     let receiver = receiver(&home, &run);
-    // What is read is not the folder of that name, though it is there.
+    // The replay does not read the folder of that name, though it exists.
     fs::remove_file(home.project().join("kept.txt")).expect("removed");
     receiver.write("kept.txt", "as it was\n");
     let done = receiver.posse(&REPLAY).exits(0);

@@ -1,10 +1,10 @@
-//! A run whose process was killed goes on, and only one process executes it.
+//! A run whose process was killed continues, and only one process executes it.
 
 use serde_json::{Value, json};
 
 use crate::support::{Home, RunningCommand, run_of};
 
-/// A root and one child; the child's second turn waits, if it is told to.
+/// A root and one child; the child's second turn waits, if it is set to.
 fn script(latency_ms: u32) -> String {
     format!(
         r#"
@@ -21,7 +21,7 @@ fn script(latency_ms: u32) -> String {
     )
 }
 
-/// Longer than any test: what waits for it waits until it is killed.
+/// Longer than any test: a call with this latency waits until it is killed.
 const FOR_EVER: u32 = 3_600_000;
 
 fn home() -> Home {
@@ -39,7 +39,7 @@ fn stuck(home: &Home) -> (RunningCommand, String) {
     (going, run)
 }
 
-/// What is left of a run that was killed while its child waited; the next process will not wait.
+/// A run that was killed while its child waited; the next process will not wait.
 fn interrupted(home: &Home) -> (String, String) {
     let (going, run) = stuck(home);
     let told = going.kill();
@@ -77,7 +77,7 @@ fn the_progress_of_a_resumed_run_is_told_from_there() {
     insta::assert_snapshot!(redact_owner(&done.screen(&home, &run)));
 }
 
-/// How long nobody carried the run differs, and what a call that was cut off is taken to have cost.
+/// Redacts how long no process executed the run, and the estimated cost of an interrupted call.
 fn redact_owner(screen: &str) -> String {
     let cut = |line: &str| match [" after [TIME]", " tokens in"].iter().find_map(|mark| line.find(mark)) {
         Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
@@ -119,7 +119,7 @@ fn of_two_that_resume_at_once_one_owns_the_run_and_the_other_says_who_does() {
     home.write("script.yaml", &script(FOR_EVER));
     let mut one = home.start(&["resume", "--json", &run]);
     let mut two = home.start(&["resume", "--json", &run]);
-    // Only the owner writes a line; the other ends without one.
+    // Only the lease holder writes a line; the other ends without one.
     let (mut owner, other) = if one.line().is_some() {
         (one, two)
     } else {
@@ -178,5 +178,5 @@ fn waiting_for_a_run_that_nobody_carries_is_refused() {
     let home = home();
     let (run, _) = interrupted(&home);
     let done = home.posse(&["wait", &run]).exits(130);
-    assert!(done.stderr.contains(&format!("`posse resume {run}` goes on with it")), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("`posse resume {run}` continues it")), "{}", done.stderr);
 }

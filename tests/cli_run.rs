@@ -186,7 +186,7 @@ fn the_exit_code_tells_how_the_run_ended() {
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(1);
     assert_eq!((&done.result()["status"], &done.result()["exit"]), (&json!("failed"), &json!(1)));
 
-    // It goes on working until its tokens are used up.
+    // It keeps working until its tokens are used up.
     home.write("script.yaml", WORKS_ON);
     let run = ["run", "--json", "--model", "scripted/script.yaml", "--max-tokens", "30000", "x"];
     let result = home.posse(&run).exits(5).result();

@@ -1,10 +1,10 @@
-//! Nothing an agent made is lost: what its workspace held is listed and given back.
+//! No work of an agent is lost: the content of its workspace is listed and restored.
 
 use std::fs;
 
 use crate::support::{Home, run_of};
 
-/// A child writes something, and something that is ignored; then its model fails.
+/// A child writes a file, and an ignored file; then its model fails.
 const SCRIPT: &str = r#"
 - when: {definition: coder, turn: 1}
   reply:
@@ -51,14 +51,14 @@ fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
     let page = home.posse(&["salvage", &run]).exits(0).stdout;
     assert!(
         page.contains(&format!("\n{run}.1 "))
-            && page.contains("left out (ignored, if not said otherwise): note.log"),
+            && page.contains("omitted (ignored unless noted otherwise): note.log"),
         "{page}"
     );
     let names = home.posse(&["diff", "--name-status", &run, "1"]).exits(0).stdout;
     assert_eq!(names, "A\tb.txt\nA\telsewhere.txt\n");
 }
 
-/// A child commits, takes the commit back, and makes a file that no tree can hold.
+/// A child commits, resets the commit, and creates a file that no tree can contain.
 const GIT_SCRIPT: &str = r#"
 - when: {definition: coder, turn: 1}
   reply:

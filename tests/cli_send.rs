@@ -1,8 +1,8 @@
-//! Messages to agents at work.
+//! Messages to running agents.
 
 use crate::support::{Home, run_of};
 
-/// A root that waits for its child, and the child for ever: only a person can move them on.
+/// A root that waits for its child, and the child forever: only a user's message makes them continue.
 const SCRIPT: &str = r"
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
@@ -27,7 +27,7 @@ fn a_message_reaches_an_agent_before_its_next_turn() {
     home.posse(&["cancel", &format!("{run}.1")]).exits(0);
     assert_eq!(going.finish().exits(0).result()["text"], "I was told to look in b.rs.");
     let trace = home.posse(&["trace", &run]).exits(0);
-    assert!(trace.stdout.contains("message from a person\n    look in b.rs\n"), "{}", trace.stdout);
+    assert!(trace.stdout.contains("message from the user\n    look in b.rs\n"), "{}", trace.stdout);
     let late = home.posse(&["send", &format!("{run}.1"), "more"]).exits(1);
     assert!(late.stderr.contains("has ended"), "{}", late.stderr);
 }

@@ -11,7 +11,7 @@ const DEEP: &str = r"
 - reply: {text: back}
 ";
 
-/// How deep a run goes with these settings, variables and flags.
+/// The depth of a run with these settings, variables and flags.
 fn depth(settings: &str, variables: &[(&str, &str)], flags: &[&str]) -> u64 {
     let home = Home::new();
     home.write("script.yaml", DEEP);
@@ -107,7 +107,7 @@ fn a_run_keeps_its_script_when_it_is_resumed_elsewhere() {
 fn a_rule_about_a_tool_that_does_not_exist_is_refused_as_a_flag_with_it_is() {
     const TYPO: &str =
         "rules:\n  - {pattern: 'read:.env', decision: deny}\n  - {pattern: 'bsh:*', decision: deny}\n";
-    const PROBLEM: &str = "rules: there is no tool `bsh` (did you mean `bash`?)";
+    const PROBLEM: &str = "rules: unknown tool `bsh` (did you mean `bash`?)";
     let home = Home::new();
     home.write("script.yaml", "- {when: {}, reply: {text: done}}\n");
     let run = ["run", "--model", "scripted/script.yaml", "do it"];
@@ -119,7 +119,7 @@ fn a_rule_about_a_tool_that_does_not_exist_is_refused_as_a_flag_with_it_is() {
     let looked = home.posse(&["doctor"]).exits(1);
     assert!(looked.stdout.contains(PROBLEM), "{looked:#?}");
 
-    // A project that is not trusted keeps nobody from working.
+    // An untrusted project stops no run.
     home.write_settings("");
     home.write(".posse/settings.yaml", TYPO);
     let done = home.posse(&run).exits(0);
@@ -130,7 +130,7 @@ fn a_rule_about_a_tool_that_does_not_exist_is_refused_as_a_flag_with_it_is() {
     std::fs::remove_file(home.project().join(".posse/settings.yaml")).expect("removed");
     let agents = r#"{"lead": {"prompt": "x", "rules": [{"pattern": "bsh:*", "decision": "deny"}]}}"#;
     let done = home.posse(&[&run[..3], &["--agents", agents, "do it"]].concat()).exits(2);
-    assert!(done.stderr.contains("lead: rules: there is no tool `bsh`"), "{done:#?}");
+    assert!(done.stderr.contains("lead: rules: unknown tool `bsh`"), "{done:#?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: the first cancels, the second stops; SIGTERM and SIGHUP stop.
+//! Signals: the first Ctrl-C cancels, the second stops; SIGTERM and SIGHUP stop.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Home, RunningCommand, run_of};
 
-/// Far longer than a killed process takes to be gone.
+/// Far longer than a killed process takes to end.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 fn script(latency_ms: u32) -> String {
@@ -24,7 +24,7 @@ fn script(latency_ms: u32) -> String {
     )
 }
 
-/// A run whose child waits for ever.
+/// A run whose child waits forever.
 fn stuck(home: &Home) -> (RunningCommand, String) {
     home.write("script.yaml", &script(3_600_000));
     let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
@@ -59,7 +59,7 @@ fn a_second_ctrl_c_stops_at_once_even_if_the_disk_hangs() {
         .map(|line| line.expect("a line"));
     let started = lines.find(|line| line.ends_with(".1 started")).expect("a child");
     let run = &started[..8];
-    // Whoever holds the writers' lock keeps everybody from writing: the cancel cannot become durable.
+    // The holder of the writers' lock blocks all other writers, so the cancel cannot become durable.
     let lock = File::open(home.state_dir().join("writers.lock")).expect("the writers' lock");
     flock(&lock, FlockOperation::LockExclusive).expect("locked");
     let pid = Pid::from_child(&child);
@@ -67,14 +67,14 @@ fn a_second_ctrl_c_stops_at_once_even_if_the_disk_hangs() {
     let said = lines.next().expect("a line");
     assert!(said.starts_with("cancelling; press Ctrl-C again to stop at once"), "{said}");
     kill_process(pid, Signal::INT).expect("sent");
-    assert_eq!(lines.next(), Some(format!("stopped; `posse resume {run}` goes on with the run")));
+    assert_eq!(lines.next(), Some(format!("stopped; `posse resume {run}` continues the run")));
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     drop(lock);
     home.write("script.yaml", &script(0));
     home.posse(&["resume", run]).exits(0);
 }
 
-/// The git process that was started for a person.
+/// The git process that was started for a user.
 fn helper_of(home: &Home) -> OwnedFd {
     let person = home.project().parent().expect("a home").to_str().expect("a path").to_owned();
     let processes = fs::read_dir("/proc").expect("listed").flatten().map(|process| process.path());
@@ -94,11 +94,11 @@ fn a_signal_ends_a_run_that_hangs_before_it_has_begun() {
         let home = Home::new();
         home.write("script.yaml", &script(0));
         home.write(".git/HEAD", "ref: refs/heads/main\n");
-        // The person's own settings, for which git waits as long as nobody writes them.
+        // The user's own settings: git waits for this pipe until something writes to it.
         let settings = home.project().with_file_name(".gitconfig");
         assert!(Command::new("mkfifo").arg(&settings).status().expect("mkfifo runs").success());
         let going = home.start(&["run", "--model", "scripted/script.yaml", "look"]);
-        // Opened when git has opened it.
+        // Returns once git has opened it.
         let writer = OpenOptions::new().write(true).open(&settings).expect("a reader");
         let git = helper_of(&home);
         going.signal(signal);
@@ -116,7 +116,7 @@ fn sigterm_and_sighup_stop_at_once_and_leave_the_run_resumable() {
         let (going, run) = stuck(&home);
         going.signal(signal);
         let done = going.finish().exits(code);
-        assert_eq!(done.stderr, format!("stopped; `posse resume {run}` goes on with the run\n"));
+        assert_eq!(done.stderr, format!("stopped; `posse resume {run}` continues the run\n"));
         let ps = home.posse(&["ps", "--json"]).json();
         assert_eq!(ps["status"], "interrupted");
         home.write("script.yaml", &script(0));

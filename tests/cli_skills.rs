@@ -1,4 +1,4 @@
-//! Skills that delegate to skills: the shipped examples, how deep they may, and how their runs end.
+//! Skills that delegate to skills: the shipped examples, their maximum depth, and how their runs end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, run_of};
 
-/// Where a person's own skills are, beneath their home.
+/// The folder of a user's own skills, beneath their home.
 const SKILLS: &str = ".config/posse/skills";
 
-/// Where the examples are.
+/// The directory of the examples.
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
-/// A person who has the skills of the examples, and a project with the files that their scripts name.
+/// A user who has the skills of the examples, and a project with the files that their scripts name.
 fn home() -> Home {
     let home = Home::new();
     for file in fs::read_dir(examples().join("skills")).expect("examples").flatten() {
@@ -28,7 +28,7 @@ fn home() -> Home {
     home
 }
 
-/// Runs an example with its script; gives its result, and what each sub-agent was created with.
+/// Runs an example with its script; returns its result, and the creation event of each sub-agent.
 fn example(home: &Home, name: &str) -> (Value, Vec<Value>) {
     let script = fs::read_to_string(examples().join(format!("scripts/{name}.yaml"))).expect("a script");
     home.write("script.yaml", &script);
@@ -43,7 +43,7 @@ fn example(home: &Home, name: &str) -> (Value, Vec<Value>) {
     (result, created.map(|event| event["detail"].clone()).collect())
 }
 
-/// The skills and depths of sub-agents, in the order in which they were created.
+/// The skills and depths of sub-agents, in the order of their creation.
 fn tree(created: &[Value]) -> Vec<(&str, u64)> {
     created.iter().filter_map(|child| Some((child["skill"].as_str()?, child["depth"].as_u64()?))).collect()
 }
@@ -100,7 +100,7 @@ const DEEPER: &str = r"
 const DEEPER_SKILL: &str =
     "name: deeper\ndescription: goes deeper\ntools: [delegate_to_agent]\nsystem_prompt: Go deeper.\n";
 
-/// How deep a run goes with these settings and variables, and what the deepest was told.
+/// The depth of a run with these settings and variables, and the prompt of the deepest agent.
 fn depth(settings: &str, variables: &[(&str, &str)]) -> (u64, String) {
     let home = Home::new();
     home.write("script.yaml", DEEPER);

@@ -1,11 +1,11 @@
-//! A state directory that cannot be used: a clear error, exit 1, and the data left as it was.
+//! An unusable state directory: a clear error, exit code 1, and the data unchanged.
 
 use std::fs;
 use std::path::PathBuf;
 
 use crate::support::Home;
 
-/// Where SQLite keeps the number that a program gives to its tables.
+/// The offset of SQLite's user version.
 const USER_VERSION_AT: usize = 60;
 
 fn database(home: &Home) -> PathBuf {

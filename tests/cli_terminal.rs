@@ -1,4 +1,4 @@
-//! What reaches a terminal: a live tree, and nothing that a model or a tool could steer it with.
+//! What reaches a terminal: a live tree, and no escape sequence of a model or a tool.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -10,7 +10,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::support::{Home, run_of};
 
-/// Runs a command on a terminal of this size, and gives what it wrote there and its exit code.
+/// Runs a command on a terminal of this size, and returns its output there and its exit code.
 fn on_terminal(mut command: Command, columns: u16, rows: u16) -> (String, Option<i32>) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
     grantpt(&terminal).expect("granted");
@@ -21,7 +21,7 @@ fn on_terminal(mut command: Command, columns: u16, rows: u16) -> (String, Option
     let other = OpenOptions::new().read(true).write(true).open(name).expect("the other side");
     let (out, error) = (other.try_clone().expect("a copy"), other);
     let mut child = command.stdout(Stdio::from(out)).stderr(Stdio::from(error)).spawn().expect("it starts");
-    // The command's own copies are all that keep the terminal open.
+    // Only the command's own copies keep the terminal open.
     drop(command);
     let text = read_all(terminal);
     (text, child.wait().expect("it ends").code())
@@ -31,14 +31,14 @@ fn read_all(terminal: OwnedFd) -> String {
     let mut terminal = File::from(terminal);
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
-    // The last reader is told of the other side's end by an error.
+    // The last reader gets the end of the other side as an error.
     while let Ok(count @ 1..) = terminal.read(&mut part) {
         bytes.extend_from_slice(&part[..count]);
     }
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// What stands on the screen at the end: every drawing replaces the one before.
+/// The screen at the end: every frame replaces the one before.
 fn last_frame(written: &str) -> String {
     let frame = written.rsplit("\u{1b}[J").next().expect("a drawing");
     let mut text = String::new();
@@ -103,14 +103,14 @@ fn without_colour_or_on_a_dumb_terminal_there_are_only_lines() {
     }
 }
 
-/// A text that would set the clipboard, colour the screen, hide itself and turn its direction.
+/// A text that would set the clipboard, colour the screen, hide itself and reverse its direction.
 const HOSTILE: &str =
     "\u{1b}]52;c;ZXZpbA==\u{7}\u{1b}[31mred\u{1b}[0m \u{9b}2J\u{202e}txt.exe\u{202c} end\u{8}\u{8}";
 
 #[test]
 fn nothing_a_model_says_steers_the_terminal() {
     let home = Home::new();
-    // YAML takes no control characters as they are.
+    // YAML accepts no raw control characters.
     let escape = |c: char| {
         if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { format!("\\u{:04x}", c as u32) }
     };
@@ -131,7 +131,7 @@ fn nothing_a_model_says_steers_the_terminal() {
     let command = on_a_real_terminal(&home, &["run", "--model", "scripted/script.yaml", HOSTILE]);
     let (written, code) = on_terminal(command, 80, 24);
     assert_eq!(code, Some(0), "{written:?}");
-    // The drawing's own sequences: moves, erasing, colours. Nothing else begins with ESC.
+    // The live view's own sequences: moves, erasing, colours. Nothing else begins with ESC.
     let foreign = written.split('\u{1b}').skip(1).find(|rest| !is_own_sequence(rest));
     assert_eq!(foreign, None, "{written:?}");
     assert_eq!(steering(&written.replace('\u{1b}', "")), "", "{written:?}");

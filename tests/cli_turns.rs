@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Home, run_of};
 
-/// Agents that go on working until their last turn, and then write a report.
+/// Agents that keep working until their last turn, and then write a report.
 const SCRIPT: &str = r#"
 - when: {contains: "This is your last turn"}
   reply: {text: Half of it.}

@@ -1,4 +1,4 @@
-//! The web of agents: what a person opens is reached, nothing else is, and a key is told to nobody.
+//! Web access of agents: what a user allows is reached, nothing else is, and a key appears nowhere.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Done, Home};
 
-/// A server on this machine that gives one answer, and what it was asked.
+/// A server on this machine that gives one answer, and its requests.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -49,7 +49,7 @@ impl Server {
     }
 }
 
-/// A coder that gives this call to a researcher, which makes it and ends.
+/// A coder that delegates this call to a researcher, which makes it and ends.
 fn home(tool: &str, input: &Value) -> Home {
     let task = json!({"subagent_type": "researcher", "description": "look it up", "prompt": "Look it up."});
     let rules = json!([
@@ -65,7 +65,7 @@ fn home(tool: &str, input: &Value) -> Home {
 
 const RUN: [&str; 5] = ["run", "--json", "--model", "scripted/../script.yaml", "do it"];
 
-/// What the researcher's one call came to.
+/// The result of the researcher's one call.
 fn outcome(done: &Done) -> (bool, String) {
     let is_call = |event: &&Value| {
         event["kind"] == "agent.tool_finished"
@@ -86,14 +86,14 @@ fn what_a_person_opens_is_reached_by_children_and_nothing_else_is() {
             RUN.into_iter().chain(allow.into_iter().flat_map(|allow| ["--allow", allow])).collect();
         let (ok, text) = outcome(&home.posse(&arguments).exits(0));
         assert!(!ok && text.contains("`127.0.0.1` is a loopback address"), "{allow:?}: {text}");
-        assert!(text.contains("--allow 'webfetch:127.0.0.1'"), "{text}");
+        assert!(text.contains("an approval of `webfetch:127.0.0.1`"), "{text}");
     }
     assert!(server.requests().is_empty());
     let allowed: Vec<&str> = RUN.into_iter().chain(["--allow", "webfetch:127.0.0.1"]).collect();
     let (ok, text) = outcome(&home.posse(&allowed).exits(0));
     assert!(ok && text.contains("Title: Here") && text.contains("A page of this machine."), "{text}");
     assert_eq!(server.requests().len(), 1);
-    // An opening lifts no deny.
+    // An approval lifts no deny.
     home.write_settings("rules:\n  - {pattern: 'webfetch:127.0.0.1', decision: deny}\n");
     let done = home.posse(&allowed).exits(0);
     assert!(done.stdout.contains("PERMISSION_DENIED"), "{done:#?}");

@@ -1,4 +1,4 @@
-//! A project's instructions for agents reach the model, of the root and of its children.
+//! A project's instructions for agents reach the models of the root and of its children.
 
 use posse_testkit::mock::{Answer, MockReply, MockRequest};
 use serde_json::json;

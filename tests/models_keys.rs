@@ -1,4 +1,5 @@
-//! A key is sent to its provider and is nowhere else: not in events, logs, errors, files, or what programs can see.
+//! A key is sent to its provider and appears nowhere else: not in events, logs, errors, files, or what programs can
+//! see.
 
 use std::fs;
 use std::path::Path;
@@ -14,11 +15,11 @@ use crate::models_world::{KEY, MODELS, PATIENCE};
 use crate::support::{Done, Home, run_of};
 
 const REQUEST: &str = "Look around.";
-/// What a program can see of others and of itself. What names a process is left out, so that a replay sees the same.
+/// Prints what a program can see of others and of itself, without names of processes, so that a replay sees the same.
 const LOOK: &str = "env; tr '\\0' '\\n' < /proc/self/environ; seen=$(for of in /proc/[0-9]*; do for what in cmdline environ; \
     do while read -rd '' said; do echo \"$said\"; done < $of/$what; done; done 2>/dev/null); sort -u <<< \"$seen\"";
 
-/// A root that looks around with a program, sends a child out, and is echoed its key by a provider that is unwell.
+/// A root that inspects its environment with a program, starts a child, and gets its key echoed by a failing provider.
 fn curious(asked: &MockRequest, echo: &AtomicBool) -> Answer {
     let task = json!({"subagent_type": "general", "description": "look", "prompt": "Look too."});
     match (asked.first_text().contains(REQUEST), asked.turn()) {
@@ -35,7 +36,7 @@ fn variable(dialect: Dialect) -> &'static str {
     if dialect == Dialect::Messages { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" }
 }
 
-/// The command of a person who has the key in their environment and wants every record of the log.
+/// The command of a user who has the key in their environment and enables the whole log.
 fn command(home: &Home, dialect: Dialect, args: &[&str]) -> Command {
     let mut command = home.command(args);
     command.env(variable(dialect), KEY).env("POSSE_LOG", "trace");
@@ -87,13 +88,13 @@ fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
         Done::of(command(&home, dialect, &args)).exits(0);
         let unpacked = Command::new("gzip").args(["-dc"]).arg(&bundle).output().expect("gzip runs").stdout;
         assert!(unpacked.len() > 1_000 && !contains_key(&unpacked), "{dialect:?}: in what was exported");
-        // Every request had it where it belongs, and nothing that was said contained it.
+        // Every request had it in its header, and no body contained it.
         let log = mock.requests();
         assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{dialect:?}");
     }
 }
 
-/// A provider that echoes the key wherever a reply has a place for text, and as the URL of a proxy would have it.
+/// A provider that echoes the key in every text field of a reply, and in the form of a proxy's URL.
 fn echoing(asked: &MockRequest, echo: &AtomicBool) -> Answer {
     let urlencoded = KEY.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
     match (asked.turn(), echo.swap(false, Ordering::Relaxed)) {
@@ -148,7 +149,7 @@ fn no_process_of_a_run_has_the_key_in_its_title() {
     let mock = server(|_: &MockRequest| Answer::text("well").fault(FaultMoment::Event(3), FaultType::Stall));
     let home = Home::new();
     let url = mock.url();
-    // In the background, where the person's flags have to reach another process.
+    // In the background, where the user's flags have to reach another process.
     let args = ["run", "-d", "--model", model, "--base-url", &url, "hello"];
     let started = Done::of(command(&home, dialect, &args)).exits(0);
     assert!(mock.wait(PATIENCE, |log| log.iter().any(|logged| logged.status == 200)), "no request came");

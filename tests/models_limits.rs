@@ -1,4 +1,4 @@
-//! Providers that want to be left alone, are unwell, or are sent too much.
+//! Providers that ask for a pause, fail, or get too many requests.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use crate::support::run_of;
 
 const REQUEST: &str = "Send everybody out.";
 
-/// A root with so many children of one turn.
+/// A root with `width` children of one turn.
 fn crowd(asked: &MockRequest, width: usize, child: impl FnOnce() -> Answer) -> Answer {
     if !asked.first_text().contains(REQUEST) {
         return child();
@@ -35,9 +35,9 @@ fn most_in(window: Duration, log: &[LogEntry]) -> usize {
 fn fifty_agents_leave_a_provider_alone_for_as_long_as_it_asks() {
     const AGENTS: usize = 50;
     const PAUSE: Duration = Duration::from_secs(2);
-    /// What was on its way when the first refusal came.
+    /// How long requests may still arrive that were in flight at the first refusal.
     const ON_ITS_WAY: Duration = Duration::from_millis(300);
-    /// 1,200 a minute: two in 100 ms, beside the five that may go at once.
+    /// 1,200 a minute: two in 100 ms, beside the five that may start at once.
     const IN_A_TENTH: usize = 7;
     let refused_until: Mutex<Option<Instant>> = Mutex::new(None);
     let (_, model) = MODELS[0];
@@ -106,7 +106,7 @@ fn a_provider_that_does_not_answer_is_left_alone_by_all_together_and_that_is_sai
     assert_eq!(of_kind(&journal, "agent.subagent_failed").len(), 0);
 }
 
-/// A root that reads the same long file again and again, and is told at its fifth turn that it has said too much.
+/// A root that reads the same long file repeatedly, and exceeds the context in its fifth turn.
 fn forgetful(asked: &MockRequest, overflows: bool) -> Answer {
     match asked.turn() {
         1..=4 => MockReply::text("Again.").call("read", &json!({"path": "long.txt"})).into(),

@@ -10,7 +10,7 @@ use crate::support::run_of;
 
 const REQUEST: &str = "Find out about both parts.";
 
-/// A root that sends two children out; each reads a file and tells what is in it.
+/// A root that starts two children; each reads a file and reports its content.
 fn family(asked: &MockRequest) -> Answer {
     let task = |part: &str| json!({"subagent_type": "explore", "description": part, "prompt": format!("Look at {part}.")});
     let say = match (asked.first_text().contains(REQUEST), asked.turn()) {
@@ -37,7 +37,7 @@ fn a_run_with_children_goes_over_http_in_every_format() {
         let log = world.mock.requests();
         assert_eq!(log.len(), 6, "{dialect:?}: two turns of each agent, and nothing twice");
         assert!(log.iter().all(|logged| logged.dialect == Some(dialect) && logged.status == 200));
-        // A child's connection is kept for whoever calls next.
+        // A child's connection is reused for the next call.
         assert!(world.mock.stats().connections <= 4, "{dialect:?}: {:?}", world.mock.stats());
         let usage = &result["usage"];
         assert_eq!(
@@ -66,7 +66,7 @@ fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
         });
         let mut going = world.start(&["--json", REQUEST]);
         let run = run_of(&going.until_event("", "agent.model_called"));
-        // The other child is done for good; a reply that is not in the journal yet would be asked for again too.
+        // The other child has ended durably; a reply that is not in the journal yet would be requested again too.
         going.until(|event| event["kind"] == "agent.subagent_closed");
         world.wait(|log| log.len() == 5 && log.iter().all(|logged| logged.status == 200));
         let stuck =
@@ -112,7 +112,7 @@ fn a_stream_that_breaks_is_asked_for_again_and_says_so_in_the_journal() {
         let world = World::new(model, "", move |asked: &MockRequest| {
             let answer = Answer::from(MockReply::text("I look.").call("read", &json!({"path": "hello.txt"})));
             match asked.number {
-                // The call is there but for its end: nothing of it may be run.
+                // The call is complete except for its end: none of it may be run.
                 1 => answer.fault(FaultMoment::Event(6), FaultType::Close),
                 2 => answer,
                 _ => Answer::text("done"),

@@ -1,5 +1,5 @@
-//! Children that begin with their parent's conversation, over HTTP: the bytes that reach the provider begin alike, so that
-//! it finds what it has cached; and without the person's word nothing is shared.
+//! Children that begin with their parent's conversation, over HTTP: both requests have the same prefix, so that the
+//! provider finds it in its cache; and without the user's permission nothing is shared.
 
 use posse_testkit::mock::{Answer, LogEntry, MockReply, MockRequest};
 use serde_json::json;
@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::models_world::{MODELS, World};
 
 const REQUEST: &str = "The canary sings at dawn. Find out about the file.";
-/// How the message begins that stands between a parent's conversation and its child's work.
+/// The beginning of the message between a parent's conversation and its child's work.
 const HANDOVER: &str = "Everything above is the conversation of the agent";
-/// The last thing that the root reads before it delegates.
+/// The last text that the root reads before it delegates.
 const LAST_READ: &[u8] = b"hello from the file";
 
-/// A root that reads a file and sends a child out that is to know all that the root knows.
+/// A root that reads a file and starts a child that shares its history.
 fn sharing(asked: &MockRequest) -> Answer {
     let task =
         json!({"subagent_type": "explore", "description": "look", "prompt": "Look.", "share_history": true});
@@ -40,7 +40,7 @@ fn what_a_child_that_shares_sends_begins_with_the_bytes_that_its_parent_sent() {
         assert!(text.contains("I have seen it."), "{dialect:?}: {text}");
         let log = world.mock.requests();
         let child = log.iter().find(|logged| contains(logged, HANDOVER)).expect("the child's request");
-        // The request that the reply with the `task` call answered.
+        // The request that was answered with the `task` call.
         let parent = &log[1];
         let until = parent.body.windows(LAST_READ.len()).rposition(|window| window == LAST_READ);
         let until = until.expect("it has read the file") + LAST_READ.len();

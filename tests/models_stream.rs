@@ -1,4 +1,4 @@
-//! What a model says is on the terminal while it is still saying it.
+//! A model's text is on the terminal while it is still streaming.
 
 use posse_testkit::mock::{Answer, FaultMoment, Hold, MockReply, MockRequest};
 
@@ -7,11 +7,11 @@ use crate::models_world::{MODELS, World};
 
 const FIRST: &str = "The first words";
 const LAST: &str = "the last words";
-/// Events of each format that a stream has begun with before it says anything.
+/// The event of each format before any text.
 const BEGUN: FaultMoment = FaultMoment::Event(1);
-/// Events after which the first words were said and the last were not, in each format.
+/// The event of each format after the first words and before the last.
 const SAID: FaultMoment = FaultMoment::Event(8);
-/// A stream that is held for good is cut by then, so that a story that fails does not hang.
+/// A stream that is held forever is cut by then, so that a failing story does not hang.
 const LIMITS: &str = "agent:\n  idle_timeout: 60s\n";
 
 #[test]
@@ -29,7 +29,7 @@ fn words_are_on_the_screen_while_their_stream_is_open() {
         let mut command = world.command(&["go"]);
         command.env("TERM", "xterm-256color");
         let mut terminal = Terminal::open(command);
-        // The call is open, and the screen shows it: what comes now comes to somebody who listens already.
+        // The call is open, and the screen shows it: the next bytes reach a reader that already listens.
         terminal.until("turn 1");
         begin.release();
         terminal.until(FIRST);

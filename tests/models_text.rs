@@ -1,4 +1,4 @@
-//! A model without tool calls, as small local ones are.
+//! A model without tool calls, like small local ones.
 
 use posse_testkit::mock::{Answer, MockRequest};
 use serde_json::json;

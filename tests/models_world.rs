@@ -1,4 +1,4 @@
-//! What the stories of real models share: a mock server in the place of the provider, and the real binary in front of it.
+//! A mock server in place of the provider, and the real binary in front of it, shared by the stories of real models.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, RunningCommand, run_of};
 
-/// How long a story waits for what must come.
+/// The timeout for an event that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// The key of every provider here.
 pub(crate) const KEY: &str = "sk-canary-93b1f0c2a7d54e68";
@@ -20,7 +20,7 @@ pub(crate) const MODELS: [(Dialect, &str); 3] = [
     (Dialect::Chat, "openai-compatible/mock-large"),
 ];
 
-/// A person with a key, and a provider on loopback.
+/// A user with a key, and a provider on loopback.
 pub(crate) struct World {
     pub(crate) home: Home,
     pub(crate) mock: Mock,
@@ -28,7 +28,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A provider with this brain. Its key, and what else is said of it, is in the person's settings.
+    /// A provider with this brain. Its key and further settings are in the user's settings.
     pub(crate) fn new(model: &'static str, more: &str, brain: impl Brain) -> Self {
         let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
         let mock = Mock::with(brain, options).expect("a server");
@@ -46,12 +46,12 @@ impl World {
         args
     }
 
-    /// Carries a run to its end.
+    /// Executes a run to its end.
     pub(crate) fn run(&self, more: &[&str]) -> Done {
         self.home.posse(&self.args(&self.mock.url(), more))
     }
 
-    /// Starts a run and leaves it to be watched.
+    /// Starts a run that the story then watches.
     pub(crate) fn start(&self, more: &[&str]) -> RunningCommand {
         self.home.start(&self.args(&self.mock.url(), more))
     }
@@ -61,13 +61,13 @@ impl World {
         self.home.command(&self.args(&self.mock.url(), more))
     }
 
-    /// The events of the only run there is.
+    /// The events of the only run.
     pub(crate) fn journal(&self) -> Vec<Value> {
         let ps = self.home.posse(&["ps", "--json", "-n", "1"]).exits(0).json();
         self.home.posse(&["logs", "--json", &run_of(&ps)]).exits(0).json_lines()
     }
 
-    /// Waits until the server has heard enough.
+    /// Waits until the server has received enough.
     #[track_caller]
     pub(crate) fn wait(&self, enough: impl Fn(&[LogEntry]) -> bool) {
         assert!(self.mock.wait(PATIENCE, enough), "{:#?}", self.mock.requests());
@@ -87,7 +87,7 @@ pub(crate) fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).collect()
 }
 
-/// All tokens of a usage or of what was reserved.
+/// All tokens of a usage or of a reserve.
 pub(crate) fn tokens(counted: &Value) -> u64 {
     counted["input_tokens"].as_u64().unwrap_or(0) + counted["output_tokens"].as_u64().unwrap_or(0)
 }

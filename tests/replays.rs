@@ -1,4 +1,4 @@
-//! Every run of every story is run again when its story has ended, from its record, and must be the same.
+//! Replays every run of every story when the story has ended, and compares the result with the recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, run_of};
 
-/// Fields that differ between two runs of the same: times, ids, hashes of what contains ids, where its model was,
-/// what is about the person's own repository, and texts that stand in the first event of the whole tree that has them.
-const OWN: [&str; 12] = [
+/// Fields that may differ in a replay: times, ids, hashes of content with ids, the model's address, facts about the
+/// user's own repository, and texts that only the first event of the whole tree has.
+const OWN: [&str; 13] = [
     "elapsed_ms",
     "wall_ms",
     "contract_hash",
@@ -20,35 +20,35 @@ const OWN: [&str; 12] = [
     "dir",
     "model",
     "base_url",
+    "recorded_model",
     "head",
     "branch",
     "problem",
     "system_text",
     "tools_text",
 ];
-/// Kinds that only tell of the process that carried a run, of waits that a replay does not have, and of cleaning.
+/// Kinds of events that only describe the executing process, waits that a replay does not have, and cleaning.
 const NOT_REPEATED: [&str; 4] =
     ["run.resumed", "agent.provider_wait_started", "agent.provider_wait_ended", "agent.workspace_removed"];
-/// What a call that a crash cut off leaves in later events: how many there were, what they cost, and the texts that go
-/// with the first of them.
+/// Fields that an interrupted call changes in later events: counts, costs, and the texts that go with the first call.
 const AFTER_A_CRASH: [&str; 5] = ["call", "preamble", "figures", "usage", "subtree_usage"];
-/// Where what became of each run is written, a line each. `cargo xtask ci test` counts them.
+/// The file with one line for each run's result. `cargo xtask ci test` counts them.
 const COUNTED: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/replays");
 
-/// What is written of a run that was run again and is the same.
+/// The word for a run that was replayed with the same result.
 const REPLAYED: &str = "replayed";
 
-/// A run as its journal tells it.
+/// A run, read from its journal.
 pub(crate) struct Record {
     run: String,
     events: Vec<Value>,
 }
 
-/// The events of each agent, by its relative id, but for what is a run's own.
+/// The comparable events of each agent, by its relative id.
 type Essence = BTreeMap<String, Vec<(String, Value)>>;
 
 impl Record {
-    /// What is in the journal of a run.
+    /// Reads the journal of a run.
     #[track_caller]
     pub(crate) fn of(home: &Home, run: &str) -> Self {
         let events = home.posse(&["logs", "--json", run]).exits(0).json_lines();
@@ -60,12 +60,12 @@ impl Record {
         self.events.iter().filter(move |event| event["kind"] == kind)
     }
 
-    /// Why it is not run again.
+    /// Why it is not replayed.
     fn exception(&self) -> Option<&'static str> {
         EXCEPTIONS.iter().find(|(_, applies)| applies(self)).map(|(reason, _)| *reason)
     }
 
-    /// Why its replay may be another.
+    /// Why its replay may differ.
     fn excuse(&self, since: SystemTime) -> Option<&'static str> {
         let waits_for = |event: &Value| event["detail"]["waits_for"] != "ownership";
         let started = &self.of_kind("run.started").next().expect("a beginning")["detail"];
@@ -73,8 +73,8 @@ impl Record {
         if self.of_kind("agent.subagent_queued").any(waits_for) {
             return Some("a limit of the whole tree decided who began when");
         }
-        // A replay neither waits for a provider nor shares the machine with the run: its time may last for one more
-        // call, the report.
+        // A replay neither waits for a provider nor shares the machine with the run: its time may be enough for one
+        // more call, the report.
         let timed_out = self.of_kind("run.failed").any(|event| {
             let detail = &event["detail"];
             let reason = detail["reason"].as_str().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Record {
         if timed_out {
             return Some("its time ran out");
         }
-        // Nothing of the folder is in the record of a run that nobody in it could change.
+        // A run in which no agent could change files has no recorded folder.
         let changed = reads().is_some_and(|dir| has_changed(dir, since));
         changed.then_some("it read a folder that has changed since")
     }
@@ -92,8 +92,8 @@ impl Record {
         self.of_kind("agent.model_replied").any(|event| is_interrupted(&event["detail"]))
     }
 
-    /// What must be the same in a replay. Results that stand side by side may change places, and messages stand where they
-    /// are read: before the next model call, whenever in the turn before they came.
+    /// What must be the same in a replay. Concurrent results may be in any order, and messages are placed where they
+    /// are read: before the next model call, whenever in the turn before they arrived.
     fn essence(&self, after_a_crash: bool) -> Essence {
         let mut agents: BTreeMap<String, Agent> = BTreeMap::new();
         for event in &self.events {
@@ -107,7 +107,7 @@ impl Record {
             let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
             forget(&mut detail);
             if let Some(base) = detail["base"].as_object_mut() {
-                // They are about the person's own folder, which a replay does not work in.
+                // They are about the user's own folder, which a replay does not use.
                 base.remove("notes");
             }
             if after_a_crash {
@@ -124,7 +124,7 @@ impl Record {
         agents.into_iter().map(|(id, agent)| (id, agent.events())).collect()
     }
 
-    /// Where another run differs from this one first, for people; none if they are the same.
+    /// The first difference to another run, for users; `None` if they are the same.
     pub(crate) fn difference(&self, other: &Record) -> Option<String> {
         let after_a_crash = self.has_interrupted_calls();
         let (then, now) = (self.essence(after_a_crash), other.essence(after_a_crash));
@@ -152,7 +152,7 @@ impl Record {
     }
 }
 
-/// The events of an agent, put in order.
+/// The events of an agent, in order.
 #[derive(Default)]
 struct Agent {
     events: Vec<(String, Value)>,
@@ -174,7 +174,7 @@ impl Agent {
         self.events.push((kind.to_owned(), detail));
     }
 
-    /// The last call was dropped: how that is told differs. If it is made again it is no call at all.
+    /// Marks the last call as dropped, because the recording of that differs. A repeated call counts as none.
     fn drop_call(&mut self) {
         let called = self.events.iter_mut().rfind(|event| event.0 == "agent.model_called");
         called.expect("its call").1["dropped"] = true.into();
@@ -195,12 +195,12 @@ impl Agent {
     }
 }
 
-/// Whether a reply tells that a crash cut its call off. Such calls are made again, but for those that a cancel follows.
+/// Whether a crash interrupted the call of this reply. Such calls are repeated, except for those before a cancel.
 fn is_interrupted(detail: &Value) -> bool {
     detail["error"]["code"] == "INTERRUPTED"
 }
 
-/// Whether a reply tells that nobody waited for it.
+/// Whether a reply was recorded as dropped.
 fn is_dropped(detail: &Value) -> bool {
     is_interrupted(detail) || detail["error"]["code"] == "CANCELLED"
 }
@@ -222,7 +222,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// The place and both sides of the first difference between two values.
+/// The position and both sides of the first difference between two values.
 fn first_difference(old: &Value, new: &Value) -> Option<String> {
     match (old, new) {
         (Value::Object(then), Value::Object(now)) => {
@@ -244,14 +244,14 @@ fn first_difference(old: &Value, new: &Value) -> Option<String> {
     }
 }
 
-/// Runs a run again and gives the id of the new one.
+/// Replays a run and returns the id of the new one.
 #[track_caller]
 pub(crate) fn replay(home: &Home, run: &str, code: i32) -> (String, Done) {
     let done = home.posse(&["run", "--json", "--model", &format!("replay/{run}")]).exits(code);
     (run_of(&done.result()), done)
 }
 
-/// Runs a run again, which must end with this code and be the same.
+/// Replays a run, which must end with this code and be the same.
 #[track_caller]
 pub(crate) fn assert_replays(home: &Home, run: &str, code: i32) {
     let (again, _) = replay(home, run, code);
@@ -260,7 +260,7 @@ pub(crate) fn assert_replays(home: &Home, run: &str, code: i32) {
     home.posse(&["verify", &again]).exits(0);
 }
 
-/// Holds a replay against what it replayed.
+/// Compares a replay with its recording.
 #[track_caller]
 pub(crate) fn assert_same(recorded: &Record, again: &Record) {
     if let Some(difference) = recorded.difference(again) {
@@ -268,10 +268,10 @@ pub(crate) fn assert_same(recorded: &Record, again: &Record) {
     }
 }
 
-/// A reason, and whether it holds for a run.
+/// A reason, and whether it applies to a run.
 type Exception = (&'static str, fn(&Record) -> bool);
 
-/// Why a run is not run again, and how its record tells. What is not here must be the same, or has an excuse.
+/// Why a run is not replayed, by its record. Any other run must be the same, or have an excuse.
 const EXCEPTIONS: [Exception; 2] = [
     ("a crash cut a command off, and the replay runs it", |record| {
         record.of_kind("agent.tool_interrupted").next().is_some()
@@ -286,7 +286,7 @@ const EXCEPTIONS: [Exception; 2] = [
     }),
 ];
 
-/// Runs every run of a home again that has ended, and fails if one is not the same. What became of each is counted.
+/// Replays every ended run of a home, and fails if one differs. Counts the results.
 pub(crate) fn all(home: &Home) {
     if home.is_replayed() || !home.state_dir().join("posse.db").exists() {
         return;
@@ -301,7 +301,7 @@ pub(crate) fn all(home: &Home) {
             continue;
         }
         if line["ended_at"].is_null() {
-            // Its story is over and no process is running it: a cancel is an end that can be repeated.
+            // Its story has ended and no process is running it: a cancel is an end that can be repeated.
             home.posse(&["cancel", field("run")]).exits(0);
         }
         let record = Record::of(home, field("run"));
@@ -327,12 +327,12 @@ pub(crate) fn all(home: &Home) {
     assert!(different.is_empty(), "replays differ (- recorded, + now):\n{}", different.join("\n"));
 }
 
-/// Writes down what became of a run.
+/// Records the result of a run.
 fn count(what: &str) {
     let story = std::thread::current().name().unwrap_or("a story").to_owned();
     println!("{story}: {what}");
     let mut file = fs::OpenOptions::new().create(true).append(true).open(COUNTED).expect("a file");
-    // One write: other stories write too.
+    // One write, because other stories write too.
     file.write_all(format!("{what}\t{story}\n").as_bytes()).expect("written");
 }
 

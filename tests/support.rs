@@ -1,4 +1,4 @@
-//! What the stories share: a home of their own, the real binary, and a way to wait for what it says.
+//! A home, the real binary, and a way to wait for its output, shared by all stories.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,18 +12,18 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A person's home with a project in it. Nothing outside is read or written.
+/// A user's home with a project in it. Nothing outside is read or written.
 pub(crate) struct Home {
     dir: TempDir,
-    /// What the settings file has said, and since when.
+    /// The contents of the settings file, each with the time of its start.
     settings: Mutex<Vec<(SystemTime, String)>>,
-    /// Whether its commands were run on a machine without namespaces.
+    /// Whether its commands ran on a machine without namespaces.
     is_bare: AtomicBool,
-    /// Variables of the environment of its commands, beside the usual ones.
+    /// Further environment variables of its commands.
     variables: Mutex<Vec<(&'static str, String)>>,
-    /// Why its runs are not run again.
+    /// Why its runs are not replayed.
     not_replayed: OnceLock<&'static str>,
-    /// Whether its runs were run again already.
+    /// Whether its runs were replayed already.
     is_replayed: AtomicBool,
 }
 
@@ -41,12 +41,12 @@ impl Home {
         home
     }
 
-    /// Where commands are typed.
+    /// The directory where commands are typed.
     pub(crate) fn project(&self) -> PathBuf {
         self.dir.path().join("project")
     }
 
-    /// Where runs are kept. Not there before the first run.
+    /// The state directory. It does not exist before the first run.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.dir.path().join("state")
     }
@@ -59,7 +59,7 @@ impl Home {
         path
     }
 
-    /// Writes a file of the person's own, beneath their home.
+    /// Writes a file of the user, beneath their home.
     pub(crate) fn write_own(&self, name: &str, text: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
@@ -83,13 +83,13 @@ impl Home {
         self.dir.path().join(".config/posse/settings.yaml")
     }
 
-    /// Where an agent of a run works, in its first attempt; `agent` is its whole id.
+    /// The files of an agent in its first attempt; `agent` is its whole id.
     pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
         let run = self.state_dir().join("runs").join(&agent[..8]);
         run.join("workspaces").join(agent).join("1/files")
     }
 
-    /// A file of what a run that has ended made of the project; none if it is not there.
+    /// A file in the result of an ended run; `None` if it does not exist.
     #[track_caller]
     pub(crate) fn result_file(&self, run: &str, path: &str) -> Option<String> {
         let ends = ["run.completed", "run.failed", "run.cancelled"];
@@ -103,7 +103,7 @@ impl Home {
         git(&repository, &["cat-file", "blob", &format!("{commit}:{path}")])
     }
 
-    /// Whether a run's result has a file that the project does not have; in no case does the project.
+    /// Whether a run's result has a file. Asserts that the project itself does not have it.
     #[track_caller]
     pub(crate) fn made(&self, run: &str, path: &str) -> bool {
         assert!(!self.project().join(path).exists(), "{path} is in the person's folder");
@@ -120,7 +120,7 @@ impl Home {
             .env("HOME", self.dir.path())
             .env("POSSE_HOME", self.state_dir())
             .env("TZ", "UTC")
-            // Nobody answers there, whatever runs on this machine.
+            // No server answers there, whatever runs on this machine.
             .env("OLLAMA_HOST", "127.0.0.1:9")
             .env("TMPDIR", self.dir.path())
             .envs(self.variables.lock().expect("alone").iter().cloned())
@@ -128,7 +128,7 @@ impl Home {
         command
     }
 
-    /// Sets a variable for every command from now on.
+    /// Sets a variable for every later command.
     pub(crate) fn set(&self, name: &'static str, value: &str) {
         self.variables.lock().expect("alone").push((name, value.to_owned()));
     }
@@ -138,7 +138,7 @@ impl Home {
         Done::of(self.command(args))
     }
 
-    /// Runs the command on a machine that allows no namespaces: within one whose limit is zero.
+    /// Runs the command on a machine without namespaces: inside one whose limit is zero.
     pub(crate) fn without_namespaces(&self, args: &[&str]) -> Done {
         const THROUGH: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";
         self.is_bare.store(true, Ordering::Relaxed);
@@ -151,9 +151,10 @@ impl Home {
         Done::of(unshare)
     }
 
-    /// Runs the command to its end, and gives which of these system calls it and all its processes made, one in a line.
+    /// Runs the command to its end, and returns which of these system calls it and all its processes made, one per
+    /// line.
     pub(crate) fn traced(&self, calls: &str, args: &[&str]) -> (Done, String) {
-        // Without it nothing is shown: a story that needs it is not skipped. Install the package `strace`.
+        // Without it nothing is shown, so a story that needs it is not skipped. Install the package `strace`.
         let version = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
         assert!(version.is_ok(), "strace is not installed");
         let log = tempfile::NamedTempFile::new_in(self.dir.path()).expect("a file");
@@ -168,12 +169,12 @@ impl Home {
         (done, fs::read_to_string(log.path()).expect("a trace"))
     }
 
-    /// Says why no run of this home is run again from its record; see [`crate::replays`].
+    /// Sets why no run of this home is replayed; see [`crate::replays`].
     pub(crate) fn not_replayed(&self, reason: &'static str) {
         self.not_replayed.set(reason).expect("one reason");
     }
 
-    /// Runs its runs again now: what comes next breaks their records.
+    /// Replays its runs now, because the next step breaks their recordings.
     pub(crate) fn replay_now(&self) {
         crate::replays::all(self);
         self.is_replayed.store(true, Ordering::Relaxed);
@@ -187,28 +188,28 @@ impl Home {
         self.not_replayed.get().copied()
     }
 
-    /// Makes the settings what they were at a time: a replay has the rules of now.
+    /// Restores the settings of a time, because a replay uses the current rules.
     pub(crate) fn restore_settings(&self, at: SystemTime) {
         let settings = self.settings.lock().expect("alone");
         match settings.iter().rfind(|(since, _)| *since <= at) {
             Some((_, text)) => self.put_settings(text),
             None if settings.is_empty() => {}
-            // There were none yet; and an empty file says nothing.
+            // There was no file yet; an empty file has the same effect.
             None => self.put_settings(""),
         }
     }
 
-    /// Runs the command as the others of this home were run.
+    /// Runs the command like the others of this home.
     pub(crate) fn again(&self, args: &[&str]) -> Done {
         if self.is_bare.load(Ordering::Relaxed) { self.without_namespaces(args) } else { self.posse(args) }
     }
 
-    /// Starts the command and leaves it to be watched.
+    /// Starts a command that the story then watches.
     pub(crate) fn start(&self, args: &[&str]) -> RunningCommand {
         RunningCommand::of(self.command(args), self.dir.path())
     }
 
-    /// A text without what differs from one time to the next: ids, times, folders, process ids.
+    /// Redacts what differs from one time to the next: ids, times, folders, process ids.
     pub(crate) fn redact(&self, text: &str, run: &str) -> String {
         let whole = self.dir.path().canonicalize().expect("a path");
         let text = text.replace(run, "RUN-----").replace(whole.to_str().expect("UTF-8"), "[HOME]");
@@ -218,20 +219,20 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // A story that failed has said what is wrong.
+        // A failed story has already reported the problem.
         if !std::thread::panicking() {
             crate::replays::all(self);
         }
     }
 }
 
-/// What git prints in a repository; none if it fails.
+/// The output of git in a repository; `None` if it fails.
 fn git(repository: &Path, args: &[&str]) -> Option<String> {
     let output = Command::new("git").arg("--git-dir").arg(repository).args(args).output().expect("git runs");
     output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
 }
 
-/// Replaces times of day, dates, durations and sizes, which are all made of digits.
+/// Replaces times of day, dates, durations and sizes, which all consist of digits.
 fn redact_line(line: &str) -> String {
     let words: Vec<String> = line.split(' ').map(redact_word).collect();
     let mut text = words.join(" ");
@@ -245,14 +246,14 @@ fn redact_line(line: &str) -> String {
             text.replace_range(at..at + text[at..].find(unit).expect("found") + unit.len(), "[SIZE]");
         }
     }
-    // A column is as wide as its widest entry; how far a time stands from its left edge says nothing.
+    // A column is as wide as its widest entry, so the distance of a time from its left edge is irrelevant.
     while text.contains("   [TIME]") {
         text = text.replace("   [TIME]", "  [TIME]");
     }
     text
 }
 
-/// Where a number begins that stands before this unit.
+/// The start of a number before this unit.
 fn duration_before(text: &str, unit: &str) -> Option<usize> {
     text.match_indices(unit).find_map(|(end, _)| {
         let after = text[end + unit.len()..].chars().next();
@@ -295,7 +296,7 @@ impl Done {
         Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// The same, if it ended with this code.
+    /// Asserts that it ended with this code.
     #[track_caller]
     pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -331,7 +332,7 @@ impl Done {
     }
 }
 
-/// A command that is at work, with its standard output to be read line by line.
+/// A running command, whose standard output is read line by line.
 pub(crate) struct RunningCommand {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -341,7 +342,7 @@ pub(crate) struct RunningCommand {
 
 impl RunningCommand {
     fn of(mut command: Command, folder: &Path) -> Self {
-        // A file, because a pipe that nobody reads fills up.
+        // A file, because a pipe without a reader fills up.
         let stderr = tempfile::Builder::new().prefix("stderr-").tempfile_in(folder).expect("a file");
         let (file, stderr) = stderr.keep().expect("a file");
         let mut child = command.stdout(Stdio::piped()).stderr(file).spawn().expect("the command starts");
@@ -353,7 +354,7 @@ impl RunningCommand {
         self.child.id()
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end.
     pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");
@@ -361,7 +362,7 @@ impl RunningCommand {
         (!line.is_empty()).then_some(line)
     }
 
-    /// Reads events until one that fits, and gives it.
+    /// Reads events until one matches, and returns it.
     #[track_caller]
     pub(crate) fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         while let Some(line) = self.line() {
@@ -382,13 +383,12 @@ impl RunningCommand {
         })
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process id");
         kill_process(pid, signal).expect("the signal is sent");
     }
 
-    /// Ends it as a power cut would.
+    /// Ends it like a power cut.
     pub(crate) fn kill(mut self) -> String {
         self.signal(Signal::KILL);
         self.child.wait().expect("it has ended");
@@ -406,7 +406,7 @@ impl RunningCommand {
 
 impl Drop for RunningCommand {
     fn drop(&mut self) {
-        // A story that failed leaves nothing behind. One that ended cannot be killed any more.
+        // A failed story leaves no process behind. Killing an ended process fails harmlessly.
         drop(self.child.kill());
         drop(self.child.wait());
     }

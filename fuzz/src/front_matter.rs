@@ -3,7 +3,7 @@
 
 #![no_main]
 
-#[path = "../../crates/agent/tests/corpus/promises.rs"]
+#[path = "../../crates/definitions/tests/corpus/promises.rs"]
 mod promises;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| promises::kept(bytes));

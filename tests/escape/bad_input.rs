@@ -1,4 +1,4 @@
-//! Input that makes no sense: a short, precise answer, nothing hung, nothing half done.
+//! Invalid input: a short, precise answer, nothing hangs, nothing is half done.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn outputs() -> Vec<Case> {
     ]
 }
 
-/// An answer to a refused call repeats only the beginning of what was asked for.
+/// An answer to a refused call repeats only the beginning of the request.
 #[test]
 fn the_answer_to_a_call_that_is_too_long_is_short() {
     let command = format!("echo {}", "x".repeat(200_000));

@@ -1,25 +1,25 @@
-//! One case of the corpus: a call that does its worst, and how it has to end.
+//! One case of the corpus: a hostile call, and how it has to end.
 
 use serde_json::{Value, json};
 
-/// How long a command may take if a case does not say.
+/// The default time limit of a command.
 const PATIENCE_MS: u64 = 20_000;
-/// An answer to a call that was not carried out is short.
+/// An answer to a call that was not executed is short.
 const ANSWER_MAX_BYTES: usize = 2_000;
 
-/// A call, and what has to become of it. What must not happen is the same for all, and is looked for outside.
+/// A call, and how it has to end. What must not happen is the same for all, and is checked from outside.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) tool: &'static str,
     pub(crate) input: Value,
     pub(crate) end: End,
-    /// Programs without which it says nothing.
+    /// Programs that the case needs.
     pub(crate) needs: &'static [&'static str],
-    /// The id that the model gives the call, if not the name.
+    /// The id that the model gives the call, if it is not the name.
     pub(crate) id: Option<&'static str>,
 }
 
-/// What a command is answered that ended the first process of its own sandbox.
+/// The answer to a command that ended the first process of its own sandbox.
 const SANDBOX_LOST: &str = "the sandbox ended before the program did";
 
 /// How a call has to end.
@@ -31,16 +31,16 @@ pub(crate) enum End {
     Shows(&'static str),
     /// By its time limit, after the command really began.
     Cut,
-    /// By itself or by its limit, after the command really began; or with its sandbox, which it brought down.
+    /// By itself or by its limit, after the command really began; or with its sandbox, which it ended.
     Ends,
-    /// Without having been carried out, with this in the answer.
+    /// Without having been executed, with this in the answer.
     Refused(&'static str),
     /// With any answer.
     Answered,
 }
 
-/// A command. `@top@`, `@home@`, ... stand for what the world has there; `breach` says that something worked
-/// which must not.
+/// A command. `@top@`, `@home@`, ... are replaced by paths of the world; `breach` reports that a forbidden operation
+/// succeeded.
 pub(crate) fn sh(name: &'static str, command: &str) -> Case {
     let begin =
         format!("export ESC=@tag@.{name}.; breach() {{ printf '\\nBREACH %s\\n' \"$*\"; }}; echo ran:{name}");
@@ -48,8 +48,8 @@ pub(crate) fn sh(name: &'static str, command: &str) -> Case {
     Case { name, tool: "bash", input, end: End::Ran, needs: &[], id: None }
 }
 
-/// A Python program, with `breach`, `call` for a system call by its number, and `filtered` for one that has to be
-/// refused before the kernel looks at its arguments.
+/// A Python program, with `breach`, `call` for a system call by its number, and `filtered` for one that the filter has
+/// to refuse before the kernel checks its arguments.
 pub(crate) fn py(name: &'static str, program: &str) -> Case {
     let mut case = sh(name, &format!("python3 - <<'PROGRAM'\n{PRELUDE}{program}\nPROGRAM"));
     case.needs = &["python3"];
@@ -73,41 +73,41 @@ def fails(what, *args):
     else: breach(what, args, found)
 "#;
 
-/// A call of another tool, or a command with input of its own.
+/// A call of another tool, or a command with its own input.
 pub(crate) fn call(name: &'static str, tool: &'static str, input: Value) -> Case {
     Case { name, tool, input, end: End::Answered, needs: &[], id: None }
 }
 
 impl Case {
-    /// It needs these programs.
+    /// Sets the programs that it needs.
     pub(crate) fn needs(mut self, programs: &'static [&'static str]) -> Self {
         self.needs = programs;
         self
     }
 
-    /// Its output holds this.
+    /// Its output must contain this.
     pub(crate) fn shows(mut self, text: &'static str) -> Self {
         self.end = End::Shows(text);
         self
     }
 
-    /// It is not carried out, for this reason.
+    /// It must not be executed, for this reason.
     pub(crate) fn refused(mut self, text: &'static str) -> Self {
         self.end = End::Refused(text);
         self
     }
 
-    /// It does not end before its limit does.
+    /// It must run until its time limit.
     pub(crate) fn cut(self, timeout_ms: u64) -> Self {
         Self { end: End::Cut, ..self.within(timeout_ms) }
     }
 
-    /// It has ended with its limit at the latest.
+    /// It must end by its time limit at the latest.
     pub(crate) fn ends(self, timeout_ms: u64) -> Self {
         Self { end: End::Ends, ..self.within(timeout_ms) }
     }
 
-    /// The model gives it this id.
+    /// Sets the id that the model gives it.
     pub(crate) fn id(mut self, id: &'static str) -> Self {
         self.id = Some(id);
         self
@@ -118,17 +118,17 @@ impl Case {
         self
     }
 
-    /// The id under which its answer is found.
+    /// The id of its answer.
     pub(crate) fn call_id(&self) -> &'static str {
         self.id.unwrap_or(self.name)
     }
 
-    /// How long it may take.
+    /// The time limit.
     pub(crate) fn timeout_ms(&self) -> u64 {
         self.input["timeout_ms"].as_u64().unwrap_or(PATIENCE_MS)
     }
 
-    /// What is wrong about how it ended, if anything.
+    /// The problem with its end, if any.
     pub(crate) fn judge(&self, answer: &Value) -> Option<String> {
         let output = answer["output"].as_str().unwrap_or_default();
         let began = output.contains(&format!("ran:{}", self.name));

@@ -1,4 +1,4 @@
-//! Outliving a call. Nothing of it is alive when its answer is there.
+//! Outliving a call: none of its processes is alive when its answer arrives.
 
 use super::case::{Case, py, sh};
 

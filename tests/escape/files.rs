@@ -1,4 +1,4 @@
-//! Writing, and breaking, what is outside the workspace.
+//! Writing and damaging files outside the workspace.
 
 use serde_json::json;
 

@@ -1,52 +1,52 @@
-//! The corpus where no namespaces can be made: what the level does not promise, as `posse doctor` lists it, with the cases that
-//! need it. Everything else has to hold.
+//! The corpus without namespaces: the promises that this level does not keep, as `posse doctor` lists them, with the
+//! cases that need them. Everything else has to hold.
 
 use super::case::Case;
 use super::world::{Level, Setting, World};
 use super::{GROUPS, LEAST, carry_out, holds, somebody};
 
 /// A promise that is not kept without namespaces.
-struct Unkept {
-    /// How the doctor lists it.
+struct UnkeptPromise {
+    /// The doctor's text for it.
     promise: &'static str,
-    /// Cases that get through, or find something missing, and change nothing that is looked at from outside.
+    /// Cases that succeed, or find something missing, but change nothing that is checked from outside.
     seen: &'static [&'static str],
-    /// Cases that are not run: they would change what the person has.
+    /// Cases that are not run: they would change the user's files or processes.
     harmful: &'static [&'static str],
 }
 
-const UNKEPT: &[Unkept] = &[
-    Unkept {
+const UNKEPT: &[UnkeptPromise] = &[
+    UnkeptPromise {
         promise: "no program can use the network, also if it is granted, nor talk to itself over loopback",
         seen: &["own-loopback-works"],
         harmful: &[],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "programs see the machine's processes with their command lines",
         seen: &["only-own-processes-are-seen", "others-in-proc", "others-by-descriptor", "signals-by-name"],
         harmful: &[],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "programs can change the modes, times and attributes of your files",
         seen: &[],
         harmful: &["modes-outside", "attributes-outside"],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "programs see that a path exists, with its size and times, and the machine's network in /proc/net",
         seen: &["devices", "interfaces"],
         harmful: &[],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "only root can give up for good the privileges of set-user-id programs",
         seen: &["capabilities-to-get"],
         harmful: &[],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
         seen: &["scratch-is-its-own", "scratch-filled"],
         harmful: &[],
     },
-    Unkept {
+    UnkeptPromise {
         promise: "programs see a workspace where it is on the machine",
         seen: &["workdir-inside", "workdir-inside-absolute", "poison-is-gone"],
         harmful: &[],
@@ -55,11 +55,11 @@ const UNKEPT: &[Unkept] = &[
 
 /// The promise that a case needs and that is not kept here.
 pub(crate) fn lacks(setting: Setting, case: &Case) -> Option<&'static str> {
-    let needs = |unkept: &&Unkept| unkept.seen.contains(&case.name);
+    let needs = |unkept: &&UnkeptPromise| unkept.seen.contains(&case.name);
     (setting.level == Level::Landlock).then(|| UNKEPT.iter().find(needs))?.map(|unkept| unkept.promise)
 }
 
-/// Whether a case would change what the person has, because a promise is not kept here.
+/// Whether a case would harm the user, because a promise is not kept here.
 pub(crate) fn is_harmful(setting: Setting, case: &Case) -> bool {
     setting.level == Level::Landlock && UNKEPT.iter().any(|unkept| unkept.harmful.contains(&case.name))
 }
@@ -67,7 +67,7 @@ pub(crate) fn is_harmful(setting: Setting, case: &Case) -> bool {
 /// The oldest Landlock that keeps a program from signalling other processes of its user.
 const KEEPS_SIGNALS: u32 = 6;
 
-/// Whether the corpus can be run without namespaces: its signals would reach the processes of whoever runs it.
+/// Whether the corpus can be run without namespaces: its signals would reach the processes of the user who runs it.
 fn can_be_run(world: &World) -> bool {
     let doctor = world.doctor();
     let (_, level) =
@@ -99,11 +99,11 @@ fn all(setting: Setting) {
     }
 }
 
-/// Who asks for less is told what is missing, and nothing else is missing.
+/// A user who requests weaker isolation sees what is missing, and nothing else is missing.
 #[test]
 fn the_doctor_names_every_promise_that_a_case_goes_without() {
     let doctor = World::new(Setting { level: Level::Landlock, user: None }, super::PLAIN).doctor();
-    for Unkept { promise, .. } in UNKEPT {
+    for UnkeptPromise { promise, .. } in UNKEPT {
         assert!(doctor.contains(promise), "`{promise}` is not in:\n{doctor}");
     }
     let names: Vec<&str> = GROUPS.iter().flat_map(|(_, cases, _)| cases()).map(|case| case.name).collect();

@@ -64,7 +64,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "very-long-names",
             "for i in range(300):\n    os.makedirs('n' * 200, exist_ok=True); os.chdir('n' * 200)\nfails(open, '../' * 1300 + '@top@/parent.txt'.lstrip('/'))",
         ),
-        // Nobody can keep a tree as deep as that.
+        // No program can keep such a deep tree.
         sh("very-long-names-are-removed", "rm -rf nnn*; ls -d nnn* && breach; echo over").shows("over"),
         call("tool-link-chain", "read", json!({"path": "c3@top@/parent.txt"})).refused(""),
         call("tool-linked-root", "read", json!({"path": "c1/etc/hostname"})).refused(""),

@@ -1,4 +1,4 @@
-//! Everything that a program could connect or send to. Nobody ever does.
+//! Everything that a program could connect or send to. None ever does.
 
 use std::io::ErrorKind;
 use std::net::{TcpListener, UdpSocket};
@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::Path;
 
-/// Ways out of a box, all of them watched.
+/// All ways out of a sandbox, watched.
 pub(crate) struct Listeners {
     tcp: Vec<(&'static str, TcpListener)>,
     udp: Vec<(&'static str, UdpSocket)>,
@@ -27,7 +27,7 @@ impl Listeners {
             abstract_name: format!("esc-{}", top.file_name().expect("a name").to_string_lossy()),
             address: own_address(),
         };
-        // Not every machine has the newer protocol.
+        // Not every machine has IPv6.
         all.tcp.extend(TcpListener::bind("[::1]:0").ok().map(|listener| ("tcp6", listener)));
         for (name, path) in [("stream outside", "out.sock"), ("stream inside", "ws/in.sock")] {
             all.streams.push((name, UnixListener::bind(top.join(path)).expect("a socket")));
@@ -58,7 +58,7 @@ impl Listeners {
         names
     }
 
-    /// Who was reached.
+    /// The listeners that were reached.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut reached = Vec::new();
         let mut note = |name: &str, met: std::io::Result<()>| {

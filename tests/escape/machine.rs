@@ -1,8 +1,8 @@
-//! The machine itself: its settings, its devices, its control groups.
+//! The machine itself: its settings, its devices, its cgroups.
 
 use super::case::{Case, py, sh};
 
-/// What would be settings of the whole machine. Opening is enough to know, and harms nobody.
+/// Settings of the whole machine. Opening one is enough to know, and harmless.
 const SETTINGS: &str = "for path in '''
 /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/kernel/hostname /proc/sys/kernel/sysrq
 /proc/sys/kernel/randomize_va_space /proc/sys/kernel/yama/ptrace_scope /proc/sys/kernel/ns_last_pid

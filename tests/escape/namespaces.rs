@@ -4,7 +4,7 @@ use super::case::{Case, py, sh};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = by_programs();
-    // The numbers are those of one architecture.
+    // The numbers belong to one architecture.
     if cfg!(target_arch = "x86_64") {
         cases.extend(by_calls());
     }

@@ -1,4 +1,4 @@
-//! Getting out by the network, or by sockets that are files.
+//! Leaving by the network, or by sockets that are files.
 
 use super::case::{Case, py, sh};
 

@@ -1,4 +1,4 @@
-//! Looks at what has happened, from outside the box.
+//! Checks from outside the sandbox what has happened.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use super::case::Case;
 
-/// Protected names that are in every workspace, with what is in them.
+/// Protected names in every workspace, with their contents.
 pub(crate) const PRESENT: [(&str, &str); 8] = [
     (".git/HEAD", "ref: refs/heads/main\n"),
     (".git/config", "[core]\n\trepositoryformatversion = 0\n"),
@@ -52,7 +52,7 @@ const ABSENT: [&str; 26] = [
     ".ssh",
 ];
 
-/// Places of the machine where nothing of a command may appear.
+/// Directories of the machine where no file of a command may appear.
 const PLACES: [&str; 17] = [
     "/",
     "/tmp",
@@ -73,7 +73,7 @@ const PLACES: [&str; 17] = [
     "/var/spool/cron",
 ];
 
-/// Files of the machine that stay as they are.
+/// Files of the machine that must stay unchanged.
 const SYSTEM: [&str; 10] = [
     "/etc/passwd",
     "/etc/hosts",
@@ -87,12 +87,12 @@ const SYSTEM: [&str; 10] = [
     "/proc/sys/fs/suid_dumpable",
 ];
 
-/// Everything outside the state directory: also the person's folder, which no run touches but for its branch.
+/// Everything outside the state directory, including the user's folder, which no run changes except for its branch.
 pub(crate) struct Snapshot(BTreeMap<PathBuf, String>);
 
-/// Where state directories are, from the top, with those who keep them inside the folder.
+/// The state directories, from the top, also of users who keep them inside the folder.
 const STATES: [&str; 2] = ["home/state", "ws/deep"];
-/// What a result adds to the person's repository.
+/// What a published result adds to the user's repository.
 const DELIVERED: [&str; 2] = ["ws/.git/objects", "ws/.git/refs/heads/posse"];
 
 impl Snapshot {
@@ -114,7 +114,7 @@ impl Snapshot {
         Self(all)
     }
 
-    /// What is different in `now`.
+    /// The differences in `now`.
     pub(crate) fn changes(&self, now: &Self) -> Vec<String> {
         let mut changes = Vec::new();
         for (path, was) in &self.0 {
@@ -135,9 +135,9 @@ fn look(path: &Path, metadata: &Metadata) -> String {
     let content = if kind.is_symlink() {
         format!("{:?}", fs::read_link(path))
     } else if kind.is_file() {
-        // Times tell of a change that was undone; another hard link changes the time of the inode alone.
+        // Times reveal a change that was undone; another hard link changes only the time of the inode.
         let times = (metadata.mtime(), metadata.mtime_nsec(), metadata.nlink());
-        // One with holes is not read whole: times tell.
+        // A sparse file is not read completely: its times are enough.
         let sparse = metadata.blocks() * 512 < metadata.size() / 2;
         let read = || fs::read(path).map_or_else(|error| error.to_string(), |bytes| hash(&bytes));
         format!("{} {times:?}", if sparse { metadata.size().to_string() } else { read() })
@@ -153,7 +153,7 @@ fn hash(bytes: &[u8]) -> String {
     format!("{:x}:{}", hasher.finish(), bytes.len())
 }
 
-/// Visits everything beneath a directory, and it; follows no link.
+/// Visits a directory and everything beneath it; follows no link.
 pub(crate) fn walk(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
     let Ok(metadata) = fs::symlink_metadata(path) else { return };
     visit(path, &metadata);
@@ -164,7 +164,7 @@ pub(crate) fn walk(path: &Path, visit: &mut dyn FnMut(&Path, &Metadata)) {
     }
 }
 
-/// What a run's result has that it must not have.
+/// What a run's result contains that it must not.
 pub(crate) fn result(repository: &Path, base: &str, commit: &str, canary: &str) -> Vec<String> {
     let mut problems = Vec::new();
     for line in
@@ -191,8 +191,8 @@ pub(crate) fn result(repository: &Path, base: &str, commit: &str, canary: &str) 
             }
         }
     }
-    let objects = git(repository, &["cat-file", "--batch-all-objects", "--batch", "--buffer"]);
-    if objects.contains(canary) {
+    let objects = git_bytes(repository, &["cat-file", "--batch-all-objects", "--batch", "--buffer"]);
+    if holds(&objects, canary.as_bytes()) {
         problems.push("a secret is in an object of the repository".to_owned());
     }
     problems.extend(git(repository, &["fsck", "--strict", "--no-dangling"]).lines().map(str::to_owned));
@@ -200,13 +200,17 @@ pub(crate) fn result(repository: &Path, base: &str, commit: &str, canary: &str) 
 }
 
 fn git(repository: &Path, args: &[&str]) -> String {
-    let output = Command::new("git").arg("--git-dir").arg(repository).args(args).output().expect("git runs");
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "git {args:?}: {errors}");
-    text.into_owned()
+    String::from_utf8_lossy(&git_bytes(repository, args)).into_owned()
 }
 
-/// What there may be in a state directory beside what agents work in, as the beginning of a path.
+fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
+    let output = Command::new("git").arg("--git-dir").arg(repository).args(args).output().expect("git runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {args:?}: {errors}");
+    output.stdout
+}
+
+/// What a state directory may contain beside the agents' files, as prefixes of paths.
 const OWN: [&str; 24] = [
     "posse.db",
     "writers.",
@@ -233,10 +237,10 @@ const OWN: [&str; 24] = [
     "runs/*/reports/",
     "runs/*/objects/*/*/pack/pack-",
 ];
-/// Where agents work: nothing is said of what is in it.
+/// The agents' files, whose content is not checked.
 const THEIRS: [&str; 2] = ["runs/*/workspaces/*/*/files", "runs/*/workspaces/*/*/layers"];
 
-/// What is in a state directory that neither Posse put there nor an agent may have.
+/// Files in a state directory that neither Posse nor an agent may have put there.
 pub(crate) fn state(state: &Path, tag: &str) -> Vec<String> {
     let mut found = Vec::new();
     walk(state, &mut |path, metadata| {
@@ -251,7 +255,7 @@ pub(crate) fn state(state: &Path, tag: &str) -> Vec<String> {
     found
 }
 
-/// Whether a path begins with a pattern, part by part; the last part of the pattern may be only a beginning.
+/// Whether a path begins with a pattern, part by part; the last part of the pattern may be a prefix.
 fn begins(path: &str, pattern: &str) -> bool {
     let mut parts = path.split('/');
     let fits = |wanted: &str, part: &str| match wanted {
@@ -275,18 +279,22 @@ pub(crate) fn scattered(tag: &str) -> Vec<String> {
     found
 }
 
-/// Files beneath a directory that hold the canary.
+/// Files beneath a directory that contain the canary.
 pub(crate) fn leaks(dir: &Path, canary: &str) -> Vec<String> {
     let mut found = Vec::new();
     walk(dir, &mut |path, metadata| {
         let kind = metadata.file_type();
-        // A file with holes is not read whole: what was written to it is at its beginning.
+        // A sparse file is not read completely: its content is at the beginning.
         let regular = kind.is_file() && !kind.is_fifo();
         let read = || {
-            File::open(path).map(|file| file.take(256 << 20)).and_then(|mut file| {
-                let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes).map(|_| bytes)
-            })
+            let file = File::open(path)?;
+            let opened = file.metadata()?;
+            let mut bytes = Vec::new();
+            // A parent directory may be a link by now. Then another file would be read, which may contain the canary.
+            if (opened.dev(), opened.ino()) == (metadata.dev(), metadata.ino()) {
+                file.take(256 << 20).read_to_end(&mut bytes)?;
+            }
+            std::io::Result::Ok(bytes)
         };
         let sparse = metadata.blocks() * 512 < metadata.size() / 2;
         if regular && !sparse && read().is_ok_and(|bytes| holds(&bytes, canary.as_bytes())) {
@@ -314,18 +322,17 @@ pub(crate) fn alive(tag: &str) -> Vec<String> {
     found
 }
 
-/// Whether a case's programs are there.
+/// Whether the programs of a case exist.
 pub(crate) fn can(case: &Case) -> bool {
     let dirs = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     case.needs.iter().all(|program| dirs.iter().any(|dir| Path::new(dir).join(program).exists()))
 }
 
 pub(crate) fn holds(text: &[u8], part: &[u8]) -> bool {
-    // The library's search of text is fast also where this code is not optimised; what is sought is plain.
-    String::from_utf8_lossy(text).contains(&*String::from_utf8_lossy(part))
+    // Files of many megabytes are searched, by unoptimised code.
+    memchr::memmem::find(text, part).is_some()
 }
 
-/// All of a file.
 pub(crate) fn whole(mut file: File) -> Vec<u8> {
     let mut bytes = Vec::new();
     file.rewind().and_then(|()| file.read_to_end(&mut bytes)).expect("it can be read");

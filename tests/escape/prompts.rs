@@ -1,4 +1,4 @@
-//! Waiting for somebody: nobody is there, so each of these ends by itself.
+//! Waiting for input: no user is present, so each of these ends by itself.
 
 use super::case::{Case, sh};
 

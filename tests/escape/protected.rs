@@ -1,4 +1,4 @@
-//! Names that other programs obey: those that exist stay, those that do not are not there afterwards.
+//! Names that other programs obey: existing ones stay unchanged, missing ones stay missing.
 
 use serde_json::json;
 

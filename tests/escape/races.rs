@@ -1,4 +1,4 @@
-//! A directory that is swapped for a link while tools use it, and checks that would see it if one got through.
+//! A directory that is swapped for a link while tools use it, and tests of the checks themselves.
 
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -14,7 +14,7 @@ use super::case::{Case, End, call};
 use super::world::{Setting, World};
 use super::{PLAIN, holds};
 
-/// Each is called this often while the directory changes places with a link.
+/// How often each tool is called while the directory is swapped with a link.
 const OFTEN: usize = 12;
 
 const TOOLS: [(&str, &str); 7] = [
@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
             "grep" => json!({"pattern": "CANA[R]Y", "path": dir}),
             _ => json!({"command": "cat secret.txt; echo x > evil; true", "workdir": dir}),
         };
-        // Ids differ, names are of the seven.
+        // Each case has its own id; the names are the seven above.
         let id: &'static str = format!("{name}-{round}").leak();
         Case { name: id, end: End::Answered, ..call(name, tool, input) }
     })
@@ -73,7 +73,7 @@ fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
     holds(&report, OFTEN * TOOLS.len());
 }
 
-/// The root's workspace, once it is complete; none if the run is over first.
+/// The root's workspace, once it is complete; `None` if the run ends first.
 fn workspace_of(world: &World, over: &AtomicBool) -> Option<PathBuf> {
     while !over.load(Ordering::Relaxed) {
         let runs = fs::read_dir(world.at("home/state/runs")).into_iter().flatten().flatten();

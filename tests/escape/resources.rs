@@ -1,4 +1,4 @@
-//! Using up the machine. Each of these ends within its limit, and the runtime goes on.
+//! Exhausting the machine. Each of these ends within its limit, and the runtime continues.
 
 use serde_json::json;
 

@@ -39,12 +39,12 @@ fn unknown_fields() -> Vec<Case> {
             .refused("unknown field"),
         call("field-of-write", "write", json!({"path": "x", "content": "x", "force": true}))
             .refused("unknown field"),
-        call("no-such-tool", "shell", json!({"command": "echo BREACH"})).refused("no tool"),
+        call("no-such-tool", "shell", json!({"command": "echo BREACH"})).refused("unknown tool"),
         call("tool-in-capitals", "Bash", json!({"command": "echo BREACH"})).refused(""),
     ]
 }
 
-/// A rule that was talked around changes nothing about the box.
+/// Bypassing a rule does not weaken the sandbox.
 fn around_rules() -> Vec<Case> {
     let url = "http://127.0.0.1:@tcp@/";
     let around = |name, command: String| sh(name, &format!("{command}; echo over"));
@@ -69,7 +69,7 @@ fn around_rules() -> Vec<Case> {
     ]
 }
 
-/// Each call begins as the first one did.
+/// Each call starts like the first one.
 fn from_call_to_call() -> Vec<Case> {
     vec![
         sh("poison", "export PATH=/evil PAGER='touch x' GIT_PAGER='touch x' LD_PRELOAD=/evil.so BASH_ENV=/tmp/env POISON=1; echo 'POISON=2' > /tmp/env; echo 'POISON=3' >> ~/.bashrc; echo '[alias] st = !touch x' > ~/.gitconfig; alias ls=evil; ls() { echo evil; }; cd /; umask 0; ulimit -n 20; echo evil > /tmp/@tag@; set -o noexec"),
@@ -79,7 +79,7 @@ fn from_call_to_call() -> Vec<Case> {
     ]
 }
 
-/// The command in the box reaches neither the person's runs nor a model.
+/// The command in the sandbox reaches neither the user's runs nor a model.
 fn through_the_command() -> Vec<Case> {
     vec![
         sh("own-command-looks", "./posse ps --json; POSSE_HOME=@state@ ./posse ps; ./posse ps | grep -q 'do your worst' && breach; ./posse doctor; echo over").shows("over"),

@@ -1,4 +1,4 @@
-//! Reading what is not for agents. Each case prints what it finds; the canary is looked for everywhere outside.
+//! Reading what is not for agents. Each case prints what it finds; the canary is searched everywhere outside.
 
 use serde_json::json;
 

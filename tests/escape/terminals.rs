@@ -1,4 +1,4 @@
-//! The terminal of whoever started the run: it is neither typed into nor drawn on.
+//! The terminal of the user who started the run: no case types into it or draws on it.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// What is printed, and what a call says of itself, is shown without what would drive a terminal.
+/// Output and call descriptions are shown without terminal escapes.
 #[test]
 fn what_a_command_prints_does_not_drive_a_terminal() {
     let home = Home::new();
@@ -32,7 +32,7 @@ fn what_a_command_prints_does_not_drive_a_terminal() {
         {"name": evil, "input": {}},
     ]);
     let script = json!([{"when": {"turn": 1}, "reply": {"text": evil, "tool_calls": calls}}, {"reply": {"text": "done"}}]);
-    // YAML takes most of these only as escapes.
+    // YAML accepts most of these only as escapes.
     let plain = |c: char| if c.is_ascii() { c.to_string() } else { format!("\\u{:04x}", u32::from(c)) };
     home.write("../script.yaml", &script.to_string().chars().map(plain).collect::<String>());
     let done = home.posse(&["run", "--model", "scripted/../script.yaml", "x"]).exits(0);

@@ -1,4 +1,4 @@
-//! A process of the same user: to be signalled, traced and read, and none of it happens.
+//! A process of the same user as a target for signals, tracing and reading, none of which succeeds.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// Writes down every signal that reaches it, and waits.
+/// Logs every signal that reaches it, and waits.
 const SCRIPT: &str = r#"
 for s in HUP INT QUIT USR1 USR2 TERM CONT ALRM; do trap "echo $s >> \"$0\"" $s; done
 echo ready
 while :; do read -r _ || exit; done
 "#;
 
-/// The process.
+/// The target process.
 pub(crate) struct Victim {
     child: Mutex<Child>,
     log: PathBuf,

@@ -1,5 +1,5 @@
-//! A machine in small: a person's home with secrets, a workspace, neighbours, listeners, and a process to attack.
-//! All of it is outside the box, and so is every look at it.
+//! A small world: a user's home with secrets, a workspace, neighbours, listeners, and a process to attack. All of it is
+//! outside the sandbox, and so is every check of it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,10 +19,10 @@ use super::victim::Victim;
 
 /// How many calls a reply has.
 const CALLS_PER_TURN: usize = 16;
-/// How long a whole run may take before it is called hung, in seconds.
+/// The timeout of a whole run, in seconds.
 const HUNG_AFTER: &str = "180";
 
-/// The call that puts into the workspace what no snapshot brings along.
+/// The call that creates files in the workspace that no snapshot contains.
 const FURNISH: &str = "furnish";
 /// A pipe, a socket without a listener, and a huge file that git ignores.
 const FURNISHING: &str = "mkfifo pipe; truncate -s 4G sparse; python3 -c 'import socket; \
@@ -30,7 +30,7 @@ const FURNISHING: &str = "mkfifo pipe; truncate -s 4G sparse; python3 -c 'import
 /// Where programs see their workspace.
 const SHOWN_AT: &str = "/workspace";
 
-/// Secrets of the home directory; each file holds the canary.
+/// Secrets of the home directory; each file contains the canary.
 pub(crate) const SECRETS: [&str; 14] = [
     ".ssh/id_ed25519",
     ".aws/credentials",
@@ -61,29 +61,29 @@ pub(crate) struct World {
     before: Snapshot,
 }
 
-/// Whose runtime it is, and what it may make its boxes of.
+/// The user of the runtime, and the isolation level.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Setting {
-    /// A user of the machine; none is the one who runs the test.
+    /// A user of the machine; `None` is the user who runs the test.
     pub(crate) user: Option<u32>,
     pub(crate) level: Level,
 }
 
-/// What boxes are made of.
+/// The isolation level.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// All that the machine has.
+    /// Everything that the machine has.
     #[default]
     Namespaces,
-    /// What is left where no user namespace can be made, for a person who asks for that.
+    /// The rest without user namespaces, for a user who requests it.
     Landlock,
 }
 
-/// Starts `"$@"` in the directory `$0/ws` where no user namespace can be made: the kernel makes none for a process whose root is
-/// not its mount namespace's. All else is as it was, processes and users included.
+/// Starts `"$@"` in the directory `$0/ws` without user namespaces: the kernel creates none for a process whose root is
+/// not its mount namespace's. Everything else is unchanged, including processes and users.
 const WITHOUT_NAMESPACES: &str =
     r#"mount --rbind / "$0/root" && exec chroot $AS "$0/root" env -u AS -C "$0/ws" "$@""#;
-/// The same for those who may not mount. Their own processes are further away from them than they would be.
+/// The same for users who may not mount. Their own processes are then more isolated than normal.
 const WITHOUT_NAMESPACES_AS_USER: &str =
     r#"echo 0 > /proc/sys/user/max_user_namespaces && cd "$0/ws" && exec "$@""#;
 
@@ -98,15 +98,15 @@ pub(crate) struct Launch {
     pub(crate) sandbox: &'static str,
 }
 
-/// What became of the cases of a world.
+/// The results of a world's cases.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) ran: Vec<&'static str>,
     pub(crate) skipped: Vec<String>,
-    /// What was tried and got through, because the level does not promise that it does not.
+    /// Attempts that succeeded, because the level does not promise to prevent them.
     pub(crate) not_held: Vec<String>,
     pub(crate) problems: Vec<String>,
-    /// How many decisions of rules were held against `explain`.
+    /// How many decisions of rules were compared with `explain`.
     pub(crate) explained: usize,
 }
 
@@ -130,7 +130,7 @@ impl World {
         Self { top, tag, canary, setting, listeners, victim, before }
     }
 
-    /// Remembers everything as it is now.
+    /// Records the current state of everything.
     pub(crate) fn look(&mut self) {
         self.before = Snapshot::of(self.top.path());
     }
@@ -139,7 +139,7 @@ impl World {
         self.top.path().join(path)
     }
 
-    /// Puts what the world has in place of its names.
+    /// Replaces names by values of this world.
     fn fill(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {
@@ -171,7 +171,7 @@ impl World {
         names
     }
 
-    /// A model that makes these calls, some in each turn, and says so if it ever sees a secret.
+    /// A model that makes these calls, some in each turn, and reports if it ever sees a secret.
     fn script(&self, cases: &[Case]) -> String {
         let mut rules = vec![json!({"when": {"contains": self.canary}, "reply": {"text": "LEAKED"}})];
         let furnish = json!({"name": "bash", "id": FURNISH, "input": {"command": FURNISHING}});
@@ -188,7 +188,7 @@ impl World {
         Value::from(rules).to_string()
     }
 
-    /// The command with these arguments, as this world's person starts it.
+    /// The command with these arguments, as this world's user starts it.
     fn command(&self, launch: Launch, args: &[&str]) -> Command {
         let mut command = self.outer();
         command.args(["timeout", "-k", "5", HUNG_AFTER]);
@@ -218,7 +218,7 @@ impl World {
         command
     }
 
-    /// What starts a program at this world's level.
+    /// The command that starts a program at this world's level.
     fn outer(&self) -> Command {
         let mut command = match self.setting.level {
             Level::Namespaces => return Command::new("env"),
@@ -240,13 +240,13 @@ impl World {
         }
     }
 
-    /// What `posse doctor` says to this world's person.
+    /// The output of `posse doctor` for this world's user.
     pub(crate) fn doctor(&self) -> String {
         let output = self.command(super::PLAIN, &["doctor"]).output().expect("it runs");
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Has these cases carried out by the real binary, and looks at everything afterwards.
+    /// Executes these cases with the real binary, and checks everything afterwards.
     pub(crate) fn run(&self, cases: Vec<Case>, launch: Launch) -> Report {
         let mut report = Report::default();
         let (cases, without): (Vec<Case>, Vec<Case>) = cases.into_iter().partition(oracle::can);
@@ -258,7 +258,7 @@ impl World {
         if cases.is_empty() {
             return report;
         }
-        // Outside what is looked at: it holds the canary.
+        // Outside the checked directory, because it contains the canary.
         let aside = tempfile::Builder::new().suffix(".yaml").tempfile().expect("a file");
         fs::write(aside.path(), self.script(&cases)).expect("a script");
         fs::set_permissions(aside.path(), fs::Permissions::from_mode(0o644)).expect("open to all");
@@ -305,7 +305,7 @@ impl World {
         report
     }
 
-    /// What is wrong with what the run made of the folder.
+    /// The problems with the run's changes to the folder.
     fn result(&self, said: &str) -> Vec<String> {
         let events: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let detail =
@@ -321,13 +321,13 @@ impl World {
         oracle::result(&repositories[0], &base, &result, &self.canary)
     }
 
-    /// Where this world's runs are kept.
+    /// The state directory of this world.
     fn state(&self) -> PathBuf {
         let inside = self.at("ws/deep/er/state");
         if inside.exists() { inside } else { self.at("home/state") }
     }
 
-    /// What the rules decided in the run is what `explain` says of it.
+    /// Compares the decisions of the run with the output of `explain`.
     fn hold_against_explain(&self, launch: Launch, said: &str, report: &mut Report) {
         let events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for event in events.filter(|event| event["kind"] == "agent.permission_decided") {
@@ -349,7 +349,7 @@ impl World {
         }
     }
 
-    /// Looks at one event while the run goes on.
+    /// Checks one event while the run continues.
     fn hear(&self, cases: &[Case], line: &str, report: &mut Report) {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
             return report.problems.push(format!("not an event: {line}"));
@@ -376,8 +376,8 @@ impl World {
         } else {
             report.problems.extend(judged);
         }
-        // What the runtime needs beyond a command's own limit: two seconds for it to end by itself, and some to
-        // spare on a machine that does other things too.
+        // What the runtime needs beyond a command's own limit: two seconds for it to end by itself, and some reserve on
+        // a busy machine.
         let elapsed = answer["elapsed_ms"].as_u64().unwrap_or_default();
         if elapsed > case.timeout_ms() + 6_000 {
             report.problems.push(format!("{}: took {elapsed} ms", case.name));
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// What has happened that must not.
+    /// Everything that happened but must not.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.before.changes(&Snapshot::of(self.top.path()));
         problems.extend(oracle::state(&self.state(), &self.tag));
@@ -406,7 +406,7 @@ impl World {
     }
 }
 
-/// Makes what there is to steal and to break.
+/// Creates what there is to steal and to break.
 fn furnish(top: &Path, canary: &str, level: Level, launch: Launch) {
     let put = |name: &str, text: &str| {
         let path = top.join(name);
@@ -444,7 +444,7 @@ fn furnish(top: &Path, canary: &str, level: Level, launch: Launch) {
     for (name, text) in oracle::PRESENT {
         put(&format!("ws/{name}"), text);
     }
-    // They lead out wherever the workspace is.
+    // They lead outside wherever the workspace is.
     for (link, to) in [
         ("ws/out", "sibling"),
         ("ws/out-file", "sibling/secret.txt"),

@@ -1,4 +1,4 @@
-//! A model that always spawns is stopped exactly at the caps.
+//! A model that always spawns is stopped exactly at the limits.
 
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn the_depth_is_never_exceeded_and_the_run_ends() {
     }
 }
 
-/// A crash does not give anybody a second chance.
+/// A crash gives no agent a second chance.
 #[test]
 fn the_caps_hold_across_a_kill() {
     let home = home();

@@ -1,4 +1,4 @@
-//! Journals that were tampered with, torn or worn: found, named, and left as they were.
+//! Journals that were tampered with, torn or corrupted: detected, reported, and left unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -85,7 +85,7 @@ fn a_cut_tail_is_found() {
     assert_eq!(verdict["first_bad_seq"], 13, "{verdict}");
 }
 
-/// What reads a run. Each of them ends, whatever was done to its rows.
+/// The subcommands that read a run. Each of them ends, whatever was done to its rows.
 const VERBS: [&[&str]; 9] = [
     &["show", "RUN"],
     &["wait", "RUN"],
@@ -110,11 +110,13 @@ const HEADS: [&str; 8] = [
     "DELETE FROM events",
 ];
 
-/// Damage to other rows, with the verbs that rely on them.
-const ROWS: [(&str, &[&str]); 9] = [
-    ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 3", &["logs", "explain"]),
-    ("UPDATE events SET version = -1 WHERE (id & 1099511627775) = 3", &["logs", "explain"]),
-    ("DELETE FROM events WHERE (id & 1099511627775) = 5", &["logs", "explain"]),
+/// Damage to other rows, with the subcommands that rely on them.
+const ROWS: [(&str, &[&str]); 11] = [
+    ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 1", &["logs", "explain"]),
+    ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 3", &["logs"]),
+    ("UPDATE events SET version = -1 WHERE (id & 1099511627775) = 3", &["logs"]),
+    ("DELETE FROM events WHERE (id & 1099511627775) = 5", &["logs"]),
+    ("UPDATE agents SET events_in_force = '4000000' WHERE instr(agent, '.') = 0", &["explain"]),
     ("UPDATE agents SET usage_json = 'x'", &["show", "wait", "explain", "stats"]),
     ("UPDATE agent_terms SET depth = 4000000000 WHERE depth = 1", &["show", "explain", "stats"]),
     ("UPDATE agent_terms SET depth = -1 WHERE depth = 1", &["show", "explain", "stats"]),
@@ -134,7 +136,7 @@ fn interrupted() -> (Home, String) {
     (home, run.as_str().to_owned())
 }
 
-/// Changes the database, calls `look`, and puts it back.
+/// Changes the database, calls `look`, and restores it.
 fn with_damage(home: &Home, change: &str, look: impl FnOnce()) {
     let raw = Connection::open(home.database()).unwrap();
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
@@ -154,7 +156,7 @@ fn with_damage(home: &Home, change: &str, look: impl FnOnce()) {
     fs::write(home.database(), whole).unwrap();
 }
 
-/// Calls every verb: each ends, and one that meets the damage names the run and how to check it.
+/// Calls every subcommand: each ends, and one that meets the damage names the run and how to check it.
 #[track_caller]
 fn each_verb_ends(home: &Home, run: &str, change: &str, must_refuse: impl Fn(&str) -> bool) {
     with_damage(home, change, || {
@@ -179,7 +181,7 @@ fn no_verb_builds_on_a_damaged_head_or_waits_for_what_it_says() {
         for change in HEADS {
             each_verb_ends(&home, &run, change, |_| true);
         }
-        // As it was, it can be read.
+        // After the restore it can be read.
         assert!(home.posse(&["show", &run]).status.success());
     }
 }
@@ -217,7 +219,7 @@ fn a_lease_that_was_changed_is_not_taken_over() {
     }
 }
 
-/// Whatever bit is flipped: what is told is the true journal, or an error with a code. Never another history.
+/// Whatever is corrupted: the output is the true journal, or an error with a code. Never another history.
 #[test]
 fn a_worn_database_is_noticed_or_harmless() {
     let (home, run) = ended();
@@ -227,7 +229,7 @@ fn a_worn_database_is_noticed_or_harmless() {
     let mut noticed = 0;
     for _ in 0..60 {
         let mut worn = whole.clone();
-        // A kilobyte, as a bad sector would do it; one bit is the store's own test.
+        // A kilobyte, like a bad sector; the store's own test flips single bits.
         let at = usize::try_from(dice.roll(worn.len() as u64 - 1_024)).unwrap();
         worn[at..at + 1_024].fill(u8::try_from(dice.roll(256)).unwrap());
         fs::write(home.database(), &worn).unwrap();
@@ -247,7 +249,7 @@ fn a_worn_database_is_noticed_or_harmless() {
     assert!(noticed > 0);
 }
 
-/// A corrupt page: whoever wants to go on with the run hears so, and nothing is written over it.
+/// A corrupt page: an attempt to continue the run reports it, and nothing is written over it.
 #[test]
 fn a_corrupt_page_stops_a_resume_and_stays_as_it_is() {
     let (home, run) = interrupted();
@@ -272,7 +274,7 @@ fn a_corrupt_page_stops_a_resume_and_stays_as_it_is() {
     assert!(home.posse(&["resume", "--json", run]).status.success(), "whole again, it goes on");
 }
 
-/// What a crash leaves in the middle of a write is no part of the journal, and takes nothing with it.
+/// An incomplete write at the end of the WAL is not part of the journal, and loses nothing else.
 #[test]
 fn a_torn_tail_of_the_wal_loses_nothing_that_was_told() {
     let mut dice = Dice::new(0x7a11);

@@ -1,5 +1,5 @@
-//! Disks that are full or cannot be written. These need a mount of their own, in namespaces that any user may make;
-//! where the system forbids that, they are left out and say so.
+//! Disks that are full or read-only. These need a separate mount, in namespaces that any user may create; where the
+//! system forbids that, they are skipped with a message.
 
 use std::process::Command;
 
@@ -19,8 +19,8 @@ fn can_mount() -> bool {
     can
 }
 
-/// What a shell script says that runs in a mount namespace of its own, with the scenario in `$1`, the command in
-/// `$POSSE` and the arguments of its run as the rest.
+/// The output of a shell script in a new mount namespace, with the scenario in `$1`, the command in `$POSSE` and the
+/// arguments of its run as the rest.
 fn in_own_mounts(scenario: &Scenario, dir: &std::path::Path, script: &str) -> (String, String) {
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"])
@@ -46,7 +46,7 @@ fn a_full_disk_ends_the_process_with_a_reason_and_the_run_goes_on_when_there_is_
     let dir = tempfile::tempdir().unwrap();
     let scenario = Scenario::create(dir.path()).unwrap();
     std::fs::create_dir(scenario.state()).unwrap();
-    // The state directory alone is on the small disk; `$POSSE_HOME` is its mount point.
+    // Only the state directory is on the small disk; `$POSSE_HOME` is its mount point.
     let script = r#"
 mount -t tmpfs -o size=1600k none "$POSSE_HOME" || exit 9
 head -c 700000 /dev/zero > "$POSSE_HOME/filler"

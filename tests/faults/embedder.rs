@@ -1,9 +1,9 @@
-//! Posse in somebody else's program.
+//! Posse embedded in another program.
 
 use std::fs;
 use std::process::Command;
 
-/// What the embedder prints, and the file its command made in its workspace, if it did.
+/// The output of the embedder, and the file that its command created in its workspace, if any.
 fn embed(arguments: &[&str]) -> (String, Option<String>) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("project")).unwrap();

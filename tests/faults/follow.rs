@@ -1,4 +1,4 @@
-//! A reader outside that loses its connection again and again.
+//! A reader outside that loses its connection repeatedly.
 
 use std::time::Instant;
 
@@ -38,9 +38,9 @@ fn a_reader_with_random_disconnects_sees_every_event_once_and_in_order() {
                 ProcessOutput::Nothing => panic!("nothing is heard any more after event {after}"),
             }
         }
-        // What it had been sent and not looked at is lost to it, as with any connection.
+        // What was sent but not read is lost, as with any connection.
         drop(reader.kill().unwrap());
-        // Once, its owner dies too.
+        // Once, the lease holder dies too.
         if seen.len() > 150
             && let Some(owner) = owner.take()
         {

@@ -1,4 +1,4 @@
-//! What these stories share: a directory of their own with a script in it, and the command to run there.
+//! A temporary directory with a script and the command, shared by these stories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,9 @@ use posse_testkit::process::{Launch, ProcessResult, RunningProcess};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The command with armed faults.
+/// The command with armed fault points.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_posse-faulty");
-/// How long a story waits for what must come; it comes much sooner.
+/// The timeout for an event that must happen; it comes much sooner.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A directory with a project, a script and a state directory.
@@ -58,7 +58,7 @@ impl Home {
         self.start(&["run", "--json", "--model", "scripted/script.yaml", "do it"])
     }
 
-    /// A run of the script, to its end; its name and what was said.
+    /// Executes a run of the script to its end; returns its id and the output.
     pub(crate) fn run(&self, more: &[&str]) -> (String, ProcessResult) {
         let mut args = vec!["run", "--json", "--model", "scripted/script.yaml"];
         args.extend(more);
@@ -67,7 +67,7 @@ impl Home {
         (run_of(said.out.lines().next().unwrap()), said)
     }
 
-    /// The events of a run, as `logs` tells them.
+    /// The events of a run, from `logs`.
     pub(crate) fn logs(&self, run: &str) -> Vec<Value> {
         let said = self.posse(&["logs", "--json", run]);
         assert!(said.status.success(), "{said:?}");
@@ -75,7 +75,7 @@ impl Home {
     }
 }
 
-/// Waits for an event of this kind, by an agent whose id ends like this; gives all lines up to it.
+/// Waits for an event of this kind, by an agent whose id ends with `agent`; returns all lines up to it.
 #[track_caller]
 pub(crate) fn hear_event(running: &RunningProcess, agent: &str, kind: &str) -> Vec<String> {
     let wanted = |line: &str| {
@@ -100,7 +100,7 @@ pub(crate) fn events<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<Value> {
     values.filter(|value| value["seq"].is_u64()).collect()
 }
 
-/// How many events are of this kind.
+/// How many events have this kind.
 pub(crate) fn count(events: &[Value], kind: &str) -> usize {
     events.iter().filter(|event| event["kind"] == kind).count()
 }

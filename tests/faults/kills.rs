@@ -1,4 +1,4 @@
-//! A few kills of each kind. `cargo xtask faults` makes many more.
+//! A few kills of each kind. `cargo xtask faults` has many more.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn order(points: Option<Passings>, random: u64) -> Order {
     Order { program: Path::new(PROGRAM).to_owned(), seed: 11, points, random, side_by_side: 2 }
 }
 
-/// A point that no run passes is a name without a place: what it is for would not be tested.
+/// A fault point that no run passes would test nothing.
 #[test]
 fn every_named_point_is_passed_by_the_scenario() {
     assert_eq!(campaign::never_passed(&order(None, 0)).unwrap(), [""; 0]);
@@ -25,14 +25,14 @@ fn a_few_random_kills_lose_and_double_nothing() {
     assert!(summary.holds(), "{:#}", summary.to_json());
 }
 
-/// Moments at which a helper is killed, in each of so many runs.
+/// How many times a helper is killed in each run, and the number of runs.
 const KILLS: u64 = 4;
 const RUNS: u64 = 4;
-/// When the last of them is, from the start of a run.
+/// The latest kill, from the start of a run.
 const SOON_MAX_MS: u64 = 1_200;
 
-/// A git, an init or the first process of a sandbox that dies takes nothing along: work that is done is merged, what ended in the
-/// background is told of once, and no command counts as done that never ran.
+/// The death of a git, an init or the first process of a sandbox loses nothing: finished work is merged, background
+/// results are reported once, and no command that never ran counts as done.
 #[test]
 fn helpers_that_are_killed_lose_and_double_nothing() {
     let mut killed = 0;

@@ -1,4 +1,4 @@
-//! Commands of a person to a run whose processes die: each is carried out, and only once.
+//! Commands of a user to a run whose processes die: each is executed, and only once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn script(latency_ms: u32) -> String {
     )
 }
 
-/// Lets a process go on for a moment, and kills it.
+/// Lets a process continue for a moment, and kills it.
 fn kill_after(running: RunningProcess, moment: Duration) {
     let until = Instant::now() + moment;
     while matches!(running.read_line(until), ProcessOutput::Line(_)) {}
@@ -47,7 +47,7 @@ fn messages_arrive_once_and_in_order_however_often_the_owner_dies() {
     for number in 1..=MESSAGES {
         let said = home.posse(&["send", &run, &format!("message {number}")]);
         assert!(said.status.success(), "{said:?}");
-        // Now and then several wait in the mailbox, for somebody who is dead.
+        // Sometimes several commands wait in the mailbox for a process that is dead.
         if dice.chance(60) {
             kill_after(running, Duration::from_micros(dice.roll(40_000)));
             running = home.start(&["resume", "--json", &run]);
@@ -65,7 +65,7 @@ fn messages_arrive_once_and_in_order_however_often_the_owner_dies() {
     assert!(home.posse(&["verify", &run]).status.success());
 }
 
-/// Cancelled and killed at once: the cancel was promised, so it happens, to the whole tree.
+/// Cancelled and killed at once: the cancel was promised, so it takes effect on the whole tree.
 #[test]
 fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
     let mut cancelled = 0;
@@ -95,10 +95,10 @@ fn a_cancel_outlives_the_process_that_was_to_carry_it_out() {
         let mut findings = ended_run(&journal, &scenario.ledger(), &files);
         repositories.check(&journal, &scenario.state().join("runs").join(run.as_str()), &mut findings);
         assert_eq!(findings.into_breaches(), [], "part {part}");
-        // Only a run that ended in the same moment can be anything but cancelled.
+        // Only a run that ended at the same moment can have another status.
         if said.status.success() {
             assert_eq!(
-                (resumed.status.code(), journal.info.status.as_str()),
+                (resumed.status.code(), journal.status.as_str()),
                 (Some(3), "cancelled"),
                 "{resumed:?}"
             );

@@ -1,5 +1,5 @@
-//! Stories of processes that die, stand still or get in each other's way, told with the real command. A binary of
-//! its own: these need `posse-faulty`, which is the command with armed faults.
+//! Stories of processes that die, stop or obstruct each other, with the real command. A separate binary: these need
+//! `posse-faulty`, the command with armed fault points.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod caps;
@@ -9,6 +9,6 @@ mod embedder;
 mod follow;
 mod home;
 mod kills;
+mod leases;
 mod mail;
-mod owners;
 mod repeat;

@@ -1,4 +1,4 @@
-//! The same script again and again, each time with other delays: the same events for each agent, but for what may differ,
+//! The same script repeatedly, each time with other delays: the same events for each agent, except for what may differ,
 //! the same order of merges, and the same files.
 
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use crate::home::Home;
 const TIMES: u64 = 20;
 /// The longest delay of an answer.
 const DELAY_MAX_MS: u64 = 30;
-/// Digits of an object's name.
+/// Digits of an object id.
 const OBJECT_DIGITS: usize = 40;
 
-/// Readers, writers in line and writers at once, a check, a conflict, a change that is refused, a retry and a refusal, all
-/// in the foreground. `DELAY` is another number each time.
+/// Readers, queued writers and parallel writers, a check, a conflict, a refused change, a retry and a refusal, all in
+/// the foreground. `DELAY` is another number each time.
 const SCRIPT: &str = r#"
 - when: {agent: "0", turn: 1}
   reply:
@@ -62,7 +62,7 @@ const SCRIPT: &str = r#"
   latency_ms: DELAY
 "#;
 
-/// Fields that hold times, hashes, numbers of events or totals of the whole tree.
+/// Fields that contain times, hashes, numbers of events or totals of the whole tree.
 const FREE: [&str; 12] = [
     "seq",
     "at",
@@ -86,7 +86,7 @@ struct RunRecord {
     tree: String,
 }
 
-/// A run's home and repository, to tell what differs from run to run from what must not.
+/// A run's home and repository, to redact what may differ from run to run.
 struct RunFolders {
     run: String,
     home: String,
@@ -107,7 +107,7 @@ impl RunFolders {
         }
     }
 
-    /// The files of a commit: commits hold times, trees do not.
+    /// The tree of a commit: commits contain times, trees do not.
     fn tree(&self, object: &str) -> String {
         let name = format!("{object}^{{tree}}");
         let output = git(&self.repository, &["rev-parse", "--verify", &name]);
@@ -173,7 +173,7 @@ fn the_same_script_gives_the_same_events_order_and_files_whatever_the_delays() {
     }
 }
 
-/// Results of calls that ran at the same time may stand in any order: they are compared by their calls.
+/// Results of concurrent calls may be in any order, so they are compared by call.
 fn ordered(events: &[Value]) -> (Vec<&Value>, BTreeMap<&str, &Value>) {
     let is_result = |event: &&Value| event["kind"] == "agent.tool_finished";
     let (results, others): (Vec<&Value>, Vec<&Value>) = events.iter().partition(is_result);

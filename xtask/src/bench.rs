@@ -1,6 +1,6 @@
-//! `cargo xtask bench`: what Posse costs, beside the limits it holds itself to.
+//! `cargo xtask bench`: measures what Posse costs, and compares it with the project's own limits.
 //!
-//! `--quick` measures small trees, `--json FILE` keeps the figures. Figures are for people and for comparing two
+//! `--quick` measures small trees, `--json FILE` stores the figures. Figures are for users and for comparing two
 //! commits on one machine; no test depends on them.
 
 mod workspaces;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::command::{Profile, Program, build, capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// Seconds each measurement of the store takes.
+/// Duration of each measurement of the store, in seconds.
 const STORE_SECONDS: &str = "2";
 
 struct BenchOptions {
@@ -24,7 +24,7 @@ struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// Figures are those of what is shipped.
+    /// Figures are measured with the release profile.
     fn profile(&self) -> Profile {
         if self.smoke { Profile::Dev } else { Profile::Dist }
     }
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     Ok(())
 }
 
-/// A run in the development profile that only shows that the benches work: for ci.
+/// A run in the development profile that only checks that the benches work, for ci.
 pub(crate) fn smoke() -> Outcome {
     run(&["--quick".to_owned(), "--smoke".to_owned()])
 }
@@ -66,7 +66,7 @@ fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
                 asked.json = Some(PathBuf::from(file));
             }
             other => {
-                let text = format!("unknown argument `{other}`; known are --quick, --json FILE");
+                let text = format!("unknown argument `{other}`; available: --quick, --json FILE");
                 return Err(Failure::new(text));
             }
         }
@@ -77,7 +77,7 @@ fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
 fn tree(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let json = scratch.join("tree.json");
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
-    // The bench measures the command too, and looks for it beside itself.
+    // The bench also measures the command, which it expects beside itself.
     build(&Program::Binary("posse"), asked.profile())?;
     let mut bench = Command::new(build(&Program::Binary("posse-bench"), asked.profile())?);
     bench.args(["--dir", &dir, "--json", &json_text]).current_dir(root());
@@ -101,7 +101,7 @@ fn store(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     Ok(figures)
 }
 
-/// What commands and searches cost, beside plain processes and the programs that people use.
+/// Measures commands and searches, beside plain processes and common programs.
 fn hands(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     let dir = scratch.to_string_lossy();
     let program = build(&Program::Example("hands"), asked.profile())?;
@@ -109,7 +109,7 @@ fn hands(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     if asked.quick {
         args.push("--quick");
     }
-    // Beside whom: only where nothing has to be built for a figure that nobody asked for.
+    // Compared with other programs only if nothing has to be built for a figure that was not requested.
     let others = if asked.smoke {
         [None, None]
     } else {
@@ -127,7 +127,7 @@ fn hands(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
     Ok(figures)
 }
 
-/// A program to be measured against: the one that is installed beneath the scratch directory, and installed if need be.
+/// A program to compare with: installed beneath the scratch directory, if needed.
 fn other(package: &str, binary: &str, scratch: &Path) -> Result<Option<String>, Failure> {
     let root = scratch.join("tools");
     let path = root.join("bin").join(binary);
@@ -139,7 +139,7 @@ fn other(package: &str, binary: &str, scratch: &Path) -> Result<Option<String>, 
     Ok(Some(path.to_string_lossy().into_owned()))
 }
 
-/// The figures of hands that have a limit.
+/// The figures of `hands` that have a limit.
 fn hands_table(figures: &Value) -> String {
     let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
     let rows = [
@@ -169,8 +169,8 @@ fn store_table(figures: &Value) -> String {
             250.0,
             false,
         ),
-        ("a subscriber hears of an event [times a bare sync]", hearing, 2.0, false),
-        ("another process hears of it, longest [ms]", elsewhere, 100.0, false),
+        ("a subscriber receives an event [times a bare sync]", hearing, 2.0, false),
+        ("another process receives it, longest [ms]", elsewhere, 100.0, false),
     ];
     table(&rows)
 }
@@ -186,7 +186,7 @@ fn table(rows: &[(&str, f64, f64, bool)]) -> String {
         } else {
             "NO"
         };
-        // Writing to a String cannot fail.
+        // Writing to a string does not fail.
         let _ = writeln!(table, "{name:<58} {value:>12.3} {limit:>12.3}  {mark}");
     }
     table

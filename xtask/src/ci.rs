@@ -1,19 +1,34 @@
-//! `cargo xtask ci`: every check a change has to pass, cheapest first, stopping at the first that fails.
+//! `cargo xtask ci`: runs every check that a change has to pass, cheapest first, and stops at the first failure.
 //!
-//! It needs Rust and git; what the tests need besides is installed where it is missing. Tools that make it
-//! better (cargo-nextest, cargo-deny) are used when they are there; without them cargo's own runner and the
-//! project's own check stand in. All stages share the workspace's target directory and the same flags, so that
-//! no stage rebuilds another's work.
+//! It needs Rust and git; further programs for the tests are installed if they are missing. Optional tools
+//! (cargo-nextest, cargo-deny) are used if they are installed; otherwise cargo's own runner and the project's own check
+//! replace them. All stages share the workspace's target directory and the same flags, so that no stage rebuilds
+//! another's work.
 
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use crate::command::{cargo, cargo_has, run as run_command};
+use crate::command::{WITH_DEV_FEATURES, cargo, cargo_has, root, run as run_command};
 use crate::{Failure, Outcome, licences, packages, quick, replays, tidy};
 
-/// One row of the table; the order of the rows is the order of the run.
+/// Stages that run in a process of their own beside the stage `faults`: they use build directories of their own, and both
+/// sides wait much, for the disk and for other processes.
+const BACKGROUND_STAGES: [&str; 2] = ["fuzz", "sdks"];
+/// The stage at whose beginning they start.
+const BACKGROUND_FROM: &str = "faults";
+
+/// How many more tests than there are processors run at once.
+const WAITING_TESTS: usize = 3;
+
+/// The tests that the stage `faults` does not repeat: its campaign has the kills of `tests/faults/kills.rs` and more.
+const NOT_IN_FAULTS: &str = "not (binary(faults) & test(/^kills::/))";
+
+/// One row of the table. The rows are run in order.
 struct Stage {
     name: &'static str,
-    /// What holds when the stage has passed.
+    /// What is guaranteed when the stage has passed.
     promise: &'static str,
     run: fn() -> Outcome,
 }
@@ -33,6 +48,7 @@ const STAGES: &[Stage] = &[
         promise: "killed at every point and at random, nothing is lost or doubled",
         run: crate::faults::short,
     },
+    Stage { name: "bench", promise: "the benches run (small, unmeasured)", run: crate::bench::smoke },
     Stage {
         name: "fuzz",
         promise: "no front matter that a fuzzer finds breaks its readers",
@@ -43,7 +59,6 @@ const STAGES: &[Stage] = &[
         promise: "the official SDKs understand the mock model server",
         run: || crate::sdks::run(&[]),
     },
-    Stage { name: "bench", promise: "the benches run (small, unmeasured)", run: crate::bench::smoke },
     Stage { name: "doctest", promise: "every example in the docs runs", run: doctest },
     Stage { name: "doc", promise: "the docs build without a warning", run: doc },
 ];
@@ -68,10 +83,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     };
     let began = Instant::now();
     let mut done: Vec<(&str, Duration)> = Vec::new();
+    let mut background: Vec<BackgroundStage> = Vec::new();
     for stage in stages {
         println!("\n==> {}: {}", stage.name, stage.promise);
         let stage_began = Instant::now();
-        let outcome = (stage.run)();
+        if args.is_empty() && stage.name == BACKGROUND_FROM {
+            background =
+                BACKGROUND_STAGES.into_iter().map(BackgroundStage::start).collect::<Result<_, _>>()?;
+        }
+        let outcome = match background.iter_mut().find(|other| other.stage == stage.name) {
+            Some(other) => other.wait(),
+            None => (stage.run)(),
+        };
         let took = stage_began.elapsed();
         done.push((stage.name, took));
         if let Err(failure) = outcome {
@@ -87,17 +110,58 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     Ok(())
 }
 
+/// A stage that runs in another process, with its output in a file.
+struct BackgroundStage {
+    stage: &'static str,
+    process: Child,
+}
+
+impl BackgroundStage {
+    fn start(stage: &'static str) -> Result<Self, Failure> {
+        let failed =
+            |error: std::io::Error| Failure::new(format!("cannot start the stage `{stage}`: {error}"));
+        // With another target directory there may be none here yet.
+        std::fs::create_dir_all(root().join("target")).map_err(failed)?;
+        let output = File::create(Self::output(stage)).map_err(failed)?;
+        let errors = output.try_clone().map_err(failed)?;
+        let program = std::env::current_exe().map_err(failed)?;
+        let mut command = Command::new(program);
+        command.args(["ci", stage]).stdin(Stdio::null()).stdout(output).stderr(errors);
+        println!("(beside it: {stage})");
+        Ok(Self { stage, process: command.spawn().map_err(failed)? })
+    }
+
+    fn output(stage: &str) -> std::path::PathBuf {
+        root().join("target").join(format!("ci-{stage}.log"))
+    }
+
+    /// Waits for the stage and prints its output.
+    fn wait(&mut self) -> Outcome {
+        let status = self.process.wait().map_err(|error| Failure::new(error.to_string()))?;
+        print!("{}", std::fs::read_to_string(Self::output(self.stage)).unwrap_or_default());
+        if status.success() { Ok(()) } else { Err(Failure::new(format!("it ended with {status}"))) }
+    }
+}
+
+impl Drop for BackgroundStage {
+    fn drop(&mut self) {
+        // A failed stage ends `ci`; one beside it must not stay behind.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
 fn select<'a>(stages: &'a [Stage], names: &[String]) -> Result<Vec<&'a Stage>, Failure> {
     if let Some(unknown) = names.iter().find(|name| stages.iter().all(|stage| stage.name != **name)) {
         let known: Vec<&str> = stages.iter().map(|stage| stage.name).collect();
-        let problem = format!("there is no stage `{unknown}`; stages: {}, or quick", known.join(", "));
+        let problem = format!("unknown stage `{unknown}`; available: {}, or quick", known.join(", "));
         return Err(Failure::new(problem));
     }
     let wanted = |stage: &&Stage| names.is_empty() || names.iter().any(|name| name == stage.name);
     Ok(stages.iter().filter(wanted).collect())
 }
 
-/// The closing table: where the time went, and where it ended.
+/// The final table: the time of each stage, and the failed one.
 fn summary(done: &[(&str, Duration)], total: Duration, failed: Option<&str>) -> String {
     let mut lines = vec![format!("{:<10} {:>9}", "stage", "time")];
     for (name, took) in done {
@@ -118,7 +182,7 @@ fn fmt() -> Outcome {
     run_command(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
-/// The crates that can be looked at are, whatever another one says: a person fixes them in one go.
+/// Checks all crates even if one fails, so that a developer fixes them in one go.
 fn clippy() -> Outcome {
     needs_component("clippy", "clippy")?;
     run_command(&mut cargo(&[
@@ -132,7 +196,7 @@ fn clippy() -> Outcome {
     ]))
 }
 
-/// A minimal toolchain lacks these; cargo's own words for that do not say what to type.
+/// A minimal toolchain lacks these components, and cargo's own error does not say what to type.
 fn needs_component(verb: &str, component: &str) -> Outcome {
     if cargo_has(&[verb, "--version"]) {
         return Ok(());
@@ -140,13 +204,16 @@ fn needs_component(verb: &str, component: &str) -> Outcome {
     Err(Failure::new(format!("`cargo {verb}` is not installed: rustup component add {component}")))
 }
 
-/// All failures at once, as with clippy. A test that fails and then passes is printed as FLAKY at the end: it is a defect to
-/// fix, and no reason to keep every other change out.
+/// Reports all failures at once, as with clippy. A test that fails and then passes is printed as FLAKY at the end: it
+/// is a defect to fix, but does not block other changes.
 fn test() -> Outcome {
     packages::ready()?;
     replays::forget()?;
     if cargo_has(&["nextest", "--version"]) {
-        run_command(&mut cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"]))?;
+        // More than there are processors: many tests wait for a disk or another process.
+        let threads = available_parallelism().map_or(2, |cores| cores.get() + WAITING_TESTS).to_string();
+        let nextest = ["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"];
+        run_command(cargo(&nextest).args(["-E", NOT_IN_FAULTS, "--test-threads", &threads]))?;
     } else {
         run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
     }
@@ -157,9 +224,10 @@ fn doctest() -> Outcome {
     run_command(&mut cargo(&["test", "--doc", "--workspace"]))
 }
 
-/// Libraries only: the command and the facade are both called `posse`, and two pages cannot share a name.
+/// Libraries only: the command and the facade are both named `posse`, and two pages cannot share a name.
 fn doc() -> Outcome {
-    run_command(cargo(&["doc", "--workspace", "--no-deps", "--lib"]).env("RUSTDOCFLAGS", "-D warnings"))
+    let mut doc = cargo(&["doc", "--workspace", "--no-deps", "--lib"]);
+    run_command(doc.args(WITH_DEV_FEATURES).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 #[cfg(test)]

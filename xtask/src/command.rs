@@ -1,21 +1,23 @@
-//! Running cargo and git from the workspace root.
+//! Runs cargo and git from the workspace root.
+//!
+//! Why there are two optimised profiles: `docs/decisions/build-profiles.md`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::{Failure, Outcome};
 
-/// The workspace root: verbs work the same from any folder.
+/// The workspace root, so that commands work the same from any folder.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The cargo that started us, so that `cargo +toolchain xtask` stays on that toolchain.
+/// The cargo that started this program, so that `cargo +toolchain xtask` stays on that toolchain.
 ///
-/// What `cargo run` tells the program about its own package is removed: build scripts of some crates watch
-/// those variables, and would build again on every change between `cargo xtask` and a plain `cargo build`.
+/// The variables that `cargo run` sets about the package are removed: build scripts of some crates watch them, and
+/// would rebuild on every change between `cargo xtask` and a plain `cargo build`.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     #[expect(clippy::disallowed_methods, reason = "CARGO is how cargo names itself to its children")]
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -27,17 +29,40 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
             command.env_remove(&key);
         }
     }
+    #[expect(clippy::disallowed_methods, reason = "a user who has chosen keeps that choice")]
+    let is_chosen = std::env::var_os("CARGO_INCREMENTAL").is_some();
+    if !is_chosen && !has_incremental_builds() {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     command.args(args).current_dir(root());
     command
 }
 
-/// Whether `cargo <args>` works at all; used for tools a machine may not have.
+/// Whether a developer has built this workspace for changing it. Without such a build nothing can be reused, and
+/// incremental compilation only takes time for what it stores.
+fn has_incremental_builds() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "where cargo builds is cargo's setting")]
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    has_incremental_builds_in(&target)
+}
+
+/// xtask itself has just been built by a plain `cargo run`, so its own directory says nothing.
+fn has_incremental_builds_in(target: &Path) -> bool {
+    let stored = std::fs::read_dir(target.join("debug/incremental")).into_iter().flatten().flatten();
+    stored.into_iter().any(|dir| dir.file_name().to_string_lossy().starts_with("posse"))
+}
+
+/// An example among the targets. Cargo then selects the features that development dependencies need, as it does for
+/// `cargo test` and `cargo clippy --all-targets`; without one it compiles most crates again for fewer features.
+pub(crate) const WITH_DEV_FEATURES: [&str; 2] = ["--example", "hands"];
+
+/// Whether `cargo <args>` works at all, for tools that a machine may not have.
 pub(crate) fn cargo_has(args: &[&str]) -> bool {
     let status = cargo(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-/// Runs with our standard streams, so that the tool's own words are seen as they come.
+/// Runs a command with inherited standard streams, so that its output appears immediately.
 pub(crate) fn run(command: &mut Command) -> Outcome {
     let line = line_of(command);
     println!("$ {line}");
@@ -45,7 +70,7 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(Failure::new(format!("`{line}` ended with {status}"))) }
 }
 
-/// Runs and returns standard output; standard error is shown as it comes.
+/// Runs a command and returns its standard output; standard error appears immediately.
 pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     let line = line_of(command);
     let output = command
@@ -58,47 +83,45 @@ pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     String::from_utf8(output.stdout).map_err(|_| Failure::new(format!("`{line}` did not print UTF-8")))
 }
 
-/// A program of the workspace that a verb starts, as cargo names its target.
+/// A program of the workspace, by cargo's name of its target.
 pub(crate) enum Program<'a> {
     /// A `[[bin]]` target.
     Binary(&'a str),
-    /// An example.
     Example(&'a str),
 }
 
 /// How a program is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// As the tests are.
+    /// Like the tests.
     Dev,
-    /// As what is shipped: with link-time optimisation.
+    /// Like the release: with link-time optimisation.
     Dist,
 }
 
 /// Builds a program and returns its path.
 ///
-/// The build covers the whole workspace: with `-p`, cargo selects the features of that one package alone and
-/// compiles most dependencies once more for them, which took minutes of a cold `cargo xtask ci`.
+/// The build covers the whole workspace: with `-p`, cargo selects the features of that one package alone and compiles
+/// most dependencies again for them, which took minutes of a cold `cargo xtask ci`.
 pub(crate) fn build(program: &Program<'_>, profile: Profile) -> Result<PathBuf, Failure> {
     let (flag, name) = match program {
         Program::Binary(name) => ("--bin", *name),
         Program::Example(name) => ("--example", *name),
     };
     let mut command = cargo(&["build", "--quiet", "--workspace", flag, name, "--message-format", "json"]);
-    let shown = match profile {
-        Profile::Dev => "",
-        Profile::Dist => {
-            command.args(["--profile", "dist"]);
-            " --profile dist"
-        }
+    let further: &[&str] = match (profile, program) {
+        (Profile::Dev, Program::Binary(_)) => &WITH_DEV_FEATURES,
+        (Profile::Dev, Program::Example(_)) => &[],
+        (Profile::Dist, _) => &["--profile", "dist"],
     };
-    println!("$ cargo build --workspace {flag} {name}{shown}");
+    command.args(further);
+    println!("$ {}", [&["cargo", "build", "--workspace", flag, name], further].concat().join(" "));
     let messages = capture(&mut command)?;
     executable(&messages, name)
         .ok_or_else(|| Failure::new(format!("cargo built no program with the name `{name}`")))
 }
 
-/// The path of a program among the messages of `cargo build`, which are one JSON object per line.
+/// The path of a program in the messages of `cargo build`, which are one JSON object per line.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).find_map(|message| {
         let named = message.pointer("/target/name").and_then(Value::as_str) == Some(name);
@@ -107,13 +130,13 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     })
 }
 
-/// What cargo knows about the workspace; `extra` are further flags of `cargo metadata`.
+/// The output of `cargo metadata`; `extra` are further flags.
 pub(crate) fn metadata(extra: &[&str]) -> Result<Value, Failure> {
     let text = capture(cargo(&["metadata", "--format-version", "1"]).args(extra))?;
     serde_json::from_str(&text).map_err(|error| Failure::new(format!("cannot read cargo metadata: {error}")))
 }
 
-/// The command as a person would type it: the program without its folder.
+/// The command as a user would type it: the program without its folder.
 fn line_of(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -141,6 +164,17 @@ mod tests {
         );
         assert_eq!(executable(messages, "hands"), Some(PathBuf::from("/t/hands")));
         assert_eq!(executable(messages, "serde"), None);
+    }
+
+    #[test]
+    fn only_a_build_of_a_crate_of_ours_counts_as_a_developers() {
+        let target = tempfile::tempdir().unwrap();
+        let incremental = target.path().join("debug/incremental");
+        assert!(!has_incremental_builds_in(target.path()));
+        std::fs::create_dir_all(incremental.join("xtask-1abc")).unwrap();
+        assert!(!has_incremental_builds_in(target.path()));
+        std::fs::create_dir_all(incremental.join("posse_domain-2abc")).unwrap();
+        assert!(has_incremental_builds_in(target.path()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! `cargo xtask faults`: kills the real command at every named point and at random moments, and checks what is left;
-//! then the same with a process that only works with workspaces. `--power` cuts the power of a filesystem beneath the
-//! latter, where the machine allows that.
+//! `cargo xtask faults`: kills the real command at every fault point and at random moments, and checks what is left;
+//! then the same with a process that only works with workspaces. `--power` simulates power cuts of a filesystem beneath
+//! the latter, where the machine allows that.
 //!
-//! The work is done by `posse-faults` of the testkit, so that xtask itself does not have to be built with all of
-//! Posse. The development profile is right for it: what is tested is an order of steps, not a speed.
+//! The testkit's `posse-faults` does the work, so that xtask itself does not have to be built with all of Posse. The
+//! development profile is right for it, because it tests an order of steps, not a speed.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,12 +11,12 @@ use std::process::Command;
 use crate::command::{Profile, Program, build, capture, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// Random kills of the process that works with workspaces: all, and a short campaign's.
+/// Random kills of the process that works with workspaces, in a full and in a short campaign.
 const KILLS: &str = "40";
 const KILLS_SHORT: &str = "3";
 
-/// Builds the command with armed faults, and lets it be killed. The arguments are those of `posse-faults`, or `--power`
-/// and those of `lasting` in the examples of the host.
+/// Builds the command with armed fault points and runs the campaign. The arguments are those of `posse-faults`, or
+/// `--power` and those of `lasting` in the examples of posse-workspace.
 pub(crate) fn run(args: &[String]) -> Outcome {
     if let Some((word, rest)) = args.split_first()
         && word == "--power"
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         return workspaces("power", rest);
     }
     command(args)?;
-    // Of a part of the campaign the person asked for nothing else.
+    // With other arguments the user requested only a part of the campaign.
     match args {
         [] => workspaces("kill", &["--rounds".to_owned(), KILLS.to_owned()]),
         [word] if word == "--short" => workspaces("kill", &["--rounds".to_owned(), KILLS_SHORT.to_owned()]),
@@ -42,24 +42,24 @@ fn workspaces(how: &str, args: &[String]) -> Outcome {
 fn command(args: &[String]) -> Outcome {
     let mut args = args_from_here(args)?;
     args.extend(["--commit".to_owned(), commit()?]);
-    // The campaign looks for the command with armed faults beside itself.
+    // The campaign expects the command with armed fault points beside itself.
     build(&Program::Binary("posse-faulty"), Profile::Dev)?;
     let campaign = build(&Program::Binary("posse-faults"), Profile::Dev)?;
     run_command(Command::new(campaign).args(&args).current_dir(root()))
 }
 
-/// Every point once and a few random kills: for ci.
+/// Every point once and a few random kills, for ci.
 pub(crate) fn short() -> Outcome {
     run(&["--short".to_owned()])
 }
 
-/// What is tested: the commit, and whether files differ from it.
+/// The tested commit, and whether files differ from it.
 fn commit() -> Result<String, Failure> {
     let named = capture(Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root()))?;
     Ok(named.trim().to_owned())
 }
 
-/// A file is named from where the person stands; the program runs at the root.
+/// Resolves a file against the user's directory, because the program runs at the root.
 fn args_from_here(args: &[String]) -> Result<Vec<String>, Failure> {
     let mut args = args.to_vec();
     if let Some(at) = args.iter().position(|arg| arg == "--json")

@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: whether anything that a coverage-guided fuzzer makes up breaks the readers of definitions and skills.
+//! `cargo xtask fuzz`: searches with a coverage-guided fuzzer for inputs that break the readers of definitions and
+//! skills.
 //!
-//! The target is a crate of its own in `fuzz/`. It is built with counters that tell the fuzzer which code an input
-//! reaches, which stable compilers can add, and begins with the files of the corpus test; what it finds is kept
-//! beneath the target directory, so that the next run goes on from there. libFuzzer is C++: without a compiler for it
-//! the check is skipped with a word.
+//! The target is a separate crate in `fuzz/`. It is built with coverage counters, which stable compilers can add, and
+//! starts with the files of the corpus test. Its findings are kept beneath the target directory, so that the next run
+//! continues from there. libFuzzer is C++: without a compiler for it the check is skipped with a message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use std::process::{Command, Stdio};
 use crate::command::{capture, cargo, metadata, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// How long it looks, if nobody says otherwise.
+/// The default duration of the search.
 const SECONDS: u64 = 60;
-/// How long it looks in ci: long enough to run every seed and to try variations of each.
+/// The duration in ci: long enough to run every seed and to try variations of each.
 const SHORT_SECONDS: u64 = 20;
-/// Longest that one input may take. The largest that is read takes milliseconds.
+/// Time limit of one input. The largest that is read takes milliseconds.
 const INPUT_SECONDS: u64 = 10;
-/// Memory that one input may take, in MiB.
+/// Memory limit of one input, in MiB.
 const INPUT_MIB: u64 = 1_024;
-/// Largest input that is made up: oddities show in small ones.
+/// Largest generated input: problems show in small ones.
 const INPUT_BYTES: u64 = 16 * 1024;
-/// Most of a broken input that is printed.
+/// How much of a broken input is printed.
 const SHOWN_BYTES: usize = 2_000;
 /// The crate, and the target in it.
 pub(crate) const MANIFEST: &str = "fuzz/Cargo.toml";
 const TARGET: &str = "front_matter";
-/// Where it begins.
-const SEEDS: &str = "crates/agent/tests/corpus/files";
-/// Counters at every edge, and a table of where they are.
+/// The directory of seeds.
+const SEEDS: &str = "crates/definitions/tests/corpus/files";
+/// Counters at every edge, and a table of their positions.
 const COVERAGE: [&str; 7] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -40,21 +40,20 @@ const COVERAGE: [&str; 7] = [
     "fuzzing",
 ];
 
-/// What is wanted.
 #[derive(Debug, PartialEq, Eq)]
 enum FuzzMode {
-    /// To look for so many seconds.
+    /// Search for this number of seconds.
     Look(u64),
-    /// To read one file again.
+    /// Read one file again.
     Again(String),
 }
 
-/// A short search: for ci.
+/// A short search, for ci.
 pub(crate) fn short() -> Outcome {
     run(&["--seconds".to_owned(), SHORT_SECONDS.to_string()])
 }
 
-/// Builds the target and lets it look for inputs that break a promise.
+/// Builds the target and searches for inputs that break a promise.
 pub(crate) fn run(args: &[String]) -> Outcome {
     let wanted = wanted(args)?;
     if !has_compiler() {
@@ -76,7 +75,7 @@ fn wanted(args: &[String]) -> Result<FuzzMode, Failure> {
         ["--input", file] => Ok(FuzzMode::Again((*file).to_owned())),
         ["--seconds", seconds] => match seconds.parse() {
             Ok(seconds) if seconds > 0 => Ok(FuzzMode::Look(seconds)),
-            _ => Err(Failure::new(format!("--seconds: `{seconds}` is no whole number above 0"))),
+            _ => Err(Failure::new(format!("--seconds: `{seconds}` is not a whole number above 0"))),
         },
         _ => Err(Failure::new("usage: cargo xtask fuzz [--seconds N | --input FILE]")),
     }
@@ -88,14 +87,14 @@ fn has_compiler() -> bool {
     version.status().is_ok_and(|status| status.success())
 }
 
-/// Where everything of it is: a build with other flags, inputs that were found, inputs that broke something.
+/// The directory of everything: a build with other flags, found inputs, inputs that broke something.
 fn place() -> Result<PathBuf, Failure> {
     let metadata = metadata(&["--no-deps"])?;
     let target = metadata["target_directory"].as_str().unwrap_or("target");
     Ok(Path::new(target).join("fuzz"))
 }
 
-/// The program. The target triple is named so that build scripts and macros are built without counters.
+/// Builds the program. The target triple is given so that build scripts and macros are built without counters.
 fn built(place: &Path) -> Result<PathBuf, Failure> {
     let about = capture(Command::new("rustc").arg("-vV"))?;
     let host = about.lines().find_map(|line| line.strip_prefix("host: "));
@@ -122,7 +121,7 @@ fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
         "-verbosity=0".to_owned(),
     ]);
     let outcome = run_command(&mut command);
-    // The same input may have broken it before: its file is written anew.
+    // The same input may have broken it before; then its file is written again.
     let written = |file: &PathBuf| file.metadata().and_then(|about| about.modified()).ok();
     match (outcome, files(&broken).into_iter().max_by_key(written)) {
         (Ok(()), _) => {
@@ -130,12 +129,14 @@ fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
             Ok(())
         }
         (Err(failure), None) => Err(failure),
-        (Err(_), Some(input)) => Err(Failure::new(told(&input, &fs::read(&input).unwrap_or_default()))),
+        (Err(_), Some(input)) => {
+            Err(Failure::new(failure_report(&input, &fs::read(&input).unwrap_or_default())))
+        }
     }
 }
 
-/// What broke, and how to see it again.
-fn told(input: &Path, bytes: &[u8]) -> String {
+/// What broke, and how to reproduce it.
+fn failure_report(input: &Path, bytes: &[u8]) -> String {
     let shown = bytes.get(..SHOWN_BYTES).unwrap_or(bytes);
     let more = if shown.len() < bytes.len() {
         format!(" … ({} bytes in all)", bytes.len())
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_broken_input_is_shown_with_the_command_that_repeats_it() {
-        let told = told(Path::new("broken/crash-1"), b"---\n\x00name");
+        let told = failure_report(Path::new("broken/crash-1"), b"---\n\x00name");
         assert!(told.contains(r"---\n\x00name"), "{told}");
         assert!(told.ends_with("again: cargo xtask fuzz --input broken/crash-1"), "{told}");
     }

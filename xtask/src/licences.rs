@@ -1,8 +1,8 @@
-//! `cargo xtask licences`: may every dependency be used, and is none known to be bad?
+//! `cargo xtask licences`: checks that every dependency may be used and that none is known to be bad.
 //!
-//! `deny.toml` is the one policy. cargo-deny reads it where it is installed; the check here reads the same
-//! lists and always runs, because a fresh machine has no cargo-deny and the advisory database is not
-//! always within reach. Known-bad versions that matter to the project therefore stand in `deny.toml`.
+//! `deny.toml` is the only policy. cargo-deny reads it where it is installed. The check here reads the same lists and
+//! always runs, because a fresh machine has no cargo-deny and the advisory database is not always reachable. Therefore
+//! `deny.toml` itself lists known-bad versions that matter to the project.
 
 mod spdx;
 
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::command::{cargo, cargo_has, metadata, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// The only place dependencies may come from, as cargo spells it in the lock file.
+/// The only allowed source of dependencies, as cargo spells it in the lock file.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Fails on the first look at anything that the policy does not allow, naming all of it.
+/// Fails if anything is not allowed by the policy, and lists all of it.
 pub(crate) fn run(_: &[String]) -> Outcome {
     let path = root().join("deny.toml");
     let text = std::fs::read_to_string(&path)
@@ -62,7 +62,7 @@ fn packages(metadata: &Value) -> Result<Vec<Package>, Failure> {
         .collect()
 }
 
-/// What of `deny.toml` can be checked without cargo-deny.
+/// The part of `deny.toml` that can be checked without cargo-deny.
 struct Policy {
     allow: Vec<String>,
     exceptions: Vec<Exception>,

@@ -1,8 +1,7 @@
-//! The project's own verbs: `cargo xtask <verb>`.
+//! The project's own commands: `cargo xtask <verb>`.
 //!
-//! They are Rust and not shell so that they run wherever the project builds, and so that the rules they
-//! enforce have tests of their own. A verb is one file; adding one is its `mod` line and its row in
-//! [`VERBS`].
+//! They are Rust and not shell so that they run wherever the project builds, and so that the rules they enforce have
+//! tests. A command is one file; a new one needs its `mod` line and its row in [`VERBS`].
 
 mod bench;
 mod ci;
@@ -19,7 +18,7 @@ mod tidy;
 use std::fmt;
 use std::process::ExitCode;
 
-/// What a person can type after `cargo xtask`.
+/// A command that a user can type after `cargo xtask`.
 struct Verb {
     name: &'static str,
     about: &'static str,
@@ -56,10 +55,10 @@ const VERBS: &[Verb] = &[
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
 ];
 
-/// How a verb or a stage ends.
+/// The result of a command or a stage.
 type Outcome = Result<(), Failure>;
 
-/// Why it ended badly, in words for the person at the terminal; nothing branches on it.
+/// The reason of a failure, as text for the user at the terminal. No code depends on it.
 #[derive(Debug)]
 struct Failure(String);
 
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
-        eprintln!("xtask: there is no verb `{name}`\n\n{}", usage());
+        eprintln!("xtask: unknown verb `{name}`\n\n{}", usage());
         return ExitCode::from(2);
     };
     match (verb.run)(rest) {

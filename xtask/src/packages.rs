@@ -1,4 +1,4 @@
-//! What the tests need of the machine beyond Rust and git, installed where it is missing.
+//! Installs programs that the tests need beyond Rust and git.
 
 use std::env;
 use std::ffi::OsStr;
@@ -9,27 +9,26 @@ use std::process::{Command, Stdio};
 use crate::command::run as run_command;
 use crate::{Failure, Outcome};
 
-/// A program, and the package that has it.
+/// A program, and its package.
 struct Program {
     name: &'static str,
     package: &'static str,
 }
 
-/// `strace` shows what a hostile project does not get to run.
+/// `strace` shows which programs a hostile project fails to run.
 const NEEDED: &[Program] = &[Program { name: "strace", package: "strace" }];
-/// `-n`: nobody is there to type a password.
+/// `-n`: no user is present to type a password.
 const SUDO: [&str; 2] = ["sudo", "-n"];
 
-/// Installs what is missing.
 pub(crate) fn ready() -> Outcome {
     #[expect(clippy::disallowed_methods, reason = "PATH is where programs are looked for")]
     let path = env::var_os("PATH").unwrap_or_default();
-    // Whoever we are owns what the kernel says about us.
+    // The owner of `/proc/self` is the current user.
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     install(&path, is_root, run_command)
 }
 
-/// Installs what is missing on this path, by commands that `run` carries out.
+/// Installs what is missing on this path, by commands that `run` executes.
 fn install(path: &OsStr, is_root: bool, mut run: impl FnMut(&mut Command) -> Outcome) -> Outcome {
     let missing: Vec<&Program> = NEEDED.iter().filter(|program| find(path, program.name).is_none()).collect();
     if missing.is_empty() {
@@ -54,7 +53,7 @@ fn install(path: &OsStr, is_root: bool, mut run: impl FnMut(&mut Command) -> Out
         .map_err(|failure| by_hand(&missing, &failure.to_string()))
 }
 
-/// What a person has to do, and why.
+/// What a user has to do, and why.
 fn by_hand(missing: &[&Program], why: &str) -> Failure {
     let list = |part: fn(&Program) -> &'static str| -> String {
         missing.iter().map(|program| part(program)).collect::<Vec<_>>().join(" ")
@@ -79,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// What is run on a machine that has these programs and no others, and how it ends. `fails` is in what fails.
+    /// The commands on a machine with only these programs, and the result. Commands that contain `fails` fail.
     fn on_machine(programs: &[&str], is_root: bool, fails: &str) -> (Vec<String>, Result<(), String>) {
         let dir = tempfile::tempdir().expect("a directory");
         for name in programs {

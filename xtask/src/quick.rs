@@ -1,5 +1,5 @@
-//! The tests of `cargo xtask ci quick`: those of the crates that a change touches, without the long campaigns, and a few
-//! stories over the real binary.
+//! The tests of `cargo xtask ci quick`: those of the crates that a change touches, without the long campaigns, and a
+//! few stories over the real binary.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::{Failure, Outcome, packages};
 /// Campaigns that take minutes; `cargo xtask ci` runs them.
 const LONG: &str = "test(/^escape::/) + test(random_plans) + test(twenty_times) + test(hundred) + test(/_canary_/) \
                     + test(random_trees) + test(every_pass_of_every_point) + binary(faults)";
-/// Stories that go through everything once: a run, its replay, a crash and its resume.
+/// Stories that cover everything once: a run, its replay, a crash and its resume.
 const STORIES: &str = "test(/^cli_(demo|run|resume)::/)";
 
 pub(crate) fn test() -> Outcome {

@@ -1,6 +1,6 @@
-//! How many runs of the stories were run again from their records: a check that checks nothing must be noticed.
+//! Counts how many runs of the stories were replayed: a check that checks nothing must be noticed.
 //!
-//! Each story writes a line for each of its runs (`tests/replays.rs`), because every test may be a process of its own.
+//! Each story writes a line for each of its runs (`tests/replays.rs`), because every test may be a separate process.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use crate::command::metadata;
 use crate::{Failure, Outcome};
 
-/// Fewer than this were not all stories.
+/// A smaller count means that not all stories were run.
 const LEAST: usize = 250;
-/// What is written of a run that was run again and is the same.
+/// The word for a run that was replayed with the same result.
 const REPLAYED: &str = "replayed";
 
 fn counted() -> Result<PathBuf, Failure> {
@@ -19,7 +19,7 @@ fn counted() -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(metadata["target_directory"].as_str().unwrap_or("target")).join("tmp/replays"))
 }
 
-/// Forgets what earlier stories wrote.
+/// Removes the lines of earlier stories.
 pub(crate) fn forget() -> Outcome {
     let path = counted()?;
     match std::fs::remove_file(&path) {
@@ -30,7 +30,7 @@ pub(crate) fn forget() -> Outcome {
     }
 }
 
-/// Says what became of the runs of all stories.
+/// Reports the replays of all stories.
 pub(crate) fn tell() -> Outcome {
     let path = counted()?;
     let lines = std::fs::read_to_string(&path).map_err(|error| {
@@ -40,7 +40,7 @@ pub(crate) fn tell() -> Outcome {
     Ok(())
 }
 
-/// How many lines say what; an error if too few runs were run again.
+/// Counts the lines by result; an error if too few runs were replayed.
 fn summary(lines: &str) -> Result<String, Failure> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in lines.lines() {

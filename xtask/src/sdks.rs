@@ -1,23 +1,23 @@
-//! `cargo xtask sdks`: whether the mock model server is honest. The official Python SDKs of Anthropic and OpenAI are
-//! installed in a virtual environment and asked to understand what it says.
+//! `cargo xtask sdks`: checks that the mock model server behaves like real providers. The official Python SDKs of
+//! Anthropic and OpenAI are installed in a virtual environment and must understand its responses.
 //!
-//! It needs Python and its package index. Where one of them is missing the check is skipped with a word, because a
-//! machine without a network must still be able to work; what was installed once is kept beneath the target directory.
+//! It needs Python and its package index. If one of them is missing, the check is skipped with a message, because a
+//! machine without a network must still be able to work. Installed packages are kept beneath the target directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::command::{cargo, metadata, root, run as run_command};
+use crate::command::{Profile, Program, build, metadata, root, run as run_command};
 use crate::{Failure, Outcome};
 
-/// The SDKs. A new version is a new environment.
+/// The SDKs. A new version gets a new environment.
 const PACKAGES: [&str; 2] = ["anthropic==2.8.0", "openai==3.49.0"];
-/// How long pip waits for an index that does not answer, and how often it tries.
+/// pip's timeout for an index that does not answer, and its retries.
 const PIP_PATIENCE: [&str; 4] = ["--timeout", "15", "--retries", "1"];
 
-/// Installs the SDKs if they are not there yet, and lets them ask.
+/// Installs the SDKs if needed, and runs them against the server.
 pub(crate) fn run(args: &[String]) -> Outcome {
     if !args.is_empty() {
         return Err(Failure::new("usage: cargo xtask sdks"));
@@ -30,8 +30,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             return Ok(());
         }
     };
-    run_command(&mut cargo(&["build", "--quiet", "-p", "posse-testkit", "--bin", "posse-mock"]))?;
-    let mock = Mock::start(&target()?.join("debug/posse-mock"))?;
+    let mock = Mock::start(&build(&Program::Binary("posse-mock"), Profile::Dev)?)?;
     let script = root().join("xtask/src/sdks/honesty.py");
     run_command(Command::new(python).arg("-I").arg(script).arg(&mock.url))
 }
@@ -42,15 +41,15 @@ fn target() -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(target))
 }
 
-/// Where the SDKs are installed; other versions are elsewhere.
+/// The directory of the SDKs; other versions have another one.
 fn environment() -> Result<PathBuf, Failure> {
     Ok(target()?.join("sdks").join(PACKAGES.join("_").replace("==", "-")))
 }
 
-/// The Python that has the SDKs, or what is missing for it.
+/// The Python that has the SDKs, or what is missing.
 fn prepared(environment: &Path) -> Result<PathBuf, String> {
     let python = environment.join("bin/python");
-    // Written last, so that an installation that was broken off is begun anew.
+    // Written last, so that an interrupted installation starts again.
     let complete = environment.join("complete");
     if complete.exists() {
         return Ok(python);
@@ -64,7 +63,7 @@ fn prepared(environment: &Path) -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Runs a command to its end; the last line of what it complained about otherwise.
+/// Runs a command to its end; on failure returns the last line of its errors.
 fn quietly(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     if output.status.success() {
@@ -74,7 +73,7 @@ fn quietly(command: &mut Command) -> Result<(), String> {
     Err(errors.lines().last().unwrap_or("it says nothing").to_owned())
 }
 
-/// The server as a process of its own; it ends with this.
+/// The server as a separate process, which ends with this value.
 struct Mock {
     process: Child,
     url: String,
@@ -96,7 +95,7 @@ impl Mock {
 
 impl Drop for Mock {
     fn drop(&mut self) {
-        // One that has ended already needs neither.
+        // A process that has ended needs neither.
         drop(self.process.kill());
         drop(self.process.wait());
     }

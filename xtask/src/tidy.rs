@@ -1,8 +1,8 @@
-//! `cargo xtask tidy`: the rules of the architecture that the compiler cannot see.
+//! `cargo xtask tidy`: checks the rules of the architecture that the compiler cannot check.
 //!
-//! Layers come from the manifests, everything else from a scan of the files that git knows or would add.
-//! Every breach is reported at once, with its place and its reason: a rule whose reason is not at hand gets
-//! worked around instead of followed.
+//! Layers come from the manifests, everything else from a scan of the files that git knows or would add. All breaches
+//! are reported at once, each with its position and its reason: a rule without a reason gets worked around instead of
+//! followed.
 
 mod absences;
 mod decisions;
@@ -11,9 +11,11 @@ mod layers;
 mod mask;
 mod modules;
 mod names;
+mod pages;
 mod shape;
 mod source;
 mod texts;
+mod words;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,7 +25,7 @@ use self::source::Source;
 use crate::command::{capture, metadata, root};
 use crate::{Failure, Outcome};
 
-/// One place where a rule does not hold.
+/// One breach of a rule.
 struct Breach {
     /// `file:line`, a file, or a crate.
     place: String,
@@ -41,7 +43,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     let workspace = metadata["workspace_root"].as_str().unwrap_or_default();
     let mut breaches = layers::check(&metadata);
     let mut targets = modules::targets(&metadata, workspace);
-    // A workspace of its own.
+    // A separate workspace.
     let fuzz = self::metadata(&["--no-deps", "--manifest-path", crate::fuzz::MANIFEST])?;
     targets.extend(modules::targets(&fuzz, workspace));
     breaches.extend(modules::check(&targets, &mut sources));
@@ -49,7 +51,10 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(sources.iter().flat_map(shape::check));
     breaches.extend(sources.iter().flat_map(names::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
+    breaches.extend(sources.iter().flat_map(words::check_rust));
+    breaches.extend(texts.iter().flat_map(|(path, text)| words::check_markdown(path, text)));
     breaches.extend(decisions::check(&texts));
+    breaches.extend(pages::check(&texts, &sources));
     breaches.extend(desks::check(&sources));
 
     if breaches.is_empty() {
@@ -59,7 +64,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     Err(Failure::new(report(&breaches)))
 }
 
-/// Grouped by rule, so that a reason is said once.
+/// Grouped by rule, so that each reason is printed once.
 fn report(breaches: &[Breach]) -> String {
     let mut lines = vec![format!("{} breaches", breaches.len())];
     let rules: BTreeSet<(&str, &str)> = breaches.iter().map(|breach| (breach.rule, breach.why)).collect();
@@ -71,8 +76,8 @@ fn report(breaches: &[Breach]) -> String {
     lines.join("\n")
 }
 
-/// Path and content of every text file that is tracked, or new and not ignored: what is about to be
-/// committed counts too. What is not UTF-8 is not text.
+/// Path and content of every text file that is tracked, or new and not ignored: what is about to be committed counts
+/// too. Files that are not UTF-8 are not text.
 fn texts_of_the_project() -> Result<Vec<(String, String)>, Failure> {
     let list = capture(
         Command::new("git")

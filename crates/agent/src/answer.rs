@@ -1,30 +1,30 @@
-//! Checks a final answer against a JSON Schema.
+//! Checks an agent's final answer against the JSON Schema of its contract.
 
+use posse_domain::text::shorten;
 use serde_json::Value;
 
 use crate::schema::{self, Schema, SchemaProblem};
 
-/// Most problems named at once.
+/// Maximum number of problems in one message.
 const PROBLEMS_MAX: usize = 5;
-/// Longest description of one.
+/// Maximum length of one problem, which may quote the whole answer.
 const PROBLEM_MAX_CHARS: usize = 400;
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SchemaVerdict {
-    /// The answer satisfies the schema.
     Match,
-    /// It does not; the text says why.
+    /// The reason, for the model.
     Mismatch(String),
 }
 
-/// Checks `text`: JSON as it is, or in one fenced block. What cannot be checked within its limits does not satisfy
-/// anything: fail closed, and say whose fault it is.
+/// Checks `text`, which is JSON or contains JSON in one fenced block. An answer that cannot be checked within the
+/// limits is a mismatch (fail closed), and the reason names the schema or the answer as the cause.
 pub fn check(schema: &Value, text: &str) -> SchemaVerdict {
     match problems(schema, text) {
         Ok(problems) if problems.is_empty() => SchemaVerdict::Match,
         Ok(problems) => SchemaVerdict::Mismatch(problems.join("; ")),
-        Err(problem) => SchemaVerdict::Mismatch(shorten(problem)),
+        Err(problem) => SchemaVerdict::Mismatch(shorten(&problem, PROBLEM_MAX_CHARS)),
     }
 }
 
@@ -35,15 +35,7 @@ fn problems(schema: &Value, text: &str) -> Result<Vec<String>, String> {
     let schema =
         Schema::compile(schema).map_err(|problem| format!("the schema itself is invalid: {problem}"))?;
     let problems = schema.problems(&value, PROBLEMS_MAX).map_err(told)?;
-    Ok(problems.into_iter().map(shorten).collect())
-}
-
-/// A problem without most of what it quotes, which may be the whole answer.
-fn shorten(problem: String) -> String {
-    match problem.char_indices().nth(PROBLEM_MAX_CHARS) {
-        Some((end, _)) => format!("{}[…]", &problem[..end]),
-        None => problem,
-    }
+    Ok(problems.iter().map(|problem| shorten(problem, PROBLEM_MAX_CHARS)).collect())
 }
 
 /// The JSON of an answer: the whole text, or the content of its one fenced block.

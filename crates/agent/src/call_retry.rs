@@ -1,32 +1,32 @@
-//! Whether a model call that failed is made again.
+//! Decides whether the engine retries a failed model call.
 //!
 //! Why it is like this: `docs/decisions/models-call-retries.md`.
 
 use std::time::Duration;
 
-/// Most calls of one turn while the provider is unwell.
+/// Maximum number of calls in one turn while the provider fails.
 pub const CALLS_MAX: u32 = 6;
-/// Most calls of one turn in all: a provider that asks for pauses is well, but a loop has an end.
+/// Maximum number of calls in one turn in all. A provider that asks for pauses works, but the loop must end.
 pub const LIMITED_CALLS_MAX: u32 = 30;
-/// Most calls of one turn of which the last fell silent. Another try often helps; a third rarely does, and each takes as
-/// long as the silence that was waited for.
+/// Maximum number of calls in one turn if the last one was silent. A second call often helps, a third rarely does, and
+/// each takes a whole idle timeout.
 pub const SILENT_CALLS_MAX: u32 = 2;
-/// How long a turn may go without an answer; pauses that the provider asked for do not count.
+/// Maximum time of a turn without an answer. Pauses that the provider asked for do not count.
 pub const UNANSWERED_MAX: Duration = Duration::from_mins(10);
 
-/// What became of a call that failed.
+/// How a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFailureClass {
     /// The provider asked for a pause.
     Limited,
-    /// It was unwell, or could not be reached, or its answer was cut.
+    /// The provider failed, was unreachable, or its answer was cut off.
     Unwell,
-    /// It fell silent in the middle.
+    /// The provider sent nothing more in the middle of the answer.
     Silent,
 }
 
-/// Whether another call follows. `call` is the number of the one that failed, from 1; `unanswered` how long the turn has
-/// had no answer, without pauses that the provider asked for.
+/// Whether the engine retries. `call` is the number of the failed call, from 1. `unanswered` is the time that the turn
+/// has had no answer, without pauses that the provider asked for.
 pub fn follows(failed: CallFailureClass, call: u32, unanswered: Duration) -> bool {
     let most = match failed {
         CallFailureClass::Limited => LIMITED_CALLS_MAX,

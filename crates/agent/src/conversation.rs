@@ -1,4 +1,4 @@
-//! What an agent and its model said to each other.
+//! The conversation of an agent with its model: its messages, their estimated size and their hash.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,29 +9,26 @@ use posse_domain::message::{Image, RawReply, ToolCall};
 use posse_domain::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of text that count as one token where nobody has counted.
+/// Bytes of text per token, where the provider has not counted.
 pub const BYTES_PER_TOKEN: u64 = 4;
-/// Tokens that every message costs beside its text.
+/// Tokens per message beside its text.
 pub(crate) const TOKENS_PER_MESSAGE: u64 = 8;
-/// Tokens that a picture costs: about what providers count for the largest that they do not scale down.
+/// Tokens per image: about what providers count for the largest image that they do not scale down.
 const IMAGE_TOKENS: u64 = 1_600;
-/// Outputs shorter than this are never trimmed: the mark would save nothing.
+/// Shorter outputs are never trimmed: the placeholder would save nothing.
 const TRIM_MIN_BYTES: usize = 256;
-/// How many of the newest messages are never trimmed: the model is still working with them.
+/// The newest messages, which are never trimmed because the model still works with them.
 const TRIM_KEEP_MESSAGES: usize = 4;
 
 /// The result of one tool call, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The call it answers.
     pub call_id: Arc<str>,
-    /// The tool.
     pub tool: Arc<str>,
-    /// Whether the call did what was asked.
+    /// Whether the call succeeded.
     pub ok: bool,
-    /// The text.
     pub text: Arc<str>,
-    /// What the model sees beside it.
+    /// The images that the model sees beside the text.
     pub images: Vec<Image>,
 }
 
@@ -40,32 +37,30 @@ impl CallResult {
         32 + self.text.len() as u64 + self.images.len() as u64 * IMAGE_TOKENS * BYTES_PER_TOKEN
     }
 
-    /// Whether leaving the output out saves anything.
+    /// Whether omitting the output saves space.
     fn can_be_trimmed(&self) -> bool {
         !self.images.is_empty() || (self.text.len() >= TRIM_MIN_BYTES && !is_mark(&self.text))
     }
 
-    /// What leaving the output out saves: the mark in its place takes room too.
+    /// The bytes that omitting the output saves. Its placeholder takes space too.
     fn saved_bytes(&self) -> u64 {
         self.bytes().saturating_sub(32 + mark(&self.tool, self.text.len()).len() as u64)
     }
 }
 
-/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// From outside: the prompt, a person, a child's completion, the host.
+    /// From outside: the prompt, a user, a child's result, the host.
     User(Arc<str>),
-    /// From the model.
     Assistant {
-        /// What it said.
+        /// The text that the model wrote.
         text: Arc<str>,
-        /// What it asked for.
+        /// The tool calls that the model requested.
         calls: Arc<[ToolCall]>,
-        /// The same as the provider wrote it, if it wants that back.
+        /// The reply in the provider's format, if the provider wants it back.
         raw: Option<Arc<RawReply>>,
     },
-    /// Results of all calls of the assistant message before, in the order of the calls.
+    /// The results of all calls of the previous assistant message, in the order of the calls.
     Results(Vec<CallResult>),
 }
 
@@ -73,7 +68,7 @@ impl Message {
     fn bytes(&self) -> u64 {
         match self {
             Message::User(text) => text.len() as u64,
-            // What is sent is the one or the other.
+            // A request has either the raw reply or its parts.
             Message::Assistant { raw: Some(raw), .. } => value_bytes(&raw.content),
             Message::Assistant { text, calls, raw: None } => {
                 text.len() as u64 + calls.iter().map(|call| 32 + value_bytes(&call.input)).sum::<u64>()
@@ -102,7 +97,7 @@ impl Message {
                     ]);
                     parts.extend(result.images.iter().filter_map(|image| match &image.base64 {
                         Text::Here(base64) => Some(base64.as_bytes()),
-                        // A conversation is made of whole events.
+                        // Cannot happen: a conversation consists of events with all their texts.
                         Text::Stored(_) => None,
                     }));
                 }
@@ -112,7 +107,7 @@ impl Message {
     }
 }
 
-/// A call as it is hashed: as journals have always had it, and whatever the order of its input's keys.
+/// The hashed form of a call. Journals depend on its exact text. The input's keys are sorted.
 #[derive(Serialize)]
 struct HashedCall<'a> {
     id: &'a str,
@@ -126,7 +121,7 @@ impl<'a> HashedCall<'a> {
     }
 }
 
-/// A rough size of a JSON value, without writing it out.
+/// An estimate of the size of a JSON value, without serialising it.
 fn value_bytes(value: &serde_json::Value) -> u64 {
     match value {
         serde_json::Value::String(text) => text.len() as u64 + 2,
@@ -136,7 +131,7 @@ fn value_bytes(value: &serde_json::Value) -> u64 {
     }
 }
 
-/// The messages so far, with their size and a running hash, so that neither costs a walk at every turn.
+/// The messages so far. Their size and hash are updated with each message, so that no turn walks over all of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     messages: Vec<Arc<Message>>,
@@ -151,12 +146,12 @@ impl Default for Conversation {
 }
 
 impl Conversation {
-    /// The messages; shared, not copied.
+    /// The messages, which are shared and not copied.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
     }
 
-    /// The calls whose results end the conversation, and these.
+    /// The calls and their results, if the conversation ends with results.
     pub fn last_results(&self) -> Option<(&[ToolCall], &[CallResult])> {
         match self.messages.as_slice() {
             [.., asked, answered] => match (&**asked, &**answered) {
@@ -167,17 +162,17 @@ impl Conversation {
         }
     }
 
-    /// Hash over all messages in their order.
+    /// The hash over all messages in order.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// What the conversation costs to send, roughly.
+    /// The estimated number of tokens to send the conversation.
     pub fn estimated_tokens(&self) -> u64 {
         self.bytes / BYTES_PER_TOKEN + self.messages.len() as u64 * TOKENS_PER_MESSAGE
     }
 
-    /// Hash and size of the conversation with these messages added.
+    /// The hash and size of the conversation with these messages appended.
     pub fn with<'a>(&self, messages: impl IntoIterator<Item = &'a Message>) -> (Hash, u64) {
         let mut with = Self { messages: Vec::new(), ..*self };
         let mut count = self.messages.len() as u64;
@@ -189,7 +184,6 @@ impl Conversation {
         (with.hash, with.bytes / BYTES_PER_TOKEN + count * TOKENS_PER_MESSAGE)
     }
 
-    /// Adds a message.
     pub fn push(&mut self, message: Message) {
         self.push_shared(Arc::new(message));
     }
@@ -200,7 +194,7 @@ impl Conversation {
         self.messages.push(message);
     }
 
-    /// The conversation as it was when the model was asked for its last reply; none if it has not replied.
+    /// The conversation before the model's last reply. None if there is no reply.
     pub fn before_reply(&self) -> Option<Self> {
         let is_reply = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
         let reply = self.messages.iter().rposition(is_reply)?;
@@ -211,8 +205,8 @@ impl Conversation {
         Some(before)
     }
 
-    /// The oldest outputs whose removal brings the conversation under `limit_tokens`; empty if it is, or if
-    /// nothing is left to remove.
+    /// The oldest outputs whose removal brings the conversation under `limit_tokens`. Empty if it is shorter already,
+    /// or if nothing can be removed.
     pub fn excess(&self, limit_tokens: u64) -> Vec<String> {
         let mut over = self.estimated_tokens().saturating_sub(limit_tokens).saturating_mul(BYTES_PER_TOKEN);
         let mut excess = Vec::new();
@@ -232,11 +226,11 @@ impl Conversation {
         excess
     }
 
-    /// Leaves the outputs of these calls out, with a mark in their place; gives the bytes saved.
+    /// Replaces the outputs of these calls with a placeholder. Returns the number of bytes saved.
     ///
-    /// Models may give the ids of one turn again in the next. So an id stands for the oldest output of that id
-    /// that can still be trimmed, and one that is named twice for the two oldest: what [`excess`](Self::excess)
-    /// named is trimmed, and nothing newer.
+    /// Models may reuse the ids of one turn in the next. So an id means its oldest output that can still be trimmed,
+    /// and an id that is listed twice means the two oldest. This trims exactly the outputs that
+    /// [`excess`](Self::excess) returned, and no newer one.
     pub fn trim(&mut self, call_ids: &[String]) -> u64 {
         let mut wanted: HashMap<&str, usize> = HashMap::new();
         for id in call_ids {
@@ -297,7 +291,7 @@ mod tests {
             hash,
             said(r#"{"limit": {"from": 1, "to": 2}, "path": "a"}"#, r#"[{"text": "x", "type": "text"}]"#)
         );
-        // This text is in the hashes of every journal: it must never change.
+        // The hashes of every journal contain this text: it must never change.
         let calls = br#"[{"id":"c1","name":"read","input":{"limit":{"from":1,"to":2},"path":"a"}}]"#;
         let raw = br#"[{"text":"x","type":"text"}]"#;
         let parts: [&[u8]; 5] = [Hash::ZERO.as_bytes(), b"assistant", b"Reading.", calls, raw];

@@ -1,12 +1,14 @@
-//! The turn machine of one agent, without IO: it says what to do next and is told what came of it.
+//! An agent without IO, for the engine: the turn machine, the conversation that it builds, and the texts that its model
+//! reads.
+//!
+//! [`machine`] decides what an agent does next and reads the outcome from events. [`prompts`] and [`notes`] have all
+//! texts that the host writes for a model. [`schema`] and [`answer`] check final answers.
 
 pub mod answer;
 pub mod call_retry;
 pub mod conversation;
-pub mod definition;
 pub mod machine;
 pub mod notes;
-pub mod plan;
+pub mod prompts;
 pub mod schema;
 pub mod tool_spec;
-mod yaml;

@@ -1,8 +1,10 @@
-//! The turn machine: it says what to do next, and is told what came of it by the events of its agent.
+//! The turn machine: decides what an agent does next, and reads the outcome from the agent's events.
 //!
-//! It changes by [`Machine::apply`] alone, and only by events that are in the journal, so the machine folded
-//! from the journal after a crash equals the one that was lost. What a driver does meanwhile (which call is in
-//! flight, who waits for a slot) is not its business.
+//! Only [`Machine::apply`] changes it, with events that are in the journal, so the machine that is folded from the
+//! journal after a crash equals the lost one. There are two exceptions, both by the driver: it sets
+//! [`Machine::relaying`] before the first event, and it moves unread messages to another machine of the same agent
+//! ([`Machine::take_inbox`]). The driver's own state (which call is in flight, which agent waits for a slot) is not
+//! part of it.
 
 mod apply;
 mod condense;
@@ -10,7 +12,7 @@ mod criteria;
 mod look;
 mod reply;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
@@ -20,7 +22,6 @@ use posse_domain::event::{HostNote, Purpose, ReportCause, WriteIntent};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::ToolCall;
-use serde::{Deserialize, Serialize};
 
 pub use self::condense::REPORT_SYSTEM_MAX_BYTES;
 pub(crate) use self::condense::middle_out;
@@ -29,14 +30,14 @@ pub(crate) use self::criteria::words;
 pub use self::reply::accept;
 use crate::answer::{self, SchemaVerdict};
 use crate::conversation::{CallResult, Conversation, Message};
-use crate::definition::{first_message, handover};
 use crate::notes;
+use crate::prompts::{first_message, handover};
 
-/// Replies in a row that may be empty or cut off: a model that goes on like that only spends.
+/// Maximum number of empty or cut-off replies in a row. A model that continues like this only spends budget.
 pub const FRUITLESS_MAX: u32 = 3;
 
 /// The limits of a machine, from its contract.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Turns per attempt, the report turn included.
     pub max_turns: Option<u32>,
@@ -44,141 +45,129 @@ pub struct Limits {
     pub max_retries_per_tool: u32,
     /// JSON Schema of the final answer.
     pub result_schema: Option<Arc<serde_json::Value>>,
-    /// How many criteria in words the report must answer.
+    /// The number of criteria in words that the report must answer.
     pub criteria: usize,
 }
 
 impl Limits {
-    /// The limits of a contract.
     pub fn of(contract: &Contract) -> Self {
         let schema = contract.outputs.result_schema.as_ref();
         Self {
             max_turns: contract.execution.max_turns,
             max_retries_per_tool: contract.execution.max_retries_per_tool.max(1),
             result_schema: schema.map(|schema| Arc::new(serde_json::json!(schema))),
-            // A result in JSON has no lines to answer them in.
+            // A JSON result has no lines that could answer criteria.
             criteria: if schema.is_some() { 0 } else { words(contract).count() },
         }
     }
 }
 
-/// Why an attempt cannot go on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Why an attempt cannot continue.
+#[derive(Debug, Clone, PartialEq)]
 pub struct AttemptFailure {
-    /// The kind of failure.
     pub kind: FailKind,
-    /// Why, as a word.
     pub code: Code,
-    /// Why, for people.
     pub reason: String,
-    /// What could still be reported.
+    /// The report, if one could still be written.
     pub report: Option<Arc<str>>,
 }
 
-/// What to do next.
+/// The next action of an agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// Ask the model.
     CallModel {
-        /// The turn this is, from 1.
+        /// The turn's number, from 1.
         turn: u32,
-        /// The call of the turn, from 1.
+        /// The call's number in the turn, from 1.
         call: u32,
-        /// What for.
         purpose: Purpose,
-        /// For a report: why now.
+        /// Why the report is requested now. Set only for a report.
         cause: Option<ReportCause>,
     },
     /// Run the calls that have no result yet.
     CallTools,
-    /// A call is under way.
+    /// A call is in flight.
     Wait,
     /// Nothing to do until a child ends.
     Idle,
-    /// Tell the model something before it is asked again.
+    /// Add a note of the host to the conversation before the next model call.
     Tell(HostNote, String),
-    /// The work is done.
     Done {
-        /// The report.
         report: Arc<str>,
-        /// Whether it ran out of turns.
+        /// Whether the agent reached its turn limit.
         turns_exhausted: bool,
     },
-    /// The attempt has failed.
     Fail(AttemptFailure),
 }
 
-/// A call of the reply under way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A tool call of the current reply.
+#[derive(Debug, Clone, PartialEq)]
 pub enum Slot {
-    /// No result yet; an intent if one was journalled.
+    /// The call has no result yet.
     Open {
-        /// Whether the effect may have begun.
+        /// Whether the intent is journalled, so that the effect may have begun.
         intended: bool,
-        /// For a write, what it was about to do.
+        /// The planned change of a write.
         write: Option<WriteIntent>,
     },
-    /// Has its result.
     Done {
-        /// The result.
         result: CallResult,
-        /// Working time it took.
+        /// The working time of the call.
         elapsed_ms: u64,
-        /// Whether it was refused because no budget is left for it.
-        #[serde(default)]
+        /// Whether the call was refused because its budget is exhausted.
         lacks_budget: bool,
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 enum Phase {
     /// A model call is next.
     Ready { mend: bool },
-    /// A model call is under way.
+    /// A model call is in flight.
     Asking { purpose: Purpose, cause: Option<ReportCause>, reason: Option<Arc<str>> },
-    /// Calls of a reply are under way.
+    /// Tool calls of a reply are in progress.
     Calling { calls: Arc<[ToolCall]>, index: HashMap<String, usize>, slots: Vec<Slot>, left: usize },
-    /// The model answered without calls.
+    /// The model replied without calls.
     Answered(FinalText),
-    /// The attempt cannot go on.
+    /// The attempt cannot continue.
     Broken(AttemptFailure),
 }
 
-/// A reply without calls that were made.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// A reply of which no call was made.
+#[derive(Debug, Clone, PartialEq, Default)]
 struct FinalText {
     text: Arc<str>,
-    /// Why the report was asked for, if it was.
+    /// Why the report was requested, if it was.
     cause: Option<ReportCause>,
-    /// Which budget was used up, if that is why.
+    /// The exhausted budget, if that was the cause.
     reason: Option<Arc<str>>,
     cut_off: bool,
-    /// Whether it asked for tools all the same, which it did not have.
+    /// Whether the reply called tools although none were offered.
     called: bool,
 }
 
-/// What the host has told the model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The notes that the host has given to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct NotesGiven {
-    /// Why the report is asked for in this turn.
+    /// The cause of the report note in this turn.
     report: Option<ReportCause>,
-    /// That most of a budget is used.
+    /// Whether the model was warned that most of a budget is spent.
     low: bool,
 }
 
-/// Whether an agent only passes on what its one child says, and asks no model itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Whether an agent only passes on the report of its one child, without a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Relay {
-    /// It asks a model like any other.
+    /// The agent calls a model, as usual.
     No,
-    /// The child has not said anything yet.
+    /// The child has not reported yet.
     Waiting,
-    /// The child said this.
-    Said(Arc<str>),
+    /// The report of the child.
+    Reported(Arc<str>),
 }
 
 /// The state of one agent's conversation with its model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
     limits: Limits,
     first: Arc<str>,
@@ -189,33 +178,34 @@ pub struct Machine {
     phase: Phase,
     conversation: Conversation,
     inbox: Vec<Arc<str>>,
+    /// The ids of the calls that hooks object to in notes of the inbox.
+    objected: BTreeSet<String>,
     failures: BTreeMap<String, u32>,
     tags: Arc<BTreeMap<String, u32>>,
     seen: Arc<BTreeMap<String, Hash>>,
     active_ms: u64,
-    /// Working time of the turn that was last begun.
+    /// The working time of the current or last turn.
     turn_ms: u64,
-    mended: bool,
-    told: NotesGiven,
-    /// Whether the model said in this turn that the conversation is too long.
+    asked_for_repair: bool,
+    notes_given: NotesGiven,
+    /// Whether the provider refused the conversation of this turn as too long.
     overflowed: bool,
-    /// Why the report is next: the model goes on asking for what no budget is left for.
-    #[serde(default)]
+    /// The exhausted budget that makes the report next, because the model keeps calling tools that need it.
     lacks_budget: Option<Arc<str>>,
-    /// How many replies in a row called nothing and were empty or cut off.
+    /// The number of empty or cut-off replies in a row without calls.
     fruitless: u32,
-    /// Whether the host carries out a plan: the model is asked only if somebody writes to it.
+    /// Whether the host executes a plan. Then the model is called only when a message for it arrives.
     planned: bool,
     relay: Relay,
 }
 
 impl Machine {
-    /// A machine for a contract. `prior` is the conversation of the child it continues.
+    /// A machine for a contract. `prior` is the conversation of the child that the agent continues.
     pub fn new(contract: &Contract, prior: Conversation) -> Self {
         Self::beginning(contract, prior, first_message(contract))
     }
 
-    /// A machine for a contract whose agent begins with `shared`, its parent's conversation.
+    /// A machine for an agent that starts with `shared`, its parent's conversation.
     pub fn sharing(definition: &Definition, contract: &Contract, shared: Conversation) -> Self {
         Self::beginning(contract, shared, handover(definition, contract))
     }
@@ -234,13 +224,14 @@ impl Machine {
             phase: Phase::Ready { mend: false },
             conversation,
             inbox: Vec::new(),
+            objected: BTreeSet::new(),
             failures: BTreeMap::new(),
             tags: Arc::default(),
             seen: Arc::default(),
             active_ms: 0,
             turn_ms: 0,
-            mended: false,
-            told: NotesGiven::default(),
+            asked_for_repair: false,
+            notes_given: NotesGiven::default(),
             overflowed: false,
             lacks_budget: None,
             fruitless: 0,
@@ -249,18 +240,18 @@ impl Machine {
         }
     }
 
-    /// A machine that asks no model: its report is what its one child says.
+    /// A machine that calls no model: its report is that of its one child.
     pub fn relaying(self) -> Self {
         Self { relay: Relay::Waiting, ..self }
     }
 
-    /// What to do next. `open_children` says whether a child is neither completed nor failed.
+    /// The next action. `open_children` states whether a child is neither completed nor failed.
     pub fn next(&self, open_children: bool) -> Next {
         match &self.relay {
-            Relay::Said(said) if !open_children => {
-                return Next::Done { report: self.report(said), turns_exhausted: false };
+            Relay::Reported(report) if !open_children => {
+                return Next::Done { report: self.report(report), turns_exhausted: false };
             }
-            Relay::Said(_) | Relay::Waiting => return Next::Idle,
+            Relay::Reported(_) | Relay::Waiting => return Next::Idle,
             Relay::No => {}
         }
         match &self.phase {
@@ -268,7 +259,7 @@ impl Machine {
             Phase::Asking { .. } => Next::Wait,
             Phase::Calling { .. } => Next::CallTools,
             Phase::Answered(FinalText { cause: None, cut_off: true, .. }) if self.turns_left() => {
-                self.go_on(HostNote::CutOff, notes::CUT_OFF)
+                self.ask_to_continue(HostNote::CutOff, notes::CUT_OFF)
             }
             Phase::Answered(answered) => match self.answered(answered, open_children) {
                 Next::Done { report, turns_exhausted } if answered.cut_off => Next::Done {
@@ -282,7 +273,7 @@ impl Machine {
     }
 
     fn ask(&self, mend: bool) -> Next {
-        // A call that failed without an answer is repeated within its turn.
+        // A call that failed without an answer is retried within its turn.
         let repeated = self.call > 0;
         let turn = if repeated { self.turn } else { self.turn + 1 };
         let cause = if mend {
@@ -313,7 +304,7 @@ impl Machine {
             return Next::Fail(broken(cause, reason, said()));
         }
         if *called {
-            // It wanted to go on: what it says is not how its work ended, and so no report.
+            // The model wanted to continue, so its text is not a report of the finished work.
             let reason = match self.limits.max_turns.filter(|_| cause == Some(ReportCause::Turns)) {
                 Some(max) => format!(
                     "it used up its {max} turn{}, and the last one, which is for the report, called tools instead of \
@@ -327,14 +318,14 @@ impl Machine {
         }
         if is_empty && !self.planned {
             if may_ask {
-                return self.go_on(HostNote::EmptyReply, notes::EMPTY_REPLY);
+                return self.ask_to_continue(HostNote::EmptyReply, notes::EMPTY_REPLY);
             }
             return Next::Fail(broken(cause, "the report turn gave no text".to_owned(), None));
         }
         if let Some(schema) = &self.limits.result_schema
             && let SchemaVerdict::Mismatch(problems) = answer::check(schema, text)
         {
-            if self.mended {
+            if self.asked_for_repair {
                 let reason = format!("the final answer does not satisfy its schema: {problems}");
                 return Next::Fail(broken(None, reason, Some(text.clone())));
             }
@@ -342,7 +333,7 @@ impl Machine {
         }
         let missing = unanswered(self.limits.criteria, text);
         if !missing.is_empty() {
-            if self.mended {
+            if self.asked_for_repair {
                 let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
                 let reason = format!(
                     "its report says nothing about criterion {}, also after it was asked for that",
@@ -352,13 +343,13 @@ impl Machine {
             }
             return Next::Tell(HostNote::CriteriaUnanswered, notes::criteria_unanswered(&missing));
         }
-        // Beyond the limit it mended an answer that was its report already.
+        // Beyond the limit, this turn fixed an answer that was already the report.
         let beyond = self.limits.max_turns.is_some_and(|max| self.turn > max);
         Next::Done { report: self.report(text), turns_exhausted: cause == Some(ReportCause::Turns) || beyond }
     }
 
-    /// Asks a model that said nothing of use to go on, unless it has done so too often.
-    fn go_on(&self, note: HostNote, text: &str) -> Next {
+    /// Asks the model to continue after a useless reply, unless there were too many.
+    fn ask_to_continue(&self, note: HostNote, text: &str) -> Next {
         if self.fruitless < FRUITLESS_MAX {
             return Next::Tell(note, text.to_owned());
         }
@@ -366,7 +357,7 @@ impl Machine {
         Next::Fail(broken(None, reason, None))
     }
 
-    /// The report: the last reply's text, and what the model had no turn left to read.
+    /// The report: the text of the last reply, and the messages that arrived after the last turn.
     fn report(&self, text: &Arc<str>) -> Arc<str> {
         if self.inbox.is_empty() {
             return text.clone();

@@ -1,4 +1,4 @@
-//! What the host says to a model, word for word. Constant, so that requests of two runs can be compared.
+//! The host's messages to a model. The texts are constant, so that requests of two runs can be compared.
 
 use posse_domain::budget::LOW_PERCENT;
 use posse_domain::event::ReportCause;
@@ -7,17 +7,17 @@ use posse_domain::event::ReportCause;
 pub const EMPTY_REPLY: &str =
     "Your last reply was empty. Call a tool to go on, or write your report as plain text to finish.";
 
-/// After a reply that was cut off before it called anything: it may have been about to.
+/// After a reply that was cut off before its first call.
 pub const CUT_OFF: &str = "Your last reply was cut off because it was as long as it may be; a call that was still being \
                            written was not made. Go on from there, in smaller steps.";
 
 /// Ends a report that was cut off.
 pub const CUT_REPORT: &str = "[The report was cut off here: it is as long as a reply may be.]";
 
-/// Before messages that came when no turn was left to read them.
+/// Precedes messages that arrived after the last turn.
 pub const UNDELIVERED: &str = "---\nArrived after the last turn, added by the host:";
 
-/// Asks for the report, or for the result of an agent that owes JSON.
+/// Requests the report, or the JSON result of an agent with a result schema.
 pub fn report_now(cause: ReportCause, owes_json: bool) -> String {
     let why = match cause {
         ReportCause::Turns => "This is your last turn.",
@@ -42,7 +42,7 @@ pub fn report_now(cause: ReportCause, owes_json: bool) -> String {
     )
 }
 
-/// Tells that most of a budget is used; `what` is the budget and its limit.
+/// Warns that most of a budget is spent. `what` is the budget and its limit.
 pub fn budget_low(what: &str) -> String {
     format!(
         "{LOW_PERCENT} % of {what}. Finish what matters most now; when it is used up you have one turn left, \
@@ -50,17 +50,17 @@ pub fn budget_low(what: &str) -> String {
     )
 }
 
-/// Begins the objection of a hook to what a call did; the reason follows.
+/// Begins a hook's objection to the result of a call. The reason follows.
 pub fn hook_objects(tool: &str, call_id: &str) -> String {
     format!("A hook objects to what `{tool}` did (call {call_id}): ")
 }
 
-/// Tells what is wrong with a final answer.
+/// States what is wrong with a final answer.
 pub fn schema_mismatch(problems: &str) -> String {
     format!("Your final answer must be JSON that satisfies the result schema, but: {problems}")
 }
 
-/// Tells which criteria a report says nothing about.
+/// Lists the criteria that a report does not answer.
 pub fn criteria_unanswered(missing: &[usize]) -> String {
     let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
     format!(
@@ -70,7 +70,7 @@ pub fn criteria_unanswered(missing: &[usize]) -> String {
     )
 }
 
-/// A person's message.
+/// A user's message.
 pub fn from_person(text: &str) -> String {
     format!("Message from the user:\n{text}")
 }

@@ -1,20 +1,35 @@
 //! JSON Schemas that a model may have written, compiled and checked within limits.
 //!
-//! A schema of a few lines can ask for more work than there is time: each reference may stand for two others, patterns
-//! can be matched in exponentially many ways, and a deep schema fills the stack. A validator cannot be stopped, so what
-//! it would do is bounded before: by the shape of the schema here, by the steps that it takes for one answer in `steps`.
+//! A schema of a few lines can ask for more work than there is time: each reference may stand for two others, and a deep
+//! schema fills the stack. So the shape of a schema is bounded here before anything walks over it, and a check counts its
+//! own steps and levels (`meter`) and ends at the limits. Patterns are matched in linear time.
+//!
+//! The draft is 2020-12 unless `$schema` names 2019-09, 7, 6 or 4. `format` is an annotation in every draft.
 //!
 //! Why it is like this: `docs/decisions/conversions-bounds.md`.
 
-mod steps;
+mod check;
+mod compile;
+mod draft;
+mod equality;
+mod meter;
+mod node;
+mod number;
+mod pattern;
+mod pointer;
 #[cfg(test)]
 mod tests;
+mod words;
 
-use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 use thiserror::Error;
 
-pub use steps::{DEPTH_MAX, STEPS_MAX};
+use self::node::CompiledSchema;
+
+/// Most steps of one check.
+pub const STEPS_MAX: usize = 200_000;
+/// Deepest that a check may go: levels of the answer, and at each of them levels of the schema.
+pub const DEPTH_MAX: usize = 600;
 
 /// Most lists and maps of a schema.
 const NODES_MAX: usize = 20_000;
@@ -22,11 +37,9 @@ const NODES_MAX: usize = 20_000;
 const LEVELS_MAX: usize = 300;
 /// Most patterns of a schema.
 const PATTERNS_MAX: usize = 200;
-/// Largest pattern once it is compiled, and as much again for its tables.
-const PATTERN_MAX_BYTES: usize = 64 * 1024;
 /// Largest answer that is checked.
 const ANSWER_MAX_BYTES: usize = 1024 * 1024;
-/// Words by which a schema refers to others in ways whose work cannot be counted beforehand.
+/// Words by which a schema refers to others in ways that the validator does not follow. `$id` may be at its beginning.
 const UNCOUNTED: [&str; 6] =
     ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"];
 /// The same in the fourth draft.
@@ -66,34 +79,17 @@ pub enum SchemaProblem {
 
 /// A schema that can be checked in bounded time.
 #[derive(Debug)]
-pub struct Schema<'a> {
-    root: &'a Value,
-    validator: Validator,
-}
+pub struct Schema(CompiledSchema);
 
-impl<'a> Schema<'a> {
-    /// Compiles a schema.
-    pub fn compile(root: &'a Value) -> Result<Self, SchemaProblem> {
+impl Schema {
+    pub fn compile(root: &Value) -> Result<Self, SchemaProblem> {
         shape(root)?;
-        // Patterns that look ahead or back can be matched in exponentially many ways; this engine has none of these.
-        let patterns =
-            PatternOptions::regex().size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES);
-        let validator = jsonschema::options().with_pattern_options(patterns).build(root);
-        let validator = validator.map_err(|error| SchemaProblem::Invalid(error.to_string()))?;
-        Ok(Self { root, validator })
+        compile::compile(root).map(Self)
     }
 
-    /// The first `most` things that are wrong with a value, each at its place.
+    /// The first `most` problems of a value, but at least one, each at its place. A valid value has none.
     pub fn problems(&self, value: &Value, most: usize) -> Result<Vec<String>, SchemaProblem> {
-        steps::check(self.root, value)?;
-        if self.validator.is_valid(value) {
-            return Ok(Vec::new());
-        }
-        let problems = self.validator.iter_errors(value).take(most).map(|error| {
-            let path = error.instance_path().to_string();
-            if path.is_empty() { error.to_string() } else { format!("at {path}: {error}") }
-        });
-        Ok(problems.collect())
+        check::problems(&self.0, value, most).map_err(SchemaProblem::from)
     }
 }
 

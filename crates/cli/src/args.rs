@@ -1,4 +1,4 @@
-//! What can be typed. The doc comments are the help texts.
+//! The command line arguments. The doc comments are the help texts.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use crate::commands;
 use crate::exit::Exit;
 use crate::term;
 
-/// Exit codes and places, for the end of the help.
+/// Exit codes and file paths, for the end of the help.
 const AFTER_HELP: &str = "\
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
@@ -29,12 +29,11 @@ Files:
 #[derive(Debug, Parser)]
 #[command(name = "posse", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// One verb each; the rest of a verb is in its own file.
+/// One variant per subcommand. The arguments of each are in its own file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::RunArgs),
@@ -70,14 +69,14 @@ pub(crate) enum Command {
     Background(commands::background::BackgroundArgs),
 }
 
-/// Prints what clap has to say: help and version on standard output, mistakes on standard error.
+/// Prints the output of clap: help and version on standard output, errors on standard error.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // A reader that has gone needs no help.
+        // A closed pipe needs no help text.
         drop(error.print());
         return Exit::DONE.into();
     }
-    // A mistake quotes what was typed, and that may have been copied from anywhere.
+    // An error quotes typed text, which may have been copied from anywhere.
     let text = error.render().to_string();
     drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
     Exit::USAGE.into()

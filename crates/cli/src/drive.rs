@@ -1,4 +1,4 @@
-//! Carries a run in this process to its end: shows what happens, and listens to Ctrl-C.
+//! Executes a run in this process to its end: shows its progress and reacts to Ctrl-C.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::questions::{QuestionPrompter, Step};
 use crate::signals::{Ask, Signals};
 use crate::view::View;
 
-/// How long a stop waits for the run's lease to be given back. Without it the next owner waits no longer: the
-/// lock of a process that has ended is free.
+/// How long a stop waits until the run's lease is released. After that the next lease holder does not wait longer,
+/// because the lock of an ended process is free.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How carrying a run came to an end.
+/// How the execution of a run ended.
 pub(crate) enum DriveOutcome {
     /// The run ended.
     Ended(Box<RunOutcome>),
-    /// The process was asked to stop; the run can be resumed.
+    /// A signal stopped the process; the run can be resumed.
     Stopped(Ask),
 }
 
-/// Carries the run until it ends or somebody asks to stop. Events up to number `known` are the past: they are
-/// not told again.
+/// Executes the run until it ends or a signal asks to stop. Events up to number `known` are not shown again.
 async fn drive(
     posse: &Posse,
     handle: &RunHandle,
@@ -40,7 +39,11 @@ async fn drive(
     asking: &mut QuestionPrompter,
 ) -> Result<DriveOutcome, CliError> {
     let run = handle.id();
-    let mut events = posse.events(run, if view.needs_past() { 0 } else { known });
+    let after = if view.needs_past() { 0 } else { known };
+    if after > 0 {
+        view.start_from(posse.view(run).await?);
+    }
+    let mut events = posse.events(run, after);
     let mut deltas = view.wants().then(|| handle.deltas());
     let mut given_up = Box::pin(handle.ended());
     let mut failing = posse.hook_failures();
@@ -60,8 +63,8 @@ async fn drive(
                 if is_end(event.kind) {
                     break;
                 }
-                if event.seq > known && asking.is_about(&event) {
-                    asking.refresh(posse, run, view).await?;
+                if event.seq > known {
+                    asking.refresh(posse, view).await?;
                 }
             }
             step = asking.next() => match step {
@@ -70,10 +73,10 @@ async fn drive(
                     if let Some(text) = posted? {
                         view.note(&text);
                     }
-                    asking.refresh(posse, run, view).await?;
+                    asking.refresh(posse, view).await?;
                 }
             },
-            // An end is in the journal and is read there; only giving up is news.
+            // A regular end is read from the journal. Only losing the run is reported here.
             ended = &mut given_up, if !left => {
                 left = true;
                 ended?;
@@ -83,11 +86,11 @@ async fn drive(
                 if ask != Ask::Interrupt || cancelling.is_some() {
                     stop(posse, handle).await;
                     view.close();
-                    view.note(&format!("stopped; `posse resume {run}` goes on with the run"));
+                    view.note(&format!("stopped; `posse resume {run}` continues the run"));
                     return Ok(DriveOutcome::Stopped(ask));
                 }
                 view.note("cancelling; press Ctrl-C again to stop at once and resume later");
-                // Not waited for here: a disk that hangs must not make the second Ctrl-C wait.
+                // Not awaited here: a disk that hangs must not delay the second Ctrl-C.
                 cancelling = Some(Box::pin(cancel(posse, run)));
                 posted = false;
             }
@@ -95,8 +98,8 @@ async fn drive(
                 posted = true;
                 done?;
             }
-            said = print_event(deltas.as_mut()) => match said {
-                Some(said) => view.on_event(&said),
+            shown = next_deltas(deltas.as_mut()) => match shown {
+                Some(shown) => view.on_event(&shown),
                 None => deltas = None,
             },
             () = changed(failing.as_mut(), failed) => failed = print_failed(failing.as_ref(), failed, run, view),
@@ -113,38 +116,37 @@ async fn drive(
     Ok(DriveOutcome::Ended(Box::new(finished)))
 }
 
-/// What models said in the last moment; none once nobody says anything any more. What came too fast to be shown is
-/// left out.
-async fn print_event(deltas: Option<&mut broadcast::Receiver<Arc<[Delta]>>>) -> Option<Arc<[Delta]>> {
+/// The newest output of models; `None` once no model writes any more. Output that came too fast to be shown is skipped.
+async fn next_deltas(deltas: Option<&mut broadcast::Receiver<Arc<[Delta]>>>) -> Option<Arc<[Delta]>> {
     let Some(deltas) = deltas else { return std::future::pending().await };
     loop {
         match deltas.recv().await {
-            Ok(said) => return Some(said),
+            Ok(deltas) => return Some(deltas),
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return None,
         }
     }
 }
 
-/// Waits until more hooks have failed than are told.
-async fn changed(failing: Option<&mut HookFailures>, told: usize) {
+/// Waits until more hooks have failed than are shown.
+async fn changed(failing: Option<&mut HookFailures>, shown: usize) {
     let Some(failing) = failing else { return std::future::pending().await };
-    if failing.wait_for(|failed| failed.len() > told).await.is_err() {
+    if failing.wait_for(|failed| failed.len() > shown).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Tells which hooks of the run have failed since; gives how many are told.
-fn print_failed(failing: Option<&HookFailures>, told: usize, run: &RunId, view: &mut View) -> usize {
-    let Some(failing) = failing else { return told };
+/// Shows which hooks of the run have failed since; returns how many are shown.
+fn print_failed(failing: Option<&HookFailures>, shown: usize, run: &RunId, view: &mut View) -> usize {
+    let Some(failing) = failing else { return shown };
     let failed = failing.borrow().clone();
-    for failed in failed.iter().skip(told).filter(|failed| failed.run == *run) {
+    for failed in failed.iter().skip(shown).filter(|failed| failed.run == *run) {
         view.note(&format!("warning: {}", failed.text));
     }
     failed.len()
 }
 
-/// What the future gives; without one, nothing for ever.
+/// The output of the future; without one, waits forever.
 async fn pending_or<F: Future + Unpin>(future: Option<&mut F>) -> F::Output {
     match future {
         Some(future) => future.await,
@@ -154,7 +156,7 @@ async fn pending_or<F: Future + Unpin>(future: Option<&mut F>) -> F::Output {
 
 async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
     match posse.cancel(&run.root(), "Ctrl-C").await {
-        // It ended in the same moment: its end is on the way.
+        // The run ended at the same moment: its end is on the way.
         Err(posse::Error::Ended { .. }) => Ok(()),
         other => Ok(other?),
     }
@@ -163,13 +165,13 @@ async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
 async fn stop(posse: &Posse, handle: &RunHandle) {
     posse.stop();
     if tokio::time::timeout(STOP_PATIENCE, handle.ended()).await.is_err() {
-        // The disk hangs. The journal is good at every moment, and the lease ends with the process; dropping the
-        // store would wait for the disk all the same, so it is left to the end of the process.
+        // The disk hangs. The journal is consistent at every moment, and the lease ends with the process. Dropping the
+        // store would wait for the disk, so it is leaked.
         std::mem::forget(posse.clone());
     }
 }
 
-/// Carries the run, and tells how it ended.
+/// Executes the run, and prints how it ended.
 pub(crate) async fn drive_and_print(
     posse: &Posse,
     handle: &RunHandle,
@@ -181,7 +183,7 @@ pub(crate) async fn drive_and_print(
     drive_and_apply(posse, handle, known, signals, view, asking, false).await
 }
 
-/// Carries the run, applies it if that is wanted and it completed, and tells how it ended.
+/// Executes the run, applies its result if requested and completed, and prints how it ended.
 pub(crate) async fn drive_and_apply(
     posse: &Posse,
     handle: &RunHandle,
@@ -197,7 +199,7 @@ pub(crate) async fn drive_and_apply(
     }
 }
 
-/// Tells how a run ended, and applies it if that is wanted and it completed.
+/// Prints how a run ended, and applies its result if requested and completed.
 pub(crate) async fn print_end(
     posse: &Posse,
     finished: &RunOutcome,
@@ -208,7 +210,7 @@ pub(crate) async fn print_end(
     let applied = outcome.as_ref().map(Result::is_ok);
     view.result(finished, applied)?;
     match outcome {
-        Some(Ok(said)) => note(&said),
+        Some(Ok(applied)) => note(&applied),
         Some(Err(error)) => note(error.text().trim_end()),
         None if apply => note("not applied: the run did not complete"),
         None => {}
@@ -216,7 +218,7 @@ pub(crate) async fn print_end(
     Ok(Exit::of_applied(finished, applied))
 }
 
-/// Carries the run, and leaves it to the caller to tell how it ended.
+/// Executes the run. The caller prints how it ended.
 pub(crate) async fn drive_to_end(
     posse: &Posse,
     handle: &RunHandle,
@@ -225,17 +227,17 @@ pub(crate) async fn drive_to_end(
     view: &mut View,
     asking: &mut QuestionPrompter,
 ) -> Result<DriveOutcome, CliError> {
-    let carried = drive(posse, handle, known, signals, view, asking).await;
-    if carried.is_err() {
+    let driven = drive(posse, handle, known, signals, view, asking).await;
+    if driven.is_err() {
         asking.withdraw(view);
-        // Nothing more may start while nobody watches; what is written stays.
+        // Nothing more may start without a user who watches. Written events stay.
         stop(posse, handle).await;
         view.close();
     }
-    carried
+    driven
 }
 
-/// Carries a run that is about to end, without showing it.
+/// Executes a run that is about to end, without showing it.
 pub(crate) async fn drive_quietly(
     posse: &Posse,
     handle: &RunHandle,

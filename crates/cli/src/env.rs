@@ -1,4 +1,4 @@
-//! The one place where the environment of the process is read.
+//! Reads the environment of the process, and is the only module that does.
 
 use std::ffi::OsString;
 
@@ -7,24 +7,23 @@ use posse_setup::environment::POSSE_LOG;
 
 use crate::error::CliError;
 
-/// Set to anything: no colour and no animation.
+/// Any value disables colour and animation.
 const NO_COLOR: &str = "NO_COLOR";
-/// The terminal's kind; `dumb` can neither colour nor move its cursor.
+/// The type of the terminal; `dumb` supports neither colour nor cursor movement.
 const TERM: &str = "TERM";
 
-/// What the environment says. Read once.
+/// The environment of the process, read once.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessEnvironment {
-    /// What every front end needs of it.
+    /// The part that every front end needs.
     pub(crate) environment: Environment,
-    /// What to log.
+    /// The log filter.
     pub(crate) log: Option<String>,
-    /// Whether colour and animation are unwelcome.
+    /// Whether colour and animation are disabled.
     pub(crate) plain: bool,
 }
 
 impl ProcessEnvironment {
-    /// Reads it.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that reads the environment and the directory"

@@ -1,13 +1,14 @@
-//! What went wrong, for people: what happened, where, and what to do next.
+//! Errors of the command for users: what happened, where, and what to do next.
 //!
-//! Libraries give each operation its own errors; here they are folded into the few kinds that a person, or a
-//! script looking at the exit code, can act on.
+//! Libraries have separate errors for each operation. Here they are mapped to the few kinds that a user, or a script
+//! that reads the exit code, can act on.
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use posse::discovery::Holds;
+use posse::discovery::DefinitionType;
 use posse::ports::StoreError;
+use posse::{Decision, RequestField};
 use posse_setup::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ use crate::commands::apply::not_applied;
 use crate::exit::Exit;
 use crate::term;
 
-/// Why the command did not do what was asked.
+/// Why the command failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CliError {
     kind: ErrorClass,
@@ -23,18 +24,18 @@ pub(crate) struct CliError {
     hint: Option<String>,
 }
 
-/// The kinds of errors, by what a person can do about them.
+/// The kinds of errors, by what a user can do about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum ErrorClass {
-    /// What was typed cannot be right; nothing was done.
+    /// The input is invalid. Nothing was done.
     Usage,
-    /// A key is missing or cannot be one; nothing was done.
+    /// A key is missing or malformed. Nothing was done.
     Unauthenticated,
-    /// It could not be carried out.
+    /// The operation failed.
     Failed,
     /// No process is running the run.
     Interrupted,
-    /// Whoever read the output has gone: not worth a word.
+    /// The reader of the output has gone: nothing is printed.
     ReaderGone,
 }
 
@@ -43,33 +44,22 @@ impl CliError {
         Self { kind, message: message.into(), hint: None }
     }
 
-    /// What happened, without what to do about it.
-    #[cfg(test)]
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// What was typed cannot be right.
+    /// An error of the kind `Usage`.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Usage, message)
     }
 
-    /// A key is missing or cannot be one.
-    pub(crate) fn unauthenticated(message: impl Into<String>) -> Self {
-        Self::new(ErrorClass::Unauthenticated, message)
-    }
-
-    /// It could not be carried out.
+    /// An error of the kind `Failed`.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Failed, message)
     }
 
-    /// No process is running the run.
+    /// An error of the kind `Interrupted`.
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Interrupted, message)
     }
 
-    /// Whoever read the output has gone.
+    /// An error of the kind `ReaderGone`.
     pub(crate) fn reader_gone() -> Self {
         Self::new(ErrorClass::ReaderGone, "the reader of the output has gone")
     }
@@ -80,12 +70,10 @@ impl CliError {
         self
     }
 
-    /// Whether the reader of the output has gone.
     pub(crate) fn is_reader_gone(&self) -> bool {
         self.kind == ErrorClass::ReaderGone
     }
 
-    /// The exit code that goes with it.
     pub(crate) fn exit(&self) -> Exit {
         match self.kind {
             ErrorClass::Usage => Exit::USAGE,
@@ -105,10 +93,10 @@ impl CliError {
         }
     }
 
-    /// Prints it, and gives the exit code.
+    /// Prints the error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if self.kind != ErrorClass::ReaderGone {
-            // Standard error may be gone too; then nobody is left to tell.
+            // Standard error may be closed too. Then the text is lost.
             drop(std::io::stderr().write_all(self.text().as_bytes()));
         }
         self.exit().into()
@@ -139,18 +127,22 @@ impl From<OpenError> for CliError {
     }
 }
 
-/// The flag with which that part of a request is typed.
-fn flag_of(subject: Subject) -> &'static str {
+/// The flag for a part of a request.
+pub(crate) fn flag_of(subject: Subject) -> &'static str {
     match subject {
+        Subject::Text => "REQUEST",
         Subject::Agent => "--agent",
         Subject::Agents => "--agents",
         Subject::Skill => "--skill",
         Subject::Dir => "--dir",
+        Subject::Permission(Decision::Allow) => "--allow",
+        Subject::Permission(Decision::Ask) => "--ask",
+        Subject::Permission(Decision::Deny) => "--deny",
     }
 }
 
 /// What to type for a remedy.
-fn remedy_text(remedy: &Remedy) -> String {
+pub(crate) fn remedy_text(remedy: &Remedy) -> String {
     match remedy {
         Remedy::Hint(text) => text.clone(),
         Remedy::SetStateDir => "set POSSE_HOME to a directory of your own".to_owned(),
@@ -177,15 +169,30 @@ fn remedy_text(remedy: &Remedy) -> String {
         Remedy::ReadPlanFirst => {
             "write the plan to a file with `posse plan -o`, and read it first".to_owned()
         }
-        Remedy::RevokeTrust => "take some back with `posse trust --revoke DIR`; nothing was kept".to_owned(),
-        Remedy::ListSkills => "`posse skills` lists what there is, and where from".to_owned(),
-        Remedy::NameFileFor(Holds::Agents) => "name a Markdown file, or a folder of them".to_owned(),
-        Remedy::NameFileFor(Holds::Skills) => {
+        Remedy::RevokeTrust => "revoke some with `posse trust --revoke DIR`; nothing was stored".to_owned(),
+        Remedy::ListSkills => "`posse skills` lists the skills with their origins".to_owned(),
+        Remedy::NameFileFor(DefinitionType::Agents) => "name a Markdown file, or a folder of them".to_owned(),
+        Remedy::NameFileFor(DefinitionType::Skills) => {
             "name a SKILL.md, a folder with one, a YAML skill, or a folder of these".to_owned()
         }
-        Remedy::CheckAs(Holds::Agents) => "use `posse agents validate`".to_owned(),
-        Remedy::CheckAs(Holds::Skills) => "use `posse skills validate`".to_owned(),
-        Remedy::ReadLog(path) => format!("its last words may be in {}", path.display()),
+        Remedy::CheckAs(DefinitionType::Agents) => "use `posse agents validate`".to_owned(),
+        Remedy::CheckAs(DefinitionType::Skills) => "use `posse skills validate`".to_owned(),
+        Remedy::ReadLog(path) => format!("its last lines may be in {}", path.display()),
+        Remedy::TrustProject => "`posse trust` shows them".to_owned(),
+        Remedy::ShowSettings => "`posse settings` shows them".to_owned(),
+        Remedy::NameOtherModel => "--model or `model` in the settings names another".to_owned(),
+        Remedy::NameModelOf(provider) => format!("name one with --model {provider}/<model>"),
+        Remedy::LimitTokens => "--max-tokens limits tokens".to_owned(),
+        Remedy::Validate(kinds) => {
+            let verb = |holds: &DefinitionType| match holds {
+                DefinitionType::Agents => "`posse agents validate`",
+                DefinitionType::Skills => "`posse skills validate`",
+            };
+            let verbs: Vec<&str> = kinds.iter().map(verb).collect();
+            let shows = if verbs.len() > 1 { "show" } else { "shows" };
+            format!("{} {shows} why", verbs.join(" and "))
+        }
+        Remedy::ShowDefinitions => "`posse agents show` and `posse skills show` show why".to_owned(),
     }
 }
 
@@ -193,28 +200,28 @@ impl From<posse::Error> for CliError {
     fn from(error: posse::Error) -> Self {
         let message = error.to_string();
         match error {
-            posse::Error::Invalid { field, .. } => about_field(field, message),
+            posse::Error::Invalid { field, problem } => about_field(field, &problem),
             posse::Error::NoRun(_) => CliError::usage(message).hint("`posse ps --all` lists the runs"),
             posse::Error::Ambiguous { .. } => CliError::usage(message).hint("give more letters of the id"),
             posse::Error::NoAgent(agent) => {
                 CliError::usage(message).hint(format!("`posse show {}` lists the agents", agent.run()))
             }
             posse::Error::Ended { run, .. } => {
-                CliError::failed(message).hint(format!("`posse show {run}` tells how it went"))
+                CliError::failed(message).hint(format!("`posse show {run}` shows how it went"))
             }
             posse::Error::Removed { .. } => {
                 CliError::usage(message).hint("an exported copy can be compared with that hash")
             }
             posse::Error::StillRunning(run) => CliError::failed(message).hint(format!(
-                "`posse wait {run}` waits for its end; if no process is running it, `posse resume {run}` goes on with it"
+                "`posse wait {run}` waits for its end; if no process is running it, `posse resume {run}` continues it"
             )),
             posse::Error::NotCompleted { run, .. } => CliError::failed(message)
-                .hint(format!("look at it with `posse diff {run}`, then `posse apply --unfinished {run}`")),
-            posse::Error::InPlace(run) => {
+                .hint(format!("read it with `posse diff {run}`, then `posse apply --unfinished {run}`")),
+            posse::Error::NoFiles(run) => {
                 CliError::failed(message).hint(format!("`posse report {run}` prints what it found"))
             }
             posse::Error::Files { run, .. } => CliError::failed(message)
-                .hint(format!("nothing was changed; the journal is whole: `posse show {run}`")),
+                .hint(format!("nothing was changed; the journal is complete: `posse show {run}`")),
             posse::Error::Cleaning(_) => CliError::failed(message).hint("fix that, and clean again"),
             posse::Error::NotApplied { run, problem, .. } => not_applied(&run, message, &problem),
             posse::Error::NotAsked { .. } => {
@@ -238,18 +245,28 @@ impl From<posse::Error> for CliError {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
             posse::Error::History(_) => {
-                CliError::failed(message).hint("`posse verify --all` tells which journals are damaged")
+                CliError::failed(message).hint("`posse verify --all` lists the damaged journals")
             }
         }
     }
 }
 
-/// Something in what a run was given is wrong.
-fn about_field(field: &str, message: String) -> CliError {
-    let error = CliError::usage(message);
+/// The error for an invalid part of a run request, with the flag that sets it.
+fn about_field(field: RequestField, problem: &str) -> CliError {
+    let flag = match field {
+        RequestField::BudgetAgents => "max-agents".to_owned(),
+        RequestField::BudgetUsd => "max-usd".to_owned(),
+        RequestField::BudgetTime => "max-time".to_owned(),
+        RequestField::BudgetTokens => "max-tokens".to_owned(),
+        RequestField::Turns => "max-turns".to_owned(),
+        other => other.to_string(),
+    };
+    let error = CliError::usage(format!("{flag}: {problem}"));
     match field {
-        "max-tokens" | "max-usd" | "max-time" => error
-            .hint(format!("nothing was started; give --{field} more, or lift the limit with --{field} none")),
+        RequestField::BudgetTokens | RequestField::BudgetUsd | RequestField::BudgetTime => error
+            .hint(format!("nothing was started; give --{flag} more, or lift the limit with --{flag} none")),
+        RequestField::Rules => error.hint("nothing was started; give fewer rules with --ask and --deny"),
+        RequestField::Approvals => error.hint("nothing was started; give fewer approvals with --allow"),
         _ => error,
     }
 }
@@ -259,7 +276,7 @@ impl From<posse_engine::RuntimeError> for CliError {
         use posse_engine::RuntimeError;
         let message = error.to_string();
         match error {
-            RuntimeError::Invalid { field, .. } => about_field(field, message),
+            RuntimeError::Invalid { field, problem } => about_field(field, &problem),
             RuntimeError::Store(error) => error.into(),
             RuntimeError::Damaged { run, .. } => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
@@ -269,7 +286,9 @@ impl From<posse_engine::RuntimeError> for CliError {
             )),
             RuntimeError::Inconsistent { run, .. } => CliError::failed(message)
                 .hint(format!("this is a fault of Posse: please report it with `posse logs --json {run}`")),
-            RuntimeError::Stopped { .. } => CliError::interrupted(message),
+            RuntimeError::Stopped { run } => {
+                CliError::interrupted(message).hint(format!("`posse resume {run}` continues it"))
+            }
         }
     }
 }
@@ -282,18 +301,21 @@ impl From<StoreError> for CliError {
             StoreError::Newer { .. } => failed.hint(
                 "use the Posse that wrote it, or set POSSE_HOME to another directory; it was left as it is",
             ),
-            StoreError::Full(_) => failed.hint("make room; what is written is safe, and runs can be resumed"),
-            StoreError::ReadOnly(_) => {
+            StoreError::Full { .. } => {
+                failed.hint("make room; what is written is safe, and runs can be resumed")
+            }
+            StoreError::ReadOnly { .. } => {
                 failed.hint("make it writable, or set POSSE_HOME to another directory")
             }
             StoreError::Corrupt { .. } => failed.hint(
                 "it was left as it is; bring back a copy of the directory, or set POSSE_HOME to another",
             ),
+            StoreError::Unsuitable { .. } => failed.hint("set POSSE_HOME to a local directory"),
             StoreError::Damaged { run, .. } => {
                 failed.hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
             StoreError::Fenced { run, .. } => {
-                failed.hint(format!("another process goes on with it: `posse logs -f {run}` follows"))
+                failed.hint(format!("another process executes it now: `posse logs -f {run}` follows"))
             }
             StoreError::UnknownRun(_) => {
                 CliError::usage(failed.message).hint("`posse ps --all` lists the runs")

@@ -1,48 +1,36 @@
-//! Exit codes, once.
+//! The exit codes of the command: those of runs that have ended ([`RunExit`]), and those of the command alone.
 //!
 //! Why it is like this: `docs/decisions/cli-exit-codes.md`.
 
 use std::process::ExitCode;
 
-use posse::{FailKind, RunOutcome, RunStatus};
-use posse_domain::code::Code;
+use posse::RunOutcome;
+use posse::api::RunExit;
 
-/// How the command ends.
+/// An exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit(pub(crate) u8);
 
 impl Exit {
-    /// The run completed, or the command did what was asked.
-    pub(crate) const DONE: Exit = Exit(0);
-    /// The run failed, or the command could not be carried out.
-    pub(crate) const FAILED: Exit = Exit(1);
-    /// What was typed cannot be right: a flag, a file, an id. Nothing was done.
+    /// The run completed, or the command succeeded.
+    pub(crate) const DONE: Exit = Exit(RunExit::Done.code());
+    /// The run failed, or the command could not be executed.
+    pub(crate) const FAILED: Exit = Exit(RunExit::Failed.code());
+    /// The input is invalid: a flag, a file, an id. Nothing was done.
     pub(crate) const USAGE: Exit = Exit(2);
-    /// The run was cancelled.
-    pub(crate) const CANCELLED: Exit = Exit(3);
     /// A key is missing, or a provider does not accept it.
-    pub(crate) const UNAUTHENTICATED: Exit = Exit(4);
-    /// A limit ended the run: a budget, a timeout, or turns.
-    pub(crate) const EXHAUSTED: Exit = Exit(5);
-    /// The run was left in the middle and can be resumed.
+    pub(crate) const UNAUTHENTICATED: Exit = Exit(RunExit::Unauthenticated.code());
+    /// The run was interrupted and can be resumed.
     pub(crate) const INTERRUPTED: Exit = Exit(130);
 
     /// The code of a run that has ended.
     pub(crate) fn of(finished: &RunOutcome) -> Exit {
-        let code = finished.failure.as_ref().map(|failure| failure.code);
-        match (finished.status, finished.fail_kind) {
-            (RunStatus::Completed, _) if finished.is_turn_limited() => Exit::EXHAUSTED,
-            (RunStatus::Completed, _) => Exit::DONE,
-            _ if code == Some(Code::Unauthenticated) => Exit::UNAUTHENTICATED,
-            (RunStatus::Cancelled, _) | (_, Some(FailKind::Cancelled)) => Exit::CANCELLED,
-            (_, Some(FailKind::Budget | FailKind::Timeout)) => Exit::EXHAUSTED,
-            _ => Exit::FAILED,
-        }
+        Exit::of_applied(finished, None)
     }
 
-    /// The same of a run that was to be applied, or not: one that could not be is a failure.
+    /// Like [`Exit::of`], but a run that could not be applied, although that was requested, is a failure.
     pub(crate) fn of_applied(finished: &RunOutcome, applied: Option<bool>) -> Exit {
-        if applied == Some(false) { Exit::FAILED } else { Exit::of(finished) }
+        Exit(RunExit::of(finished, applied).code())
     }
 }
 

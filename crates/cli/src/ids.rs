@@ -1,19 +1,19 @@
-//! Runs and agents as they are typed: any unique prefix of a run's id, or `last` for the newest run; `PREFIX.2.1` and
-//! `last.2.1` for an agent. Every verb reads them here.
+//! Parses ids of runs and agents for all subcommands: any unique prefix of a run's id, or `last` for the newest run;
+//! `PREFIX.2.1` and `last.2.1` for an agent.
 
 use std::fmt;
 use std::str::FromStr;
 
 use posse::{AgentId, Posse, RunId};
-use posse_agent::definition::nearest;
+use posse_definitions::nearest;
 use posse_domain::id::{AGENT_ID_MAX_LEN, RUN_ID_LEN};
 
 use crate::error::CliError;
 
-/// Runs among which the one is looked for that was probably meant.
+/// Limit of runs that are searched for the one that was probably meant.
 const LOOKED_THROUGH: u32 = 1_000;
 
-/// What the newest run is typed as. No id begins like this: ids have no `l`.
+/// The word for the newest run. No id begins like this: ids have no `l`.
 const LAST: &str = "last";
 
 /// A run as it was typed.
@@ -32,18 +32,18 @@ impl FromStr for RunArg {
 }
 
 impl RunArg {
-    /// The run that is meant. One whose head is damaged is refused.
+    /// Finds the run. Refuses one with a damaged head.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<RunId, CliError> {
         found(posse, &self.0).await
     }
 
-    /// The run that is meant, damaged or not.
+    /// Finds the run, damaged or not.
     pub(crate) async fn find_any(&self, posse: &Posse) -> Result<RunId, CliError> {
         found_any(posse, &self.0).await
     }
 }
 
-/// An agent as it was typed. A run stands for its root.
+/// An agent as it was typed. A run means its root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AgentArg {
     run: String,
@@ -80,14 +80,14 @@ impl AgentArg {
         self.path.is_empty()
     }
 
-    /// The agent that is meant; its run has it.
+    /// Finds the agent and checks that its run has it.
     pub(crate) async fn find_known(&self, posse: &Posse) -> Result<AgentId, CliError> {
         let agent = self.find(posse).await?;
         check_known(posse, &agent).await?;
         Ok(agent)
     }
 
-    /// The agent that is meant; whether the run has it is for the caller to see.
+    /// Finds the agent. The caller checks whether the run has it.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
         let run = found(posse, &self.run).await?;
         let agent = format!("{run}{}", self.path);
@@ -123,12 +123,12 @@ impl FromStr for PartArg {
 }
 
 impl WorkArg {
-    /// The agent that is meant; its run has it. A run stands for its root.
+    /// Finds the agent and checks that its run has it. A run means its root.
     pub(crate) async fn find(&self, posse: &Posse) -> Result<AgentId, CliError> {
         match &self.agent {
             None => self.run.find_known(posse).await,
             Some(_) if !self.run.is_run() => {
-                Err(CliError::usage(format!("`{}` is an agent already", self.run)))
+                Err(CliError::usage(format!("`{}` is already the name of an agent", self.run)))
             }
             Some(part) => part.find(posse, &self.run.find(posse).await?.run()).await,
         }
@@ -141,7 +141,7 @@ impl WorkArg {
 }
 
 impl PartArg {
-    /// The agent of this run that is meant; the run has it.
+    /// Finds the agent of this run and checks that the run has it.
     pub(crate) async fn find(&self, posse: &Posse, run: &RunId) -> Result<AgentId, CliError> {
         let agent = match self {
             PartArg::Path(path) => {
@@ -161,14 +161,14 @@ impl PartArg {
     }
 }
 
-/// Refuses an agent that its run does not have, with the nearest that it has.
+/// Refuses an agent that its run does not have, and suggests the nearest that it has.
 pub(crate) async fn check_known(posse: &Posse, agent: &AgentId) -> Result<(), CliError> {
-    let info = posse.get(&agent.run()).await?;
-    if info.agents.iter().any(|known| known.id == *agent) {
+    let state = posse.current_state(&agent.run()).await?;
+    if state.agents().get(agent).is_some() {
         return Ok(());
     }
     let error = CliError::from(posse::Error::NoAgent(agent.clone()));
-    let known = info.agents.iter().map(|known| known.id.as_str());
+    let known = state.agents().iter().map(|known| known.id.as_str());
     Err(match nearest(agent.as_str(), known) {
         Some(near) => {
             error.hint(format!("did you mean {near}? `posse show {}` lists the agents", agent.run()))
@@ -177,14 +177,14 @@ pub(crate) async fn check_known(posse: &Posse, agent: &AgentId) -> Result<(), Cl
     })
 }
 
-/// The run whose id begins like this, if its head can be relied on.
+/// The run with this prefix of its id, if its head is reliable.
 async fn found(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
     let run = found_any(posse, typed).await?;
     posse.check_head(&run).await?;
     Ok(run)
 }
 
-/// The run whose id begins like this; if there is none, the error offers the nearest.
+/// The run with this prefix of its id. If there is none, the error suggests the nearest.
 async fn found_any(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
     if typed == LAST {
         let newest = posse.runs("", 1).await?.into_iter().next();
@@ -206,7 +206,7 @@ async fn found_any(posse: &Posse, typed: &str) -> Result<RunId, CliError> {
     }
 }
 
-/// The beginning of a run's id.
+/// Checks the prefix of a run's id.
 fn prefix(text: &str) -> Result<String, String> {
     let lower = text.to_ascii_lowercase();
     if (1..=RUN_ID_LEN).contains(&lower.len()) && lower.bytes().all(|b| b.is_ascii_alphanumeric()) {
@@ -216,7 +216,7 @@ fn prefix(text: &str) -> Result<String, String> {
     }
 }
 
-/// A child's number, in its one spelling.
+/// Whether a part is a child's number, in its canonical spelling.
 fn is_number(part: &str) -> bool {
     part.parse::<u32>().is_ok_and(|number| number > 0 && number.to_string() == part)
 }

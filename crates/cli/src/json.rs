@@ -1,4 +1,4 @@
-//! Lines of JSON on standard output. What stands in them is `posse::api`.
+//! Prints lines of JSON on standard output. `posse::api` defines the objects.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::term::is_plain;
 
-/// A value on a line of its own, safe to show on a terminal.
+/// A value on one line, safe to show on a terminal.
 pub(crate) fn line(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|error| {
-        // Only a map with keys that are no text fails, and no shape here has one.
+        // Only a map with keys that are not text fails, and no type here has one.
         format!("{{\"error\":\"{error}\"}}")
     });
     let mut line = escape(json);
@@ -17,7 +17,7 @@ pub(crate) fn line(value: &impl Serialize) -> String {
     line
 }
 
-/// Writes what a terminal would act on as escapes: in JSON it can only stand inside texts, so nothing is lost.
+/// Escapes control characters. In JSON they can only be inside strings, so nothing is lost.
 fn escape(json: String) -> String {
     if json.chars().all(is_plain) {
         return json;

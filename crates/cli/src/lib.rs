@@ -1,9 +1,8 @@
-//! The `posse` command as a library, so that a test binary can be the same command with armed faults.
+//! The `posse` command as a library, so that a test binary can be the same command with armed fault points.
 //!
-//! This crate is the composition root: the only one that reads the environment or the home directory, and the
-//! only one that prints. What was typed becomes what it means in three steps, each with its own types:
-//! arguments (`args`), settings with their origins (`posse_setup::settings`), and what a run needs (`launch`).
-//! Everything that can be wrong with them is found before anything is written.
+//! This crate is the composition root: only it reads the environment and the home directory, and only it prints.
+//! Arguments (`args`) become a draft of a run, which `posse_setup::draft` converts. All input is checked before
+//! anything is written.
 
 mod args;
 mod blocked;
@@ -16,15 +15,15 @@ mod error;
 mod exit;
 mod ids;
 mod json;
-mod launch;
 mod output;
 mod permissions;
 mod questions;
-mod replay;
 mod runtime;
+mod setting_flags;
 mod signals;
 mod term;
 mod text;
+mod typed_flags;
 mod view;
 
 use std::ffi::OsString;
@@ -33,10 +32,6 @@ use std::time::Duration;
 
 use clap::Parser;
 use posse::ports::{Faults, Tool};
-use posse_setup::{
-    age, agents_flag, approvals, discovery, hide_state_dir, hooks, limit, models, money, plan_file,
-    project_dirs, project_files, settings, trust,
-};
 
 use crate::args::Cli;
 use crate::context::Context;
@@ -44,11 +39,11 @@ use crate::context::Context;
 /// What a test binary adds to the command.
 #[derive(Default)]
 pub struct Extras {
-    /// Tools beside the built-in ones; one of the same name replaces it.
+    /// Tools beside the built-in ones. A tool with the same name replaces a built-in one.
     pub tools: Vec<Tool>,
     /// Fault points.
     pub faults: Faults,
-    /// How long a silent owner keeps its runs; none for the usual time.
+    /// How long a silent lease holder keeps its runs; `None` for the usual time.
     pub lease: Option<Duration>,
 }
 

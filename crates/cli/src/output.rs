@@ -1,60 +1,57 @@
-//! Standard output: for data only. A reader that goes away ends the command quietly.
+//! Standard output, for data only. If its reader goes away, the command ends quietly.
 //!
 //! Why it is like this: `docs/decisions/cli-closed-pipe.md`.
 
 use std::io::{self, BufWriter, Stdout, Write};
 
-use posse_setup::{Notes, WithNotes};
+use posse_setup::{Note, Notes, WithNotes};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde::Serialize;
 
-use crate::error::CliError;
+use crate::error::{CliError, flag_of, remedy_text};
 use crate::json;
 use crate::term;
 
-/// Standard output.
 pub(crate) struct Output(BufWriter<Stdout>);
 
 impl Output {
-    /// Opens it.
     pub(crate) fn new() -> Self {
         Self(BufWriter::new(io::stdout()))
     }
 
-    /// Writes text as it is; it was made here and holds nothing foreign.
+    /// Writes text unchanged. It was created here and contains nothing foreign.
     pub(crate) fn own(&mut self, text: &str) -> Result<(), CliError> {
         self.0.write_all(text.as_bytes()).map_err(|error| failed(&error))
     }
 
-    /// Writes bytes as they are; for what is no terminal.
+    /// Writes bytes unchanged, for output that is not a terminal.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.0.write_all(bytes).map_err(|error| failed(&error))
     }
 
-    /// Writes text that may hold what a model or a tool said, without its control sequences.
+    /// Writes text that may come from a model or a tool, without its control sequences.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), CliError> {
         self.own(&term::clean(text))
     }
 
-    /// Writes text and ends the line, unless the text did.
+    /// Writes text and ends the line, unless the text does.
     pub(crate) fn paragraph(&mut self, text: &str) -> Result<(), CliError> {
         self.text(text)?;
         if text.ends_with('\n') { Ok(()) } else { self.own("\n") }
     }
 
-    /// Writes one object as a line of JSON with its version, and flushes: a reader that follows does not wait for a full
-    /// buffer.
-    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), CliError> {
+    /// Writes one object as a line of JSON with its version, and flushes: a reader that follows does not wait for a
+    /// full buffer.
+    pub(crate) fn json(&mut self, object: &impl posse::api::Object) -> Result<(), CliError> {
         self.plain_json(&posse::api::VersionedObject::new(object))
     }
 
-    /// The same without a version: for another process of the same program.
+    /// The same without a version, for another process of the same program.
     pub(crate) fn plain_json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
         self.own(&json::line(value))?;
         self.flush()
     }
 
-    /// Hands over what was written.
     pub(crate) fn flush(&mut self) -> Result<(), CliError> {
         self.0.flush().map_err(|error| failed(&error))
     }
@@ -67,36 +64,43 @@ fn failed(error: &io::Error) -> CliError {
     }
 }
 
-/// Waits until whoever reads standard output has gone. If nobody can go, such as from a file, for ever.
+/// Waits until the reader of standard output has gone. A file has no reader, so this waits forever.
 pub(crate) async fn reader_gone() {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    // A thread of its own: the wait is a system call that may never return, and ends with the process.
+    let (sender, gone) = tokio::sync::oneshot::channel();
+    // A separate thread: the wait is a system call that may never return, and ends with the process.
     let watching = std::thread::Builder::new().name("posse-reader".to_owned()).spawn(move || {
         let stdout = io::stdout();
         let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
         while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
         if watched[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) {
-            let _ = tell.send(());
+            let _ = sender.send(());
         }
     });
-    if watching.is_err() || told.await.is_err() {
+    if watching.is_err() || gone.await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Writes a line for people to standard error; if that is gone, nobody is left to tell.
+/// Writes a line for users to standard error. If that is closed, the line is lost.
 pub(crate) fn note(text: &str) {
     drop(writeln!(io::stderr(), "{}", term::clean(text)));
 }
 
-/// Writes notes in their order.
+/// Writes notes in order.
 pub(crate) fn print_notes(notes: &Notes) {
-    for line in notes {
-        note(line);
+    for one in notes {
+        note(&note_line(one));
     }
 }
 
-/// A value, once its notes are written.
+/// A note in the words of the command.
+pub(crate) fn note_line(note: &Note) -> String {
+    let subject = note.subject.map(|subject| format!("{}: ", flag_of(subject))).unwrap_or_default();
+    let remedy = note.remedy.as_ref().map(|remedy| format!("; {}", remedy_text(remedy))).unwrap_or_default();
+    format!("{}{subject}{}{remedy}", note.level, note.text)
+}
+
+/// Prints the notes of a value and returns the value.
 pub(crate) fn print_noted<T>(noted: WithNotes<T>) -> T {
     print_notes(&noted.notes);
     noted.value

@@ -1,52 +1,24 @@
-//! What a run's flags say about permissions: `--allow`, `--ask`, `--deny`, in the order they were typed.
+//! The permission flags of a run: `--allow`, `--ask`, `--deny`, in the order in which they were typed.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use posse::{Decision, Pattern, Rule};
-use posse_agent::definition::about_no_tool;
-
-use crate::error::CliError;
+use posse_setup::draft::RunPermissions;
 
 /// `--allow`, `--ask` and `--deny`.
 ///
-/// Not derived: of two rules the last that matches wins, so the order of `--ask` and `--deny` among each other
-/// counts, and a field for each would lose it.
+/// Not derived: the last rule that matches wins, so the relative order of `--ask` and `--deny` counts, and a field for
+/// each would lose it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PermissionArgs {
-    /// What a person allows in advance.
-    pub(crate) allow: Vec<Pattern>,
-    /// The run's own rules.
-    pub(crate) rules: Vec<Rule>,
-}
-
-impl PermissionArgs {
-    /// Refuses a pattern for a tool that does not exist: a slip of the pen would protect nothing.
-    pub(crate) fn are_about(&self, tools: &[&'static str]) -> Result<(), CliError> {
-        let ruled = self.rules.iter().map(|rule| (flag_of(rule.decision), &rule.pattern));
-        for (flag, pattern) in self.allow.iter().map(|pattern| ("--allow", pattern)).chain(ruled) {
-            if let Some(problem) = about_no_tool(pattern, tools) {
-                return Err(CliError::usage(format!("{flag}: {problem}")));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn flag_of(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Allow => "--allow",
-        Decision::Ask => "--ask",
-        Decision::Deny => "--deny",
-    }
-}
+pub(crate) struct PermissionArgs(pub(crate) RunPermissions);
 
 const FLAGS: [(&str, &str); 3] = [
     (
         "allow",
-        "Say yes in advance where a definition asks, and open protected names and non-public addresses that it \
-         names; lifts no deny and no rule of others [repeatable]",
+        "Allow in advance where a definition asks, and open protected names and non-public addresses that the \
+         pattern names; overrides no deny and no other rule [repeatable]",
     ),
     ("ask", "Ask before operations like this, such as 'bash:git *' or 'write:src/**' [repeatable]"),
-    ("deny", "Refuse operations like this; of --ask and --deny the last that fits counts [repeatable]"),
+    ("deny", "Refuse operations like this; of --ask and --deny the last that matches is used [repeatable]"),
 ];
 
 impl clap::Args for PermissionArgs {
@@ -72,12 +44,12 @@ impl clap::FromArgMatches for PermissionArgs {
         let given = |flag: &str| matches.get_many::<Pattern>(flag).into_iter().flatten().cloned();
         let mut in_order: Vec<(usize, Rule)> = Vec::new();
         for (flag, decision) in [("ask", Decision::Ask), ("deny", Decision::Deny)] {
-            let places = matches.indices_of(flag).into_iter().flatten();
-            in_order.extend(places.zip(given(flag).map(|pattern| Rule { pattern, decision })));
+            let positions = matches.indices_of(flag).into_iter().flatten();
+            in_order.extend(positions.zip(given(flag).map(|pattern| Rule { pattern, decision })));
         }
-        in_order.sort_by_key(|(place, _)| *place);
+        in_order.sort_by_key(|(position, _)| *position);
         let rules = in_order.into_iter().map(|(_, rule)| rule).collect();
-        Ok(Self { allow: given("allow").collect(), rules })
+        Ok(Self(RunPermissions { allow: given("allow").collect(), rules }))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -92,10 +64,11 @@ mod tests {
 
     use super::*;
 
-    fn read(args: &[&str]) -> Result<PermissionArgs, String> {
+    fn read(args: &[&str]) -> Result<RunPermissions, String> {
         let command = PermissionArgs::augment_args(Command::new("x").no_binary_name(true));
         let matches = command.try_get_matches_from(args).map_err(|error| error.to_string())?;
-        PermissionArgs::from_arg_matches(&matches).map_err(|error| error.to_string())
+        let read = PermissionArgs::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        Ok(read.0)
     }
 
     #[test]
@@ -105,19 +78,6 @@ mod tests {
         let rules: Vec<String> = read.rules.iter().map(ToString::to_string).collect();
         assert_eq!(rules, ["bash -> deny", "bash:git * -> ask", "bash:git push* -> deny"]);
         assert_eq!(read.allow.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["network"]);
-    }
-
-    #[test]
-    fn a_tool_that_does_not_exist_is_refused_with_the_one_that_was_meant() {
-        let tools = ["bash", "write"];
-        let check = |args: &[&str]| read(args).expect("read").are_about(&tools);
-        for fine in
-            [&["--deny", "bash:rm *"][..], &["--allow", "network", "--ask", "*"], &["--deny", "gh__x"]]
-        {
-            assert!(check(fine).is_ok(), "{fine:?}");
-        }
-        let error = check(&["--deny", "Bash:rm *"]).expect_err("no such tool");
-        assert_eq!(error.message(), "--deny: there is no tool `Bash` (did you mean `bash`?)");
     }
 
     #[test]

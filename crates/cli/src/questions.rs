@@ -1,14 +1,14 @@
-//! Asking the person at the terminal about a call that waits for them.
+//! Asks the user at the terminal about a call that waits for an answer.
 //!
-//! The whole operation is shown, with everything in it that a terminal would hide or act on made visible, and who
-//! asks. Whatever was typed before the question stood there is thrown away: an answer is given to what was read.
-//! Enter is a no. If somebody answers elsewhere, the question goes away.
+//! The whole operation is shown, with control characters made visible, and the agent that asks. Input that was typed
+//! before the question was shown is discarded. Enter means no. If another user answers elsewhere, the question is
+//! removed.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, PipeWriter, Write as _};
 use std::pin::Pin;
 
-use posse::{Answer, JournalEvent, Posse, Request, RunId, StoredApproval};
+use posse::{Answer, ApprovalError, PendingQuestion, Posse, StoredApproval};
 use posse_setup::SetupError;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{QueueSelector, tcflush};
@@ -18,12 +18,12 @@ use crate::error::CliError;
 use crate::term;
 use crate::view::View;
 
-/// Longest line that is read; a terminal hands over no longer one.
+/// Longest line that is read; a terminal returns no longer one.
 const LINE_MAX_BYTES: usize = 4096;
-/// Characters of a call's arguments that are shown beside its operation.
+/// How many characters of a call's arguments are shown beside its operation.
 const ARGUMENTS_MAX_CHARS: usize = 2_000;
 
-/// Whether somebody at a terminal can be asked.
+/// Whether a user at a terminal can be asked.
 pub(crate) fn attended(json: bool) -> bool {
     !json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
@@ -32,81 +32,70 @@ type PostFuture = Pin<Box<dyn Future<Output = Result<Option<String>, CliError>> 
 
 /// Asks about one call after the other.
 pub(crate) struct QuestionPrompter {
-    /// Whether a person at this terminal is asked.
+    /// Whether a user at this terminal is asked.
     is_attended: bool,
-    /// The question that stands on the screen.
+    /// The question on the screen.
     prompt: Option<Prompt>,
-    /// An answer on its way.
+    /// An answer that is being stored.
     posting: Option<PostFuture>,
 }
 
 struct Prompt {
-    request: Request,
+    question: PendingQuestion,
     reading: PendingLine,
 }
 
 impl QuestionPrompter {
-    /// Nobody is asked.
+    /// Asks at this terminal if a user attends it.
+    pub(crate) fn new(is_attended: bool) -> Self {
+        Self { is_attended, prompt: None, posting: None }
+    }
+
+    /// Never asks.
     pub(crate) fn without_terminal() -> Self {
-        Self { is_attended: false, prompt: None, posting: None }
+        Self::new(false)
     }
 
-    /// The person at this terminal is asked.
-    pub(crate) fn here() -> Self {
-        Self { is_attended: true, prompt: None, posting: None }
-    }
-
-    /// Whether an event can open or close a question.
-    pub(crate) fn is_about(&self, event: &JournalEvent) -> bool {
-        // After a resume a question may be open that nobody asks again.
-        let opens = ["agent.input_requested", "run.resumed"].contains(&event.kind);
-        let closes = [
-            "agent.input_answered",
-            "agent.tool_finished",
-            "agent.tool_interrupted",
-            "agent.subagent_refused",
-        ];
-        let asks = |prompt: &Prompt| prompt.request.agent == event.agent_id;
-        let is_open = self.prompt.as_ref().is_some_and(asks);
-        self.is_attended && (opens || (is_open && closes.contains(&event.kind)))
-    }
-
-    /// Shows the next question if there is none on the screen, and takes one away that is settled.
-    pub(crate) async fn refresh(
-        &mut self,
-        posse: &Posse,
-        run: &RunId,
-        view: &mut View,
-    ) -> Result<(), CliError> {
+    /// Shows the next question of the view if the screen has none, and removes one that was answered.
+    pub(crate) async fn refresh(&mut self, posse: &Posse, view: &mut View) -> Result<(), CliError> {
         if !self.is_attended || self.posting.is_some() {
             return Ok(());
         }
-        let open = posse.requests(run).await?;
-        let waits = |request: &Request| !request.is_answered;
+        let questions = view.run().blocked().questions();
         if let Some(prompt) = &self.prompt {
-            if open.iter().any(|request| is_same(request, &prompt.request) && waits(request)) {
+            if questions.has_unanswered(&prompt.question) {
                 return Ok(());
             }
             self.prompt = None;
-            view.go_on("\nsettled elsewhere\n");
+            view.resume_drawing("\nanswered elsewhere\n");
         }
-        if let Some(request) = open.into_iter().find(waits) {
-            // Typed before it was asked for is no answer. If it cannot be thrown away, the person sees what they typed.
+        if view.run().blocked().questions().unanswered().next().is_none() {
+            return Ok(());
+        }
+        for question in posse.pending_questions_of(view.run()).await? {
+            if question.is_answered {
+                // Its answer is in the mailbox: another user posted it.
+                view.mark_answered(&question);
+                continue;
+            }
+            // Earlier input is not an answer. If it cannot be discarded, the user sees what they typed.
             let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
-            view.pause(&question(&request));
-            self.prompt = Some(Prompt { reading: PendingLine::begin()?, request });
+            view.pause(&prompt_text(&question));
+            self.prompt = Some(Prompt { reading: PendingLine::begin()?, question });
+            break;
         }
         Ok(())
     }
 
-    /// The question goes away without an answer.
+    /// Removes the question without an answer, and asks no other: the run ends or is cancelled.
     pub(crate) fn withdraw(&mut self, view: &mut View) {
+        self.is_attended = false;
         if self.prompt.take().is_some() {
-            view.go_on("\n");
+            view.resume_drawing("\n");
         }
     }
 
-    /// Waits for a line to be typed, or for an answer to be on its way; without a question for ever.
+    /// Waits for a typed line, or until an answer is stored; without a question, forever.
     pub(crate) async fn next(&mut self) -> Step {
         if let Some(posting) = &mut self.posting {
             let posted = posting.await;
@@ -119,7 +108,7 @@ impl QuestionPrompter {
         }
     }
 
-    /// Takes what was typed: an answer, or something that is none.
+    /// Handles a typed line, and asks again if it is not an answer.
     pub(crate) fn take(
         &mut self,
         line: Option<&str>,
@@ -127,72 +116,66 @@ impl QuestionPrompter {
         view: &mut View,
     ) -> Result<(), CliError> {
         let Some(prompt) = self.prompt.take() else { return Ok(()) };
-        let request = prompt.request;
-        // The end of the input is a person who has gone.
-        let Some(answer) = read_answer(line.unwrap_or(""), request.always.is_some()) else {
-            view.pause(&choices(&request));
-            self.prompt = Some(Prompt { reading: PendingLine::begin()?, request });
+        let question = prompt.question;
+        // The input ends when the user has gone.
+        let Some(answer) = read_answer(line.unwrap_or(""), question.always.is_some()) else {
+            view.pause(&choices(&question));
+            self.prompt = Some(Prompt { reading: PendingLine::begin()?, question });
             return Ok(());
         };
-        view.go_on("");
+        view.resume_drawing("");
+        view.mark_answered(&question);
         let posse = posse.clone();
-        self.posting = Some(Box::pin(async move { post(&posse, &request, answer).await }));
+        self.posting = Some(Box::pin(async move { post(&posse, &question, answer).await }));
         Ok(())
     }
 }
 
-/// What happened while nobody looked.
+/// What happened to the question.
 pub(crate) enum Step {
-    /// A line; none at the end of the input.
+    /// A line; `None` at the end of the input.
     Typed(Option<String>),
-    /// The answer is durable, or could not be made so; a text for the person if there is something to say.
+    /// The answer is durable, or could not be stored; with a text for the user if there is something to report.
     Posted(Result<Option<String>, CliError>),
 }
 
-async fn post(posse: &Posse, request: &Request, answer: Answer) -> Result<Option<String>, CliError> {
-    match posse.answer(request, answer).await {
-        // Another person answered first.
-        Err(posse::Error::NotAsked { .. }) => Ok(Some("settled elsewhere".to_owned())),
-        // The answer counts all the same; only the next run would ask again.
+async fn post(posse: &Posse, question: &PendingQuestion, answer: Answer) -> Result<Option<String>, CliError> {
+    match posse.answer(question, answer).await {
+        // Another user answered first.
+        Err(posse::Error::NotAsked { .. }) => Ok(Some("answered elsewhere".to_owned())),
+        // The answer applies to this run. Only the next run would ask again.
         Ok(StoredApproval::Failed(error)) => Ok(Some(not_stored(error).text())),
         Ok(StoredApproval::None | StoredApproval::Stored { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Why an answer of "always" counts for its run alone.
-pub(crate) fn not_stored(error: Box<dyn std::error::Error + Send + Sync>) -> CliError {
-    match error.downcast::<SetupError>() {
-        Ok(error) => CliError::from(*error),
-        Err(error) => CliError::failed(error.to_string()),
-    }
+/// Why an answer of "always" applies to its run alone.
+pub(crate) fn not_stored(error: ApprovalError) -> CliError {
+    SetupError::from(error).into()
 }
 
-fn is_same(one: &Request, other: &Request) -> bool {
-    (&one.agent, &one.call_id, one.approval) == (&other.agent, &other.call_id, other.approval)
+/// The question, with the whole operation.
+fn prompt_text(question: &PendingQuestion) -> String {
+    format!("\n{}{}", describe(question), choices(question))
 }
 
-/// What is asked, with all of the operation.
-fn question(request: &Request) -> String {
-    format!("\n{}{}", describe(request), choices(request))
-}
-
-/// An operation that waits for a person, and who asks; nothing in it steers a terminal.
-pub(crate) fn describe(request: &Request) -> String {
-    let operation = term::visible(&request.operation, "    ");
-    let mut text = format!("{} asks for permission:\n    {operation}\n", request.agent);
-    let arguments: String = request.arguments.chars().take(ARGUMENTS_MAX_CHARS).collect();
+/// An operation that waits for an answer, and the agent that asks, without control characters.
+pub(crate) fn describe(question: &PendingQuestion) -> String {
+    let operation = term::visible(&question.operation, "    ");
+    let mut text = format!("{} asks for permission:\n    {operation}\n", question.agent);
+    let arguments: String = question.arguments.chars().take(ARGUMENTS_MAX_CHARS).collect();
     let _ = write!(text, "  with {}", term::visible(&arguments, "       "));
-    let more = request.arguments.len() - arguments.len();
+    let more = question.arguments.len() - arguments.len();
     if more > 0 {
-        let _ = write!(text, " and {more} bytes more (`posse trace {}` shows all)", request.agent);
+        let _ = write!(text, " and {more} bytes more (`posse trace {}` shows all)", question.agent);
     }
-    let _ = write!(text, "\n  because of {}\n", term::visible(&request.why(), "    "));
+    let _ = write!(text, "\n  because of {}\n", term::visible(&question.why(), "    "));
     text
 }
 
-fn choices(request: &Request) -> String {
-    match &request.always {
+fn choices(question: &PendingQuestion) -> String {
+    match &question.always {
         Some(literal) => format!(
             "  always would keep exactly `{}` for this directory\n  [o]nce / [a]lways / [d]eny (Enter): ",
             term::visible(literal.as_str(), "    ")
@@ -201,7 +184,7 @@ fn choices(request: &Request) -> String {
     }
 }
 
-/// What a line says; none if it is no answer. What follows a no is its reason.
+/// Parses the answer in a line; `None` if it is not one. The text after a no is its reason.
 fn read_answer(line: &str, may_always: bool) -> Option<Answer> {
     let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
     match (word.to_ascii_lowercase().as_str(), rest.trim()) {
@@ -214,10 +197,10 @@ fn read_answer(line: &str, may_always: bool) -> Option<Answer> {
     }
 }
 
-/// A line that is being waited for. Dropping it takes nothing from the terminal.
+/// A pending read of a line. Dropping it takes nothing from the terminal.
 struct PendingLine {
     line: oneshot::Receiver<Option<String>>,
-    /// Closed with this value: the thread that waits ends.
+    /// Closed when this value is dropped, which ends the waiting thread.
     _open: PipeWriter,
 }
 
@@ -226,8 +209,8 @@ impl PendingLine {
         let failed =
             |error: std::io::Error| CliError::failed(format!("the terminal cannot be read: {error}"));
         let (closed, open) = std::io::pipe().map_err(failed)?;
-        let (tell, line) = oneshot::channel();
-        // A thread of its own: a read of a terminal cannot be called off, so it is begun only once there is a line.
+        let (sender, line) = oneshot::channel();
+        // A separate thread: a read of a terminal cannot be cancelled, so it starts only once there is a line.
         let reader = move || {
             let stdin = std::io::stdin();
             let mut watched = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
@@ -239,7 +222,7 @@ impl PendingLine {
             let read = rustix::io::read(&stdin, &mut line).unwrap_or(0);
             line.truncate(read);
             let line = (read > 0).then(|| String::from_utf8_lossy(&line).into_owned());
-            let _ = tell.send(line);
+            let _ = sender.send(line);
         };
         std::thread::Builder::new().name("posse-prompt".to_owned()).spawn(reader).map_err(failed)?;
         Ok(Self { line, _open: open })
@@ -253,7 +236,7 @@ impl PendingLine {
 /// Writes to the terminal at once.
 pub(crate) fn write_out(text: &str) {
     let mut stderr = std::io::stderr();
-    // A terminal that is gone is no reason to stop.
+    // A closed terminal is no reason to stop.
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
 }
 

@@ -1,4 +1,4 @@
-//! Where the command begins to wait. There is no runtime before its arguments are read: help and version need none.
+//! Starts the async runtime for a subcommand, after the arguments are parsed: help and version need none.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use tokio::runtime::Builder;
 
 use crate::error::CliError;
 
-/// How long threads that are still in a system call may hold up the end of the command.
+/// How long threads that are still in a system call may delay the end of the command.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Waits for a verb that looks or posts: one thread is enough.
+/// Runs a subcommand that reads or posts: one thread is enough.
 pub(crate) fn looking<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     wait(Builder::new_current_thread(), verb)
 }
 
-/// Waits for a verb that carries a run.
+/// Runs a subcommand that executes a run.
 pub(crate) fn driving<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     wait(Builder::new_multi_thread(), verb)
 }
@@ -26,7 +26,7 @@ fn wait<T>(mut builder: Builder, verb: impl Future<Output = Result<T, CliError>>
     let outcome = runtime.block_on(verb);
     // A tool that hangs in the kernel must not keep the command from ending.
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);
-    // What such a thread waits for must not stay behind.
+    // Helpers that such a thread waits for must not stay behind.
     posse::workspace::end_helpers();
     outcome
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin, as things to wait for.
+//! Signals such as Ctrl-C as futures, for commands that execute a run.
 
 use std::future::Future;
 
@@ -7,19 +7,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// What somebody outside asks of the process.
+/// A request to the process from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Ctrl-C: the first is a wish to cancel, the second to stop.
+    /// Ctrl-C: the first cancels, the second stops.
     Interrupt,
     /// SIGTERM: stop at once.
     Terminate,
-    /// The terminal is gone: stop at once.
+    /// SIGHUP, because the terminal is gone: stop at once.
     HangUp,
 }
 
 impl Ask {
-    /// The exit code of a process that stopped because of it: 128 and the signal's number.
+    /// The exit code of a process that a signal stopped: 128 and the signal's number.
     pub(crate) fn exit(self) -> Exit {
         match self {
             Ask::Interrupt => Exit::INTERRUPTED,
@@ -29,7 +29,7 @@ impl Ask {
     }
 }
 
-/// The signals a carried run listens to. From here on they no longer end the process by themselves.
+/// The signals that a process with a run listens to. From here on they no longer end the process by themselves.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -49,8 +49,8 @@ impl Signals {
         })
     }
 
-    /// What comes of something that may hang, such as the start of a run on a disk that does; or which signal came first.
-    /// Nothing is shown yet that a first Ctrl-C could leave standing, so that it stops too.
+    /// Runs an operation that may hang, such as the start of a run on a slow disk, until it ends or a signal arrives.
+    /// Nothing is shown yet that a first Ctrl-C could cancel, so it stops too.
     pub(crate) async fn unless_one_comes<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Ask> {
         tokio::select! {
             done = doing => Ok(done),
@@ -58,7 +58,7 @@ impl Signals {
         }
     }
 
-    /// The next one. Dropping the future loses none.
+    /// The next signal. Dropping the future loses none.
     pub(crate) async fn next(&mut self) -> Ask {
         tokio::select! {
             _ = self.interrupt.recv() => Ask::Interrupt,

@@ -1,3 +1,3 @@
-//! Keeps what models and tools wrote from steering a terminal: the one cleaning of texts, under the name it has here.
+//! Removes terminal escapes from texts of models and tools: re-exports the common cleaning functions.
 
 pub(crate) use posse_domain::printable::{clean, is_plain, line, visible, visible_line};

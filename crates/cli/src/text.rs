@@ -1,20 +1,20 @@
-//! Small texts for people: times, sizes, counts.
+//! Formats times, sizes and counts for users.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::Usage;
+use posse::view::time_of_day;
 use posse_domain::budget::Usd;
 pub(crate) use posse_setup::text::{count, plural};
 
-/// The time, in milliseconds since 1970.
+/// The current time, in milliseconds since 1970.
 pub(crate) fn now_ms() -> i64 {
     Timestamp::now().as_millisecond()
 }
 
-/// A time of day as people read it, where they are.
+/// A time of day in the user's time zone.
 pub(crate) fn clock(at_ms: i64) -> String {
-    let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string()
+    time_of_day(at_ms, &TimeZone::system())
 }
 
 /// A duration in its largest fitting unit.
@@ -54,12 +54,12 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// Tokens and money in a few words; an unknown price is said, never shown as zero.
+/// Tokens and money in a few words. An unknown price is named, never shown as zero.
 pub(crate) fn spent(usage: &Usage) -> String {
     one_line(usage, "")
 }
 
-/// The same of a run. What a replay tells was spent when it was recorded, and not again.
+/// The same for a run. The usage of a replay was spent when it was recorded, and not again.
 pub(crate) fn spent_by_run(usage: &Usage, is_replay: bool) -> String {
     if is_replay { format!("nothing spent ({})", one_line(usage, "recorded: ")) } else { spent(usage) }
 }

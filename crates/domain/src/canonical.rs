@@ -1,18 +1,18 @@
-//! JSON with one text per value: the keys of every object are sorted.
+//! Serialises JSON with sorted object keys, so that equal values have equal text.
 //!
-//! Hashes and comparisons of JSON go through here. What order `serde_json` keeps by itself is decided by a feature that
-//! any dependency of a build can switch on.
+//! Every hash and comparison of JSON uses it. The key order of `serde_json` depends on a feature that any dependency of
+//! a build can enable.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-/// The one text of a JSON value: without spaces, with sorted keys.
+/// Serialises a JSON value without spaces and with sorted keys.
 pub fn canonical_json(value: &Value) -> String {
-    // A value has no key that is not a string: this cannot fail.
+    // Cannot fail: a `Value` has only string keys.
     serde_json::to_string(&Canonical(value)).unwrap_or_default()
 }
 
-/// Writes a JSON value with the keys of all its objects sorted, as a part of something larger.
+/// Serialises a JSON value with sorted keys as part of a larger document.
 #[derive(Debug, Clone, Copy)]
 pub struct Canonical<'a>(pub &'a Value);
 
@@ -34,7 +34,7 @@ impl Serialize for Canonical<'_> {
     }
 }
 
-/// For fields of maps to JSON: `#[serde(serialize_with = "canonical::map")]`.
+/// For map fields: `#[serde(serialize_with = "canonical::map")]`.
 #[expect(clippy::ref_option, reason = "serde hands over the field")]
 pub(crate) fn map<S: Serializer>(
     map: &Option<std::collections::BTreeMap<String, Value>>,

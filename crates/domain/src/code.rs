@@ -1,4 +1,4 @@
-//! Stable error codes: what went wrong, as a word that scripts and models can rely on.
+//! Stable error codes that scripts and models can match on.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// Every code there is, with what it means.
+            /// Every code with its meaning.
             pub const MEANINGS: &'static [(Code, &'static str)] = &[$((Code::$variant, $doc)),*];
 
-            /// The code as it is written everywhere.
+            /// The code's wire name.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $text,)* }
             }
 
-            /// Reads what [`as_str`](Self::as_str) writes.
+            /// Parses the wire name that [`as_str`](Self::as_str) returns.
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Code::$variant),)* _ => None }
             }
@@ -36,45 +36,45 @@ codes! {
     SpawnNotAllowed => "SPAWN_NOT_ALLOWED",
     /// A child failed in its work.
     SubagentError => "SUBAGENT_ERROR",
-    /// A rule or the grant forbids it.
+    /// A rule or the grant forbids the operation.
     PermissionDenied => "PERMISSION_DENIED",
     /// An attempt, turn or idle timeout passed.
     Timeout => "TIMEOUT",
     /// Tokens, money, agents or wall time ran out.
     BudgetExhausted => "BUDGET_EXHAUSTED",
-    /// Somebody cancelled it.
+    /// The agent or the run was cancelled.
     Cancelled => "CANCELLED",
     /// The change does not merge.
     IntegrationConflict => "INTEGRATION_CONFLICT",
     /// The host's checks failed.
     ChecksFailed => "CHECKS_FAILED",
-    /// A path outside what the agent owns.
+    /// A path that the agent does not own.
     OwnershipViolation => "OWNERSHIP_VIOLATION",
-    /// No definition of that name.
+    /// No definition has that name.
     UnknownAgent => "UNKNOWN_AGENT",
-    /// No skill of that name.
+    /// No skill has that name.
     UnknownSkill => "UNKNOWN_SKILL",
-    /// No child of the caller with that id.
+    /// No child of the caller has that id.
     UnknownTask => "UNKNOWN_TASK",
-    /// No tool of that name.
+    /// No tool has that name.
     UnknownTool => "UNKNOWN_TOOL",
-    /// The input does not fit its schema.
+    /// The input does not match its schema.
     InvalidInput => "INVALID_INPUT",
-    /// The model did not answer, or not usably.
+    /// The model gave no answer, or no usable one.
     ModelError => "MODEL_ERROR",
     /// The provider does not know the key, or the key may not use the model.
     Unauthenticated => "UNAUTHENTICATED",
-    /// The conversation is longer than the model takes.
+    /// The conversation is longer than the model accepts.
     ContextOverflow => "CONTEXT_OVERFLOW",
-    /// A replayed run asked its model for something else than the recorded one did.
+    /// A replayed run made another model request than the recorded one.
     ReplayDiffers => "REPLAY_DIFFERS",
     /// The journal could not be written or read.
     StoreError => "STORE_ERROR",
     /// A tool failed.
     ToolError => "TOOL_ERROR",
-    /// The process ended in the middle; the outcome is unknown.
+    /// The process ended during the operation. The outcome is unknown.
     Interrupted => "INTERRUPTED",
-    /// Asked for something that is not built.
+    /// The requested feature is not built.
     Unsupported => "UNSUPPORTED",
 }
 

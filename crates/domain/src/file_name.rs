@@ -1,12 +1,12 @@
-//! What somebody's filesystem makes of a name.
+//! How filesystems of other machines read a file name, for the checks of protected names.
 //!
 //! A tree made on one machine is checked out on others. Filesystems there fold case, drop trailing dots and spaces,
-//! know short names and streams, ignore invisible letters, and take a backslash for a slash. A name is judged by what
-//! the worst of them would make of it.
+//! have short names and streams, ignore invisible letters, and read a backslash as a slash. A name is judged by the
+//! worst reading among them.
 
 use std::borrow::Cow;
 
-/// Letters that HFS+ ignores when it compares names, and others that nobody sees.
+/// Letters that HFS+ ignores when it compares names, and others that are invisible.
 const INVISIBLE: [std::ops::RangeInclusive<char>; 8] = [
     '\u{ad}'..='\u{ad}',
     '\u{34f}'..='\u{34f}',
@@ -17,14 +17,14 @@ const INVISIBLE: [std::ops::RangeInclusive<char>; 8] = [
     '\u{fe00}'..='\u{fe0f}',
     '\u{feff}'..='\u{feff}',
 ];
-/// How many letters of a name are left in its short form on NTFS.
+/// Number of letters that remain of a name in its NTFS short form.
 const SHORT_LETTERS: usize = 6;
 
-/// A name without what some filesystem, or a reader, does not see: case, invisible letters, a stream, trailing dots and
+/// The name without all that some filesystem or reader ignores: case, invisible letters, a stream, trailing dots and
 /// blanks.
 pub fn plain(name: &str) -> Cow<'_, str> {
     let settled = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-~".contains(&byte);
-    // Almost every name is settled here: a dot can only matter at its end.
+    // Fast path for almost every name: a dot matters only at the end.
     let dotted = |byte: u8| settled(byte) || byte == b'.';
     if name.bytes().all(dotted) && !name.ends_with('.') {
         return Cow::Borrowed(name);
@@ -36,18 +36,19 @@ pub fn plain(name: &str) -> Cow<'_, str> {
     Cow::Owned(folded(named).collect())
 }
 
-/// Letters without their case; also those that only a filesystem takes for an ASCII letter, such as `\u{17f}` for `s`.
+/// The letters without their case. Includes letters that only a filesystem equates with an ASCII letter, such as
+/// `\u{17f}` with `s`.
 pub fn folded(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
-/// Whether a name is, or could become, another one, which is written as it usually is.
+/// Whether some filesystem could read `name` as `usual`.
 pub fn could_be(name: &str, usual: &str) -> bool {
     let plain = plain(name);
     folded(usual).eq(plain.chars()) || is_short_of(&plain, usual)
 }
 
-/// Whether a plain name is the short one that NTFS would give to another: its first letters, `~` and a number.
+/// Whether a plain name is an NTFS short name of `usual`: its first letters, `~` and a number.
 fn is_short_of(plain: &str, usual: &str) -> bool {
     let Some((start, number)) = plain.split_once('~') else { return false };
     let number = number.split('.').next().unwrap_or_default();
@@ -57,8 +58,8 @@ fn is_short_of(plain: &str, usual: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) && letters.eq(start.chars())
 }
 
-/// The first of the `names` (paths of one or more parts) that is in a path, at any depth and however it is written, and
-/// where it ends there.
+/// The first of `names` (paths of one or more parts) that occurs in a path, at any depth and in any spelling, and the
+/// offset where it ends.
 pub fn find_in<'a>(path: &str, names: &(impl Iterator<Item = &'a str> + Clone)) -> Option<(&'a str, usize)> {
     let mut parts = Vec::new();
     let mut start = 0;

@@ -5,15 +5,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The BLAKE3 hash of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// What stands before the first event of a chain.
+    /// The predecessor hash of a chain's first event.
     pub const ZERO: Hash = Hash([0; 32]);
 
-    /// Hashes `bytes`.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(*blake3::hash(bytes).as_bytes())
     }
@@ -28,12 +26,11 @@ impl Hash {
         Hash(*hasher.finalize().as_bytes())
     }
 
-    /// The raw bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// From raw bytes, if there are 32.
+    /// Returns none unless there are 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hash> {
         bytes.try_into().ok().map(Hash)
     }

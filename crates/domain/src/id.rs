@@ -1,4 +1,4 @@
-//! Ids that carry their parent: run `k3f9ab2c`, its second child `k3f9ab2c.2`, that child's first `k3f9ab2c.2.1`.
+//! Ids that contain their parent's: run `k3f9ab2c`, its second child `k3f9ab2c.2`, that child's first `k3f9ab2c.2.1`.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,14 +8,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Length of a run id.
+use crate::text::{QUOTE_MAX_CHARS, clip};
+
 pub const RUN_ID_LEN: usize = 8;
-/// Letters and digits of a run id; the ones people mix up (`i l o u`) are left out.
+/// Letters and digits of a run id. Letters that users confuse with others (`i l o u`) are omitted.
 pub const RUN_ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// Longest agent id accepted: deeper trees do not exist, so a longer text is not an id.
+/// Maximum length of an agent id. No tree is deep enough for a longer one.
 pub const AGENT_ID_MAX_LEN: usize = 128;
 
-/// An id that cannot be one.
+/// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{text}` is not {expected}")]
 pub struct InvalidId {
@@ -28,7 +29,7 @@ pub struct InvalidId {
 pub struct RunId(Arc<str>);
 
 impl RunId {
-    /// Makes an id from 40 bits of randomness that the caller drew.
+    /// Creates an id from 40 random bits that the caller drew.
     pub fn from_random(bits: u64) -> Self {
         let text: String = (0..RUN_ID_LEN)
             .map(|place| char::from(RUN_ID_ALPHABET[(bits >> (5 * place) & 31) as usize]))
@@ -36,7 +37,6 @@ impl RunId {
         Self(text.into())
     }
 
-    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -55,7 +55,10 @@ impl FromStr for RunId {
         if fits {
             Ok(Self(text.into()))
         } else {
-            Err(InvalidId { text: clip(text), expected: "a run id (eight letters and digits)" })
+            Err(InvalidId {
+                text: clip(text, QUOTE_MAX_CHARS),
+                expected: "a run id (eight letters and digits)",
+            })
         }
     }
 }
@@ -65,17 +68,14 @@ impl FromStr for RunId {
 pub struct AgentId(Arc<str>);
 
 impl AgentId {
-    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The run this agent belongs to.
     pub fn run(&self) -> RunId {
         RunId(self.0[..RUN_ID_LEN].into())
     }
 
-    /// Whether this is a run's root agent.
     pub fn is_root(&self) -> bool {
         self.0.len() == RUN_ID_LEN
     }
@@ -85,27 +85,27 @@ impl AgentId {
         self.0.rfind('.').map(|dot| AgentId(self.0[..dot].into()))
     }
 
-    /// The child with this number; numbers start at 1.
+    /// The id of the child with this number. Numbers start at 1.
     pub fn child(&self, number: u32) -> AgentId {
         AgentId(format!("{}.{number}", self.0).into())
     }
 
-    /// This agent's number among its siblings; the root has none.
+    /// This agent's number among its siblings. The root has none.
     pub fn number(&self) -> Option<u32> {
         self.0.rfind('.').and_then(|dot| self.0[dot + 1..].parse().ok())
     }
 
-    /// How many agents stand above this one.
+    /// The number of ancestors.
     pub fn depth(&self) -> u32 {
         self.0.bytes().filter(|&b| b == b'.').count().try_into().unwrap_or(u32::MAX)
     }
 
-    /// The id as models see and give it: relative to the run (`2.1`); the root is `0`.
+    /// The id as models see and write it: relative to the run (`2.1`). The root is `0`.
     pub fn relative(&self) -> &str {
         if self.is_root() { "0" } else { &self.0[RUN_ID_LEN + 1..] }
     }
 
-    /// Reads an id that a model gave, relative to `run`; a full id of the same run is accepted too.
+    /// Parses an id from a model, relative to `run`. A full id of the same run is accepted too.
     pub fn from_relative(run: &RunId, text: &str) -> Result<AgentId, InvalidId> {
         let expected = "a task id such as `2` or `2.1`";
         if text == "0" {
@@ -116,7 +116,7 @@ impl AgentId {
             Some(rest) if rest.starts_with('.') => text.to_owned(),
             _ => format!("{}.{text}", run.as_str()),
         };
-        full.parse().map_err(|_| InvalidId { text: clip(text), expected })
+        full.parse().map_err(|_| InvalidId { text: clip(text, QUOTE_MAX_CHARS), expected })
     }
 
     /// Whether `self` is `other` or one of its ancestors.
@@ -129,7 +129,10 @@ impl FromStr for AgentId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        let bad = || InvalidId { text: clip(text), expected: "an agent id such as `k3f9ab2c.2.1`" };
+        let bad = || InvalidId {
+            text: clip(text, QUOTE_MAX_CHARS),
+            expected: "an agent id such as `k3f9ab2c.2.1`",
+        };
         if text.len() > AGENT_ID_MAX_LEN || !text.is_char_boundary(RUN_ID_LEN.min(text.len())) {
             return Err(bad());
         }
@@ -140,16 +143,11 @@ impl FromStr for AgentId {
             None => return Err(bad()),
             Some(rest) => rest,
         };
-        // One spelling per id: no empty part, no sign, no leading zero.
+        // Each id has one spelling: no empty part, no sign, no leading zero.
         let canonical =
             |part: &str| !part.starts_with('0') && part.parse::<u32>().is_ok_and(|n| n.to_string() == part);
         if numbers.split('.').all(canonical) { Ok(Self(text.into())) } else { Err(bad()) }
     }
-}
-
-/// Keeps a hostile text from filling an error.
-fn clip(text: &str) -> String {
-    text.chars().take(64).collect()
 }
 
 macro_rules! text_id {

@@ -1,20 +1,20 @@
-//! How many values JSON stands for, before it is read.
+//! Counts the values of a JSON text before it is parsed, to bound the parser's memory.
 //!
-//! A short text can stand for much: `{"":0}` has six bytes and takes hundreds in memory. So JSON of a provider, a model or
-//! a server is counted first, and read only if it has no more values than a reply ever needs.
+//! A short text can have many values: `{"":0}` has six bytes and takes hundreds in memory. So JSON from a provider, a
+//! model or a server is counted first, and parsed only if it has no more values than a reply ever needs.
 
 use serde_json::Value;
 
-/// Most values that one JSON text of somebody else may have.
+/// Maximum number of values in one JSON text from outside.
 pub const JSON_VALUES_MAX: usize = 100_000;
 
-/// Whether a text has more than [`JSON_VALUES_MAX`] values, should it be JSON.
+/// Whether a text has more than [`JSON_VALUES_MAX`] values, if it is JSON at all.
 pub fn has_too_many_values(json: &[u8]) -> bool {
-    // Each value has a byte of its own.
+    // Each value takes at least one byte.
     json.len() > JSON_VALUES_MAX && values_at_most(json) > JSON_VALUES_MAX
 }
 
-/// At least as many as the text has values: each but the first follows one of these outside of strings.
+/// An upper bound of the number of values: each value but the first follows one of these bytes outside of strings.
 fn values_at_most(json: &[u8]) -> usize {
     let (mut in_string, mut escaped, mut values) = (false, false, 1);
     for byte in json {
@@ -29,7 +29,7 @@ fn values_at_most(json: &[u8]) -> usize {
     values
 }
 
-/// How many values a value has, itself included.
+/// The number of values in a value, itself included.
 pub fn values_of(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(values_of).sum(),

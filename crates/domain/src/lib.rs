@@ -1,8 +1,8 @@
-//! What Posse means by run, agent, contract, grant, budget and event, as pure types and functions.
+//! The concepts of Posse (run, agent, contract, grant, budget, event) as pure types and functions, for every other
+//! crate.
 //!
-//! Nothing here waits, reads a clock, draws a random number or touches a file: every fact from outside
-//! arrives as an argument. That is what lets one `apply` serve the live engine, recovery after a crash,
-//! `posse verify` and the tests alike.
+//! Nothing here waits, reads a clock, draws a random number or touches a file: every fact from outside is an argument.
+//! So the live engine, recovery after a crash, `posse verify` and the tests share one `apply`.
 
 pub mod budget;
 pub mod canonical;
@@ -23,6 +23,8 @@ pub mod permission;
 pub mod plan;
 pub mod printable;
 pub mod request;
+#[cfg(test)]
+mod schema_check;
 pub mod scrub;
 pub mod skill;
 pub mod text;

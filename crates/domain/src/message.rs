@@ -1,4 +1,4 @@
-//! What models say: replies with tool calls.
+//! Replies of models and their tool calls, as events and conversations store them.
 
 use std::sync::Arc;
 
@@ -7,57 +7,55 @@ use serde_json::Value;
 
 use crate::text::Text;
 
-/// One call that a model asked for.
+/// A tool call that a model requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
-    /// The model's id of the call, unique in its reply once the reply was accepted.
+    /// The model's id of the call. It is unique in its reply after the reply was accepted.
     pub id: String,
     /// The tool's name as the model wrote it.
     pub name: String,
-    /// The arguments. A string is text that did not parse as JSON, kept as the model wrote it.
+    /// The arguments. A string is text that did not parse as JSON, exactly as the model wrote it.
     pub input: Value,
 }
 
-/// One reply of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reply {
-    /// The text; may be empty.
+    /// May be empty.
     pub text: Text,
-    /// The calls, in the model's order.
+    /// In the model's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// What the provider wants back exactly as it came, such as thinking with its signature; none if text and calls say
-    /// it all.
+    /// Content that the provider wants back unchanged, such as thinking with its signature. None if text and calls are
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<Arc<RawReply>>,
 }
 
-/// A reply as its provider wrote it. It is only ever sent back to the model that gave it.
+/// A reply in its provider's format. It is only sent back to the model that wrote it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawReply {
-    /// The model's full name.
+    /// The full name of the model.
     pub model: String,
-    /// The content, in the provider's own format: text, calls and all else, in order.
+    /// The content in the provider's format, in order: text, calls and all other parts.
     pub content: Value,
 }
 
-/// A picture that a model is shown.
+/// An image for a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// What kind of picture.
     pub media_type: MediaType,
-    /// Its bytes as base64, the form in which every provider wants them.
+    /// The bytes as base64, which every provider expects.
     pub base64: Text,
 }
 
-/// Pictures in words for people, such as `1 picture (image/png, 12 kB)`; none if there are none.
+/// A description of images for users, such as `1 picture (image/png, 12 kB)`. None if there are no images.
 pub fn pictures(images: &[Image]) -> Option<String> {
     let each = |image: &Image| {
-        // Base64 writes three bytes as four.
+        // Base64 encodes three bytes as four.
         let bytes = image.base64.len_bytes() / 4 * 3;
         format!("{}, {} kB", image.media_type.as_str(), bytes.div_ceil(1000))
     };
@@ -71,25 +69,21 @@ pub fn pictures(images: &[Image]) -> Option<String> {
     }
 }
 
-/// The kinds of pictures that models take.
+/// The image formats that models accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaType {
-    /// PNG.
     #[serde(rename = "image/png")]
     Png,
-    /// JPEG.
     #[serde(rename = "image/jpeg")]
     Jpeg,
-    /// GIF.
     #[serde(rename = "image/gif")]
     Gif,
-    /// WebP.
     #[serde(rename = "image/webp")]
     Webp,
 }
 
 impl MediaType {
-    /// The name of the kind in HTTP.
+    /// The MIME type.
     pub fn as_str(self) -> &'static str {
         match self {
             MediaType::Png => "image/png",

@@ -1,15 +1,17 @@
-//! Names that help who gave a wrong one: the one that was probably meant, and some that there are.
+//! Suggestions for error messages about an unknown name: the name that the user or model probably meant, and some that
+//! exist.
 
-/// Longest name that is compared: the cost grows with the square of it.
+/// Maximum length of a compared name, because the cost is quadratic.
 const COMPARED_MAX_CHARS: usize = 128;
-/// Most names that are told at once.
+/// Maximum number of names in one message.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// The candidate most like `name`, if one is like it at all. Of equals the one as long as it counts, else the first.
+/// The candidate nearest to `name`, if one is near enough. Among equals, a candidate of the same length wins, then the
+/// first.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = name.to_lowercase();
     let length = name.chars().count();
-    // A third of the letters may differ; in a short name one.
+    // A third of the letters may differ, and one letter in a short name.
     let most = (length / 3).max(1);
     let near = candidates.into_iter().map(|candidate| {
         let lower = candidate.to_lowercase();
@@ -19,13 +21,13 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.min_by_key(|(distance, longer, _)| (*distance, *longer)).map(|(.., name)| name)
 }
 
-/// The name that was probably meant, as an error adds it; empty if there is none.
+/// The suggestion that an error appends. Empty if there is none.
 pub fn hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
-/// The first of these names, and how many more there are: whoever wrote the files says how many that is. Empty if there
-/// are none.
+/// The first of these names and the number of the others. Empty if there are none. Files decide how many names exist,
+/// so the list is bounded.
 pub fn some_of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     let mut names = names.into_iter();
     let shown: Vec<T> = names.by_ref().take(NAMES_SHOWN_MAX).collect();
@@ -36,7 +38,7 @@ pub fn some_of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-/// How many letters must be added, left out, changed or exchanged with their neighbour to make one text of the other.
+/// The edit distance: letters added, removed, changed or swapped with their neighbour.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().take(COMPARED_MAX_CHARS).collect();
     let left: Vec<char> = left.chars().take(COMPARED_MAX_CHARS).collect();

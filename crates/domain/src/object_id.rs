@@ -1,4 +1,4 @@
-//! Names of git objects, as events carry them.
+//! Ids of git objects, as events store them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,22 +6,23 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// The name of a commit or a tree in a project's repository.
+/// The id of a commit or a tree in a project's repository.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 20]);
 
-/// A text that is not the name of an object.
+/// A text that is not an object id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("not the name of a git object: forty hexadecimal digits")]
+#[error("not a git object id: expected 40 hexadecimal digits")]
 pub struct NoObjectId;
 
 impl ObjectId {
-    /// The name with these bytes.
+    /// Means "no object" in a compare and swap of a ref.
+    pub const ZERO: Self = Self([0; 20]);
+
     pub const fn from_bytes(bytes: [u8; 20]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
     pub const fn as_bytes(&self) -> &[u8; 20] {
         &self.0
     }

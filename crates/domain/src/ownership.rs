@@ -1,6 +1,6 @@
-//! What a writer owns: literal paths or `dir/**`. Overlap is the prefix relation.
+//! Ownership patterns of writers: literal paths or `dir/**`. Two patterns overlap if one is a prefix of the other.
 
-/// Whether `pattern` is something an agent can own.
+/// Checks that `pattern` is a valid ownership pattern.
 pub fn check(pattern: &str) -> Result<(), &'static str> {
     let path = pattern.strip_suffix("/**").unwrap_or(pattern);
     if pattern == "**" {
@@ -18,12 +18,12 @@ pub fn check(pattern: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether every path of `inner` lies within `outer`; an empty `outer` owns everything.
+/// Whether `outer` covers every path of `inner`. An empty `outer` owns everything.
 pub fn within(inner: &[String], outer: &[String]) -> bool {
     outer.is_empty() || (!inner.is_empty() && inner.iter().all(|i| outer.iter().any(|o| holds(o, i))))
 }
 
-/// Whether one owned pattern covers another or a plain path.
+/// Whether an ownership pattern covers another pattern or a plain path.
 pub fn holds(pattern: &str, path: &str) -> bool {
     if pattern == "**" {
         return true;
@@ -32,14 +32,14 @@ pub fn holds(pattern: &str, path: &str) -> bool {
         None => pattern == path,
         Some(dir) => {
             let inner = path.strip_suffix("/**").unwrap_or(path);
-            // `dir/**` holds what is beneath dir, and the pattern `dir/**` itself, but not a file called dir.
+            // `dir/**` covers all paths beneath dir and the pattern `dir/**` itself, but not a file named dir.
             inner.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
                 || (inner == dir && path.ends_with("/**"))
         }
     }
 }
 
-/// Whether two sets of owned paths have anything in common; an empty set owns everything.
+/// Whether two sets of owned paths overlap. An empty set owns everything.
 pub fn overlap(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a.iter().any(|x| b.iter().any(|y| holds(x, y) || holds(y, x)))
 }

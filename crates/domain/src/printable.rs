@@ -1,8 +1,9 @@
-//! Keeps what models and tools wrote from steering whatever shows it: a terminal, git's log, a pager, an editor.
+//! Removes escape sequences from texts of models and tools before a terminal, git's log, a pager or an editor shows
+//! them.
 //!
-//! A reply may hold escape sequences that set the clipboard or the title, control characters that overwrite a
-//! line, or marks that turn the direction of the text and make it read as something else. All of that is removed
-//! before a text reaches a screen, a commit or a report; line ends and tabs stay.
+//! A reply may contain escape sequences that set the clipboard or the title, control characters that overwrite a line,
+//! or marks that change the direction of the text and make it read as something else. All of them are removed before a
+//! text reaches a screen, a commit or a report. Line ends and tabs stay.
 
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -12,11 +13,11 @@ use std::str::Chars;
 const ESCAPE: char = '\u{1b}';
 /// The same as ESC and `[`, in one character.
 const CONTROL_SEQUENCE: char = '\u{9b}';
-/// Ends a string that a terminal would take in.
+/// Ends a string that a terminal would interpret.
 const STRING_TERMINATOR: char = '\u{9c}';
 const BELL: char = '\u{7}';
 
-/// The text without anything a terminal would act on but line ends and tabs.
+/// The text without anything that a terminal would act on, except line ends and tabs.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| is_plain(c) && c != '\r') {
         return Cow::Borrowed(text);
@@ -28,7 +29,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
             ESCAPE => skip_escape(&mut rest),
             CONTROL_SEQUENCE => skip_control(&mut rest),
             c if begins_string(c) => skip_string(&mut rest),
-            // A line end of another system is one; alone it would overwrite the line.
+            // CR LF is one line end. A lone CR would overwrite the line.
             '\r' if rest.peek() == Some(&'\n') => {}
             '\r' => clean.push('\n'),
             c if is_plain(c) => clean.push(c),
@@ -43,8 +44,8 @@ pub fn line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The whole text, with everything in it made visible that a terminal would act on, hide or show as something else.
-/// Further lines begin with `lead`, so that none passes for something that was said here.
+/// The whole text, with escapes in place of all characters that a terminal would act on, hide or show as something
+/// else. Further lines begin with `lead`, so that none looks like a line of this program.
 pub fn visible(text: &str, lead: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -60,29 +61,29 @@ pub fn visible(text: &str, lead: &str) -> String {
     shown
 }
 
-/// The same on one line.
+/// Like [`visible`], on one line.
 pub fn visible_line(text: &str) -> String {
     visible(text, "").replace('\n', "")
 }
 
-/// Characters that look like a space or like nothing.
+/// Characters that look like a space or are invisible.
 fn passes_for_another(c: char) -> bool {
     (c.is_whitespace() && c != ' ')
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{200c}' | '\u{200d}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Whether a character may stand in JSON as it is; the others can be written as escapes without loss.
+/// Whether a character may appear in JSON unescaped. The others can be escaped without loss.
 pub fn is_plain(c: char) -> bool {
     !(steers(c) || turns(c))
 }
 
-/// Control characters of both tables, but for those that lay out text.
+/// Control characters (C0 and C1), except those that lay out text.
 fn steers(c: char) -> bool {
     c.is_control() && !matches!(c, '\n' | '\t' | '\r')
 }
 
-/// Marks that turn the direction of text, end lines in ways of their own, or hide text in plain sight.
+/// Marks that change the direction of text, end lines in unusual ways, or hide text.
 fn turns(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -105,7 +106,7 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
             skip_string(rest);
         }
         _ => {
-            // Intermediates, then one final character; what is none of these is text.
+            // Intermediates, then one final character. Any other character is text.
             while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
             rest.next_if(|c| matches!(c, '0'..='~'));
         }
@@ -118,8 +119,8 @@ fn skip_control(rest: &mut Peekable<Chars<'_>>) {
     rest.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// Everything up to the end of the string. One that does not end on its line is not taken for a string: a
-/// single stray character must not swallow the rest of a report.
+/// Skips to the end of the string. A string that does not end on its line is not skipped: one stray character must not
+/// swallow the rest of a report.
 fn skip_string(rest: &mut Peekable<Chars<'_>>) {
     let mut ahead = rest.clone();
     while let Some(c) = ahead.next() {
@@ -130,7 +131,7 @@ fn skip_string(rest: &mut Peekable<Chars<'_>>) {
                 return;
             }
             ESCAPE => {
-                // ESC and `\` end it; any other sequence begins one of its own.
+                // ESC and `\` end the string. Any other sequence starts a new one.
                 let mut after = ahead.clone();
                 if after.next() == Some('\\') {
                     *rest = after;

@@ -1,5 +1,5 @@
-//! A run as it is asked for: the one description that front ends make, that the engine checks, that `run.started` keeps and
-//! that a replay reads. Who watches the run and what becomes of its result afterwards is no part of it.
+//! The one description of a run: front ends create it, the engine checks it, `run.started` stores it and a replay reads
+//! it. Who watches the run and how its result is used afterwards are not part of it.
 //!
 //! Why it is like this: `docs/decisions/runs-request.md`.
 
@@ -16,109 +16,111 @@ use crate::plan::{Plan, UnownedWriters};
 use crate::skill::DiscoveredDefinitions;
 use crate::text::Text;
 
-/// The definition of a root for which a request names none.
+/// The root's definition if a request names none.
 pub const DEFAULT_ROOT: &str = "coder";
-/// Calls that may run at once in a tree, unless the request says otherwise.
+/// Default number of calls that may run at once in a tree.
 pub const DEFAULT_PARALLEL: u32 = 32;
-/// Agents that a tree may have in all, unless the request says otherwise.
+/// Default limit of agents in a tree.
 pub const DEFAULT_MAX_AGENTS: u64 = 200;
+/// Maximum length of a run's title, which is the first line of its request.
+pub const RUN_TITLE_MAX_CHARS: usize = 120;
 
-/// A run to start. The part in [`RunTerms`] holds for the whole tree; the rest says what the root does, and with what.
+/// A run to start. [`RunTerms`] holds for the whole tree. The rest is about the root.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
-    /// What the user asks for.
+    /// The user's request.
     #[serde(rename = "request")]
     pub text: Text,
-    /// The root's definition.
+    /// The name of the root's definition.
     pub definition: String,
-    /// The root's model, `provider/model`.
+    /// The root's model, as `provider/model`.
     pub model: String,
-    /// The working directory.
     pub dir: String,
-    /// The embedder's session, opaque.
+    /// An id that the embedder chose. Posse does not interpret it.
     #[serde(default)]
     pub session_id: Option<String>,
-    /// What the root's first message says, where that is not the text of the request.
+    /// The root's first message, if it differs from `text`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Text>,
-    /// The definitions that the run can use, built in or given to this run. The run keeps them as they are now.
+    /// The built-in definitions and those given to this run. The run keeps them unchanged.
     pub definitions: Vec<Definition>,
-    /// The definitions and skills that were discovered on the machine; none has the name of one of `definitions`. Runs
-    /// that discovered the same share one text.
+    /// The definitions and skills that were discovered on the machine. Their names differ from all names in
+    /// `definitions`. Runs that discovered the same share one text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalogue: Option<CatalogueText>,
-    /// The project's instructions for agents (`AGENTS.md`), part of every system prompt.
+    /// The project's instructions for agents (`AGENTS.md`), which are part of every system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_md: Option<Text>,
-    /// Deepest depth that an agent may have.
+    /// The maximum depth of an agent.
     pub max_depth: u32,
-    /// What the whole tree may spend.
+    /// The budget of the whole tree.
     pub budget: Budget,
-    /// How long a model or a tool may be silent.
+    /// How long a model or a tool may produce no output.
     pub idle_timeout_ms: u64,
-    /// Whether the root may give its conversation to children.
+    /// Whether the root may share its conversation with children.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_share_history: bool,
-    /// What becomes of an `ask` that no person attends to.
+    /// How an `ask` is decided when no user attends the run.
     pub on_ask: OnAsk,
-    /// Limits and rules of the whole run.
     pub terms: RunTerms,
-    /// The plan that the host carries out; without one the root decides. In a journal it is in `run.planned`.
+    /// The plan that the host executes. Without a plan the root decides. The journal has it in `run.planned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
 }
 
-/// How a run is limited beyond its root's contract.
+/// Limits and rules of the whole run, beyond the root's contract.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunTerms {
-    /// Base of the turn limit by depth; none does not limit.
+    /// The base of the turn limit by depth. None means no limit.
     pub base_turns: Option<u32>,
     /// How many calls may run at once in the tree.
     pub parallel: u32,
-    /// Whether children close by themselves once integrated; otherwise their parent closes them.
+    /// Whether children close by themselves after integration. Otherwise their parent closes them.
     pub close_on_completion: bool,
-    /// Rules of the user's settings.
+    /// Rules from the user's settings.
     pub operator_rules: Rules,
-    /// Rules of the run.
+    /// Rules given to this run.
     pub run_rules: Rules,
-    /// What a person allowed in advance: `--allow`, and what they stored by answering "always".
+    /// What the user allowed in advance: `--allow`, and stored answers of "always".
     #[serde(default, skip_serializing_if = "Approvals::is_empty")]
     pub approvals: Approvals,
-    /// What becomes of writers that own nothing of their own.
+    /// How writers without ownership are scheduled.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub unowned_writers: UnownedWriters,
-    /// Where a provider is for this run, if a person named a place. Never with a key.
+    /// A base URL that the user named for a provider in this run. It never contains a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<GivenBaseUrl>,
-    /// Rules of the project's settings.
+    /// Rules from the project's settings.
     #[serde(default, skip_serializing_if = "<[Rules]>::is_empty")]
     pub project_rules: ProjectRules,
-    /// The forked skill that is all the root does: no model is asked there. One of the catalogue.
+    /// The forked skill that the root consists of. Such a root calls no model. The catalogue contains the skill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
-    /// The skill that a person had the root take in: the root's prompt is its text, and the root may read its files. One
-    /// of the catalogue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub called_skill: Option<String>,
-    /// Whether a task's followers also get the events of the sub-agents below it.
+    /// The skill that the user asked the root to load. The root's prompt is its text, and the root may read its files.
+    /// The catalogue contains the skill.
+    #[serde(rename = "called_skill", default, skip_serializing_if = "Option::is_none")]
+    pub loaded_skill: Option<String>,
+    /// Whether subscribers of a task also receive the events of the sub-agents below it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub include_sub_agent_events: bool,
+    /// In a replay, the name of the root's recorded model: the recorded requests of agents use it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_model: Option<String>,
 }
 
-/// Where a provider is, as a person named it for one run.
+/// A provider's base URL that a user named for one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GivenBaseUrl {
-    /// The provider.
     pub provider: String,
-    /// Its base URL.
     pub url: String,
 }
 
 impl RunRequest {
-    /// A run for this text, with the usual limits and no rules. A definition, a model and a directory are still to be set.
+    /// A run for this text with default limits and no rules. The caller still sets a definition, a model and a
+    /// directory.
     pub fn new(text: impl Into<Text>) -> Self {
         Self {
             text: text.into(),
@@ -140,7 +142,7 @@ impl RunRequest {
         }
     }
 
-    /// What was discovered on the machine; the error says why that cannot be known.
+    /// The definitions that were discovered on the machine, or the error of parsing them.
     pub fn discovered(&self) -> Result<Arc<DiscoveredDefinitions>, String> {
         self.catalogue.as_ref().map_or_else(|| Ok(Arc::default()), CatalogueText::read)
     }
@@ -159,8 +161,9 @@ impl Default for RunTerms {
             base_url: None,
             project_rules: ProjectRules::default(),
             skill: None,
-            called_skill: None,
+            loaded_skill: None,
             include_sub_agent_events: false,
+            recorded_model: None,
         }
     }
 }

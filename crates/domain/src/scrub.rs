@@ -1,9 +1,9 @@
-//! Takes a secret out of texts, however it is written there.
+//! Removes a secret from texts, in every encoding in which a server may echo it.
 //!
-//! A server that echoes what it was sent rarely echoes the bytes as they were: a proxy writes a header into a URL, an
-//! error page escapes it, a debugging tool prints the whole `Authorization` header as base64. So each *form* of the
-//! secret (itself, base64 at each of its three alignments, hexadecimal) is looked for, and each character of a form may
-//! be written as itself or as an escape of JSON, URLs or HTML.
+//! A server rarely echoes the bytes as they were sent: a proxy writes a header into a URL, an error page escapes it, a
+//! debugging tool prints the whole `Authorization` header as base64. So the scrubber searches for each *form* of the
+//! secret (itself, base64 at each of its three alignments, hexadecimal), and accepts each character of a form as itself
+//! or as an escape of JSON, URLs or HTML.
 
 use std::borrow::Cow;
 
@@ -12,40 +12,41 @@ use serde_json::{Map, Value};
 #[cfg(test)]
 mod tests;
 
-/// What replaces a secret. Nothing in it has to be escaped anywhere.
+/// The replacement for a secret. No format has to escape it.
 pub const SCRUBBED: &str = "[key]";
-/// Secrets shorter than this are placeholders, such as `ollama`: replacing them would only garble texts.
+/// Shorter secrets are placeholders, such as `ollama`. Replacing them would only garble texts.
 const SECRET_MIN_BYTES: usize = 8;
-/// How much of a secret at the end of a text that was cut counts as its beginning.
+/// How many bytes at the end of a truncated text must match before they count as the start of a secret.
 const PREFIX_MIN_BYTES: usize = 6;
-/// The longest escape of one character, `&#x000041;`. It bounds what is held back of a stream and how far one look reads.
+/// The longest escape of one character, `&#x000041;`. It bounds how much a stream holds back and how far one comparison
+/// reads.
 const ESCAPE_MAX_BYTES: usize = 10;
 /// Bytes that begin an escape.
 const ESCAPES: [u8; 3] = [b'%', b'\\', b'&'];
-/// Letters of base64, and those that URLs have instead of the last two.
+/// The base64 alphabet, and the two letters that differ in the URL alphabet.
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const BASE64_URL: [u8; 2] = *b"-_";
 
-/// Takes one secret out of texts. It is shown nowhere.
+/// Removes one secret from texts. It has no `Debug`, so that the secret is never printed.
 #[derive(Clone)]
 pub struct Scrubber {
-    /// Never empty, and none of them is.
+    /// Never empty, and no form is empty.
     forms: Vec<Vec<u8>>,
-    /// Which bytes a form can begin with.
+    /// The bytes that a form can begin with.
     begins: [bool; 256],
 }
 
-/// How a text compares with a form at one place.
+/// The comparison of a text with a form at one offset.
 enum Match {
     No,
-    /// The text ends before the form does: so many bytes of the form were there.
+    /// The text ends within the form, after this many bytes of the form.
     Partly(usize),
-    /// So many bytes of the text are the form.
+    /// The form matches, over this many bytes of the text.
     Whole(usize),
 }
 
 impl Scrubber {
-    /// One for this secret; none if it is a placeholder that no text has to be kept from.
+    /// Returns none if the secret is a short placeholder that need not be removed.
     pub fn of(secret: &str) -> Option<Self> {
         let secret = secret.trim().as_bytes();
         if secret.len() < SECRET_MIN_BYTES {
@@ -67,7 +68,6 @@ impl Scrubber {
         Some(Self { forms, begins })
     }
 
-    /// The text without the secret.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.scan(text, |_| false) {
             (None, _) => Cow::Borrowed(text),
@@ -75,7 +75,7 @@ impl Scrubber {
         }
     }
 
-    /// The text without the secret and, because the text may have been cut, without the beginning of one at its end.
+    /// Removes the secret from a text that may be truncated, and the start of a secret at its end.
     pub fn cut_text(&self, text: &str) -> String {
         let body = text.trim_end_matches(['…', '.']);
         let (clean, end) = self.scan(body, |matched| matched >= PREFIX_MIN_BYTES);
@@ -84,7 +84,7 @@ impl Scrubber {
         format!("{clean}{mark}{}", &text[body.len()..])
     }
 
-    /// The value without the secret: in strings, in the keys of objects, and in numbers, which can be a secret of digits.
+    /// Removes the secret from strings, from object keys, and from numbers, because a secret may consist of digits.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) => {}
@@ -108,15 +108,16 @@ impl Scrubber {
         }
     }
 
-    /// The same for a string in its place.
+    /// Removes the secret from a string in place.
     pub fn string(&self, text: &mut String) {
         if let Cow::Owned(clean) = self.text(text) {
             *text = clean;
         }
     }
 
-    /// Replaces whole forms. Ends at the first place where the text ends within a form that `is_cut` accepts by the bytes
-    /// that were there; that place is the second value, else the length of the text. The first is none if nothing changed.
+    /// Replaces complete forms. Stops where the text ends within a form, if `is_cut` accepts the number of matched
+    /// bytes. Returns the cleaned text, or none if nothing changed, and the offset where it stopped, which is otherwise
+    /// the length of the text.
     fn scan(&self, text: &str, is_cut: impl Fn(usize) -> bool) -> (Option<String>, usize) {
         let bytes = text.as_bytes();
         let (mut clean, mut copied, mut at) = (String::new(), 0, 0);
@@ -129,7 +130,8 @@ impl Scrubber {
                 Match::Whole(len) => {
                     clean.push_str(&text[copied..at]);
                     clean.push_str(SCRUBBED);
-                    // A form of ASCII and escapes ends at a letter's end; another one ends where its last letter does.
+                    // A match ends at a character boundary: a form is ASCII and escapes, or it ends with its last
+                    // letter.
                     at += len;
                     copied = at;
                 }
@@ -144,7 +146,7 @@ impl Scrubber {
         (Some(clean), at)
     }
 
-    /// How the text compares with the forms here: the longest whole one, else the one that was there for the most part.
+    /// The best match of the forms at the start of the text: the longest complete one, else the longest partial one.
     fn best(&self, text: &[u8]) -> Match {
         self.forms.iter().map(|form| compare(text, form)).fold(Match::No, |best, next| match (&best, &next) {
             (Match::Whole(one), Match::Whole(other)) if other > one => next,
@@ -161,15 +163,15 @@ impl Scrubber {
     }
 }
 
-/// Takes a secret out of a text that comes in pieces: what may be the beginning of the secret is held back until the
-/// next piece says what it is.
+/// Removes a secret from a text that arrives in pieces. A possible start of the secret is held back until the next
+/// piece shows whether it is one.
 #[derive(Default)]
 pub struct ScrubbedStream {
     held: String,
 }
 
 impl ScrubbedStream {
-    /// Takes a piece and gives what can be shown by now.
+    /// Adds a piece and returns the text that can be shown by now.
     pub fn push(&mut self, scrubber: &Scrubber, piece: &str) -> String {
         self.held.push_str(piece);
         let (clean, end) = scrubber.scan(&self.held, |_| true);
@@ -178,13 +180,13 @@ impl ScrubbedStream {
         shown
     }
 
-    /// What was held back when the text ended.
+    /// Returns the text that was held back, at the end of the stream.
     pub fn finish(&mut self, scrubber: &Scrubber) -> String {
         scrubber.cut_text(&std::mem::take(&mut self.held))
     }
 }
 
-/// Compares the beginning of a text with a form.
+/// Compares the start of a text with a form.
 fn compare(text: &[u8], form: &[u8]) -> Match {
     let mut at = 0;
     for (matched, wanted) in form.iter().enumerate() {
@@ -195,7 +197,7 @@ fn compare(text: &[u8], form: &[u8]) -> Match {
         match unescaped(window) {
             Some((byte, len)) if byte == *wanted => at += len,
             _ if window[0] == *wanted => at += 1,
-            // An escape whose end is not here yet.
+            // The escape is incomplete: its end is in the next piece.
             None if ESCAPES.contains(&window[0]) && rest.len() < ESCAPE_MAX_BYTES => {
                 return Match::Partly(matched);
             }
@@ -205,7 +207,7 @@ fn compare(text: &[u8], form: &[u8]) -> Match {
     Match::Whole(at)
 }
 
-/// The byte that an escape stands for, and how long the escape is; none if none begins here.
+/// The byte that an escape encodes, and the length of the escape. None if no escape begins here.
 fn unescaped(text: &[u8]) -> Option<(u8, usize)> {
     let byte = |digits: &[u8], radix| {
         let digits =
@@ -229,7 +231,7 @@ fn unescaped(text: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// The letters of base64 that only the secret decides, if `skipped` bytes come before it; in both alphabets.
+/// The base64 letters that depend on the secret alone, if `skipped` bytes precede it, in both alphabets.
 fn base64_within(secret: &[u8], skipped: usize) -> (Vec<u8>, Vec<u8>) {
     let bits: Vec<bool> = std::iter::repeat_n(0, skipped)
         .chain(secret.iter().copied())

@@ -1,4 +1,4 @@
-//! Texts that may be large: in memory always whole, in the journal a reference once they are long.
+//! Texts of events that may be large: complete in memory, and blob references in the journal once they are long.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,30 +8,31 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hash::Hash;
 
-/// Texts up to this length stand in the event itself; longer ones are blobs.
+/// Maximum length of a text inside an event. Longer texts are blobs.
 pub const INLINE_MAX_BYTES: usize = 2 * 1024;
+/// Maximum length of a name or a value that an error message repeats.
+pub const QUOTE_MAX_CHARS: usize = 64;
 
-/// Where a long text is kept.
+/// A reference to a long text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlobRef {
-    /// Content hash, the blob's name.
+    /// The content hash, which is the blob's name.
     pub blob: Hash,
     /// Length of the content.
     pub bytes: u64,
 }
 
-/// A text of an event.
+/// A text field of an event.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Text {
-    /// The text itself.
     Here(Arc<str>),
-    /// The name of the blob that holds it; the text was not fetched.
+    /// A blob reference whose text was not fetched.
     Stored(BlobRef),
 }
 
 impl Text {
-    /// The text, or a mark that names the blob if it was not fetched.
+    /// The text, or a placeholder that names the blob if the text was not fetched.
     pub fn to_shared(&self) -> Arc<str> {
         match self {
             Text::Here(text) => text.clone(),
@@ -39,7 +40,7 @@ impl Text {
         }
     }
 
-    /// Length in bytes, fetched or not.
+    /// The length in bytes, also of a text that was not fetched.
     pub fn len_bytes(&self) -> u64 {
         match self {
             Text::Here(text) => text.len() as u64,
@@ -47,14 +48,14 @@ impl Text {
         }
     }
 
-    /// Moves a long text into `blobs` and leaves its name behind.
+    /// Moves a long text into `blobs` and keeps a reference.
     pub fn stow(&mut self, blobs: &mut Vec<Blob>) {
         if self.len_bytes() > INLINE_MAX_BYTES as u64 {
             self.put_away(blobs);
         }
     }
 
-    /// The same, however short it is.
+    /// Like [`stow`](Self::stow), however short the text is.
     pub(crate) fn put_away(&mut self, blobs: &mut Vec<Blob>) {
         if let Text::Here(text) = self {
             let blob = Blob { hash: Hash::of(text.as_bytes()), bytes: text.clone().into() };
@@ -64,7 +65,7 @@ impl Text {
         }
     }
 
-    /// The blob to fetch, if the text is not here.
+    /// The blob to fetch, if the text is not in memory.
     pub fn missing(&self) -> Option<BlobRef> {
         match self {
             Text::Here(_) => None,
@@ -73,12 +74,10 @@ impl Text {
     }
 }
 
-/// Content with its name.
+/// A content and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Content hash.
     pub hash: Hash,
-    /// The content.
     pub bytes: Arc<[u8]>,
 }
 
@@ -140,6 +139,19 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
+/// The first `max_chars` characters of a text, without a mark. Keeps a hostile text from filling an error message.
+pub fn clip(text: &str, max_chars: usize) -> String {
+    text.chars().take(max_chars).collect()
+}
+
+/// Shortens a text to `max_chars` characters and marks the cut.
+pub fn shorten(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}[…]", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 /// The first line of a text, shortened to `max` characters, for one-line summaries.
 pub fn first_line(text: &str, max: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
@@ -148,4 +160,17 @@ pub fn first_line(text: &str, max: usize) -> String {
         short.push('…');
     }
     short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_only_if_it_is_too_long() {
+        for (text, clipped, shortened) in [("", "", ""), ("äöü", "äöü", "äöü"), ("äöüx", "äöü", "äöü[…]")]
+        {
+            assert_eq!((clip(text, 3).as_str(), shorten(text, 3).as_str()), (clipped, shortened));
+        }
+    }
 }

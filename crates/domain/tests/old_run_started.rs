@@ -1,4 +1,4 @@
-//! `run.started` as Posse wrote it when only the root's contract held parts of the request.
+//! Reads a `run.started` of an older format, in which only the root's contract has some parts of the request.
 
 use posse_domain::budget::Budget;
 use posse_domain::event::{Event, EventBody, RunStarted, StoredEvent};
@@ -8,7 +8,7 @@ use posse_domain::permission::OnAsk;
 use posse_domain::request::RunRequest;
 use serde_json::Value;
 
-/// The first event of the journal of a real run, and what it had discovered.
+/// The first event of a real run's journal, and the definitions it had discovered.
 const OLD: &str = include_str!("fixtures/run_started_before_request.json");
 
 fn old() -> (StoredEvent, String) {
@@ -57,7 +57,7 @@ fn an_old_beginning_is_read_with_the_whole_request() {
     assert!(request.may_share_history);
     assert_eq!(request.on_ask, OnAsk::Escalate);
     assert_eq!((request.terms.base_turns, request.terms.parallel), (Some(25), 8));
-    assert_eq!(request.terms.called_skill.as_deref(), Some("notes"));
+    assert_eq!(request.terms.loaded_skill.as_deref(), Some("notes"));
     assert!(request.terms.include_sub_agent_events);
     assert_eq!(request.discovered().expect("read").skills[0].name, "notes");
     let run = Run::begin(&event).expect("it begins");

@@ -1,4 +1,4 @@
-//! The schemas that editors and other programs use are the ones the code has.
+//! The schemas in `docs/schemas`, which editors and other programs use, match the code.
 
 use posse_domain::contract::Contract;
 use posse_domain::plan::Plan;
@@ -6,7 +6,7 @@ use posse_domain::plan::Plan;
 #[track_caller]
 fn assert_current(file: &str, published: &str, schema: &serde_json::Value) {
     let current = format!("{schema:#}\n");
-    // On a difference the new text is shown whole, to be copied over the old one.
+    // The message shows the whole new schema, to be copied over the old file.
     assert!(current == published, "docs/schemas/{file} should be:\n{current}");
 }
 

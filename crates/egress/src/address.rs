@@ -1,8 +1,8 @@
-//! Which addresses are public.
+//! Decides which IP addresses are public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Ranges of the fourth version of IP that lead nowhere public: address, length of the prefix, what it is.
+/// Ranges of IPv4 that are not public: address, prefix length, description.
 const IN_FOUR: &[([u8; 4], u32, &str)] = &[
     ([0, 0, 0, 0], 8, "an address of this machine"),
     ([10, 0, 0, 0], 8, "a private address"),
@@ -19,11 +19,12 @@ const IN_FOUR: &[([u8; 4], u32, &str)] = &[
     ([203, 0, 113, 0], 24, "a documentation address"),
     ([224, 0, 0, 0], 4, "a multicast address"),
     ([240, 0, 0, 0], 4, "a reserved or broadcast address"),
-    // Public by its number, but a cloud's machines reach their own metadata there.
+    // A public number, but machines of a cloud reach their metadata service there.
     ([168, 63, 129, 16], 32, "a metadata address"),
 ];
 
-/// The same for the sixth version. Only `2000::/3` is assigned to the public; the rest is named for the error.
+/// Ranges of IPv6 that are not public. Only `2000::/3` is assigned to the public. The others are listed for the error
+/// message.
 const IN_SIX: &[([u16; 8], u32, &str)] = &[
     ([0, 0, 0, 0, 0, 0, 0, 0], 128, "an address of this machine"),
     ([0, 0, 0, 0, 0, 0, 0, 1], 128, "a loopback address"),
@@ -32,7 +33,7 @@ const IN_SIX: &[([u16; 8], u32, &str)] = &[
     ([0, 0, 0, 0, 0xffff, 0, 0, 0], 96, "an IPv4 address in disguise"),
     ([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48, "a local translation address"),
     ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "a discard address"),
-    // Teredo, ORCHID, benchmarking and other protocols' own addresses.
+    // Teredo, ORCHID, benchmarking and addresses of other protocols.
     ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "a protocol or tunnel address"),
     ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "a documentation address"),
     ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "a documentation address"),
@@ -42,14 +43,14 @@ const IN_SIX: &[([u16; 8], u32, &str)] = &[
     ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "a multicast address"),
 ];
 
-/// What the public has of the sixth version.
+/// The public range of IPv6.
 const PUBLIC_SIX: ([u16; 8], u32) = ([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
-/// NAT64: the last 32 bits are the address that is reached.
+/// NAT64: the last 32 bits are the IPv4 address that is reached.
 const NAT64: ([u16; 8], u32) = ([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96);
-/// 6to4: the address that is reached follows these 16 bits.
+/// 6to4: the IPv4 address that is reached follows these 16 bits.
 const SIX_TO_FOUR: ([u16; 8], u32) = ([0x2002, 0, 0, 0, 0, 0, 0, 0], 16);
 
-/// What an address is if it is not a public one of a single machine; none if it is.
+/// The description of an address that is not a public unicast one. None if it is public.
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => four(address),
@@ -69,7 +70,7 @@ fn six(address: Ipv6Addr) -> Option<&'static str> {
     if let Some((.., what)) = IN_SIX.iter().find(|(base, length, _)| in_six(address, *base, *length)) {
         return Some(what);
     }
-    // What carries another address inside is as public as that one.
+    // An address that embeds another is as public as the inner one.
     embedded(address).and_then(four).or_else(|| {
         let public = [PUBLIC_SIX, NAT64].into_iter().any(|(base, length)| in_six(address, base, length));
         (!public).then_some("a reserved address")
@@ -81,14 +82,14 @@ fn in_six(address: Ipv6Addr, base: [u16; 8], length: u32) -> bool {
     u128::from(address) & mask == u128::from(Ipv6Addr::from(base)) & mask
 }
 
-/// The address of the fourth version that a tunnel or translator would reach.
+/// The IPv4 address that a tunnel or translator would reach.
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let parts = address.segments();
     let from = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
     if in_six(address, SIX_TO_FOUR.0, SIX_TO_FOUR.1) {
         return Some(from(parts[1], parts[2]));
     }
-    // ISATAP marks its interface identifiers so.
+    // The mark of ISATAP interface identifiers.
     let isatap = matches!(parts[4], 0 | 0x200) && parts[5] == 0x5efe;
     (isatap || in_six(address, NAT64.0, NAT64.1)).then(|| from(parts[6], parts[7]))
 }

@@ -1,4 +1,4 @@
-//! A body that stays within its limit, before and after it is unpacked.
+//! Decodes a response body within its size limit, before and after decompression.
 
 use std::io::{self, Write};
 
@@ -7,12 +7,12 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 use super::error::EgressError;
 
-/// What of a packed body is unpacked at once.
+/// Buffer size of the brotli decoder.
 const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
-/// How a brotli stream begins whose window may be a gigabyte. The format for the web has no such window.
+/// The first byte of a brotli stream with a window of up to a gigabyte, which the web's format does not have.
 const BROTLI_LARGE_WINDOW: u8 = 0x11;
 
-/// Takes a body as it arrives.
+/// Receives a body as it arrives.
 pub(super) struct Body {
     decoder: Decoder,
     encoding: String,
@@ -23,17 +23,17 @@ pub(super) struct Body {
 enum Decoder {
     Plain(BoundedBuffer),
     Gzip(Box<MultiGzDecoder<BoundedBuffer>>),
-    /// Servers mean two different formats by `deflate`; the first byte tells which.
+    /// Servers use `deflate` for two different formats. The first byte distinguishes them.
     Deflate(BoundedBuffer),
     Zlib(Box<ZlibDecoder<BoundedBuffer>>),
     RawDeflate(Box<DeflateDecoder<BoundedBuffer>>),
-    /// As above: the first byte is looked at before a window is made.
+    /// The first byte is checked before a window is allocated.
     Brotli(BoundedBuffer),
     OpenBrotli(Box<DecompressorWriter<BoundedBuffer>>),
 }
 
 impl Body {
-    /// A body in this encoding: what the header `Content-Encoding` says.
+    /// A body with this `Content-Encoding`.
     pub(super) fn new(encoding: &str, max_bytes: usize) -> Result<Self, EgressError> {
         let encoding = encoding.trim().to_ascii_lowercase();
         let out = BoundedBuffer { bytes: Vec::new(), max_bytes, is_full: false };
@@ -47,7 +47,6 @@ impl Body {
         Ok(Self { decoder, encoding, arrived: 0, max_bytes })
     }
 
-    /// Takes the next piece.
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), EgressError> {
         let Some(first) = piece.first() else { return Ok(()) };
         self.arrived += piece.len();
@@ -65,7 +64,7 @@ impl Body {
         written.map_err(|_| self.failure())
     }
 
-    /// Chooses the decoder that the first byte asks for.
+    /// Chooses the decoder by the first byte.
     fn open(&mut self, first: u8) -> Result<(), EgressError> {
         let decoder = match &mut self.decoder {
             Decoder::Deflate(out) if first & 0x0f == 8 => {
@@ -82,9 +81,9 @@ impl Body {
         Ok(())
     }
 
-    /// The whole body, unpacked.
+    /// The whole decoded body.
     pub(super) fn finish(mut self) -> Result<Vec<u8>, EgressError> {
-        // A body of nothing is not packed, whatever its header says.
+        // An empty body is not compressed, whatever its header states.
         if self.arrived > 0 {
             let ended = match &mut self.decoder {
                 Decoder::Plain(_) | Decoder::Deflate(_) | Decoder::Brotli(_) => Ok(()),
@@ -116,7 +115,7 @@ impl Body {
     }
 }
 
-/// Takes bytes up to a limit. Decoders write to it in small pieces, so a bomb is noticed when it begins to unfold.
+/// A buffer with a limit. Decoders write to it in small pieces, so a decompression bomb is detected early.
 struct BoundedBuffer {
     bytes: Vec<u8>,
     max_bytes: usize,

@@ -1,4 +1,4 @@
-//! Asks, judges each hop, and follows redirects of the same host.
+//! The HTTP client: sends a request, checks each hop, and follows redirects of the same host.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,38 +11,37 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, StatusCode};
 
 use super::address::not_public;
-use super::connect::{self, Raw};
+use super::connect::{self, RawResponse};
 use super::error::EgressError;
 use super::openings::Openings;
 use super::resolve::{Resolve, SystemResolver};
 use super::target::Target;
 use super::tls::Tls;
 
-/// Most redirects that are followed.
+/// Maximum number of redirects that are followed.
 pub(super) const REDIRECTS_MAX: usize = 5;
-/// Longest part of a redirect that is repeated in an error.
+/// Maximum length of a redirect's URL in an error.
 const LOCATION_MAX_CHARS: usize = 200;
-/// Who asks.
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
-/// What can be unpacked.
+/// The supported content encodings.
 const ENCODINGS: &str = "gzip, br, deflate";
 
-/// Ports below this belong to other protocols, but for those of the web.
+/// Lower ports belong to other protocols, except those of the web.
 const FREE_PORTS: u16 = 1024;
-/// Ports above that which do as well: those that browsers refuse, and stores that obey whoever connects.
+/// Higher ports that are refused too: those that browsers refuse, and databases that obey any client.
 const OTHER_PROTOCOLS: [u16; 23] = [
     1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 5432, 6000, 6379, 6566, 6665, 6666, 6667, 6668,
     6669, 6679, 6697, 9100, 10080, 11211,
 ];
 
-/// How much a request may take.
+/// Limits of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The whole of it, redirects included.
+    /// The whole request, redirects included.
     pub total: Duration,
     /// Connecting to one address.
     pub connect: Duration,
-    /// The body, before and after it is unpacked.
+    /// The body, before and after decompression.
     pub body_max_bytes: usize,
 }
 
@@ -56,34 +55,30 @@ impl Default for Limits {
     }
 }
 
-/// What is done with a redirect.
+/// How redirects are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redirects {
-    /// Followed on the same host, each one judged; to another host it is handed back.
+    /// Followed on the same host after a check. A redirect to another host is returned to the caller.
     SameHost,
-    /// Every one is handed back. For requests that carry a key.
+    /// Every redirect is returned to the caller. For requests that contain a key.
     HandBack,
 }
 
-/// What is asked.
 #[derive(Clone)]
 pub struct Request {
-    /// Whom.
     pub target: Target,
-    /// A JSON text to post; none to get.
+    /// The JSON body of a POST request. None for GET.
     pub post: Option<String>,
-    /// Further headers. Never shown: a key may be among them.
+    /// Further headers. Never shown, because they may contain a key.
     pub headers: Vec<(&'static str, String)>,
-    /// What is accepted as an answer, for the header of that name.
+    /// The `Accept` header.
     pub accept: &'static str,
-    /// How much it may take.
     pub limits: Limits,
-    /// What is done with redirects.
     pub redirects: Redirects,
 }
 
 impl Request {
-    /// Gets a page, with the usual limits.
+    /// A GET request with default limits.
     pub fn get(target: Target) -> Self {
         Self {
             target,
@@ -102,34 +97,30 @@ impl fmt::Debug for Request {
     }
 }
 
-/// What a server said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Who said it, after redirects.
+    /// The server that responded, after redirects.
     pub target: Target,
-    /// The status.
     pub status: u16,
     /// The content type as the server wrote it.
     pub content_type: Option<String>,
-    /// The body, unpacked.
+    /// The decoded body.
     pub body: Vec<u8>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// An answer.
     Answer(Answer),
-    /// A redirect that was not followed, because the host is another one.
+    /// A redirect that was not followed, because it leads to another host.
     Elsewhere {
-        /// Who sent it.
         from: Target,
-        /// Where it leads.
+        /// The redirect's target.
         to: Target,
     },
 }
 
-/// The client. Cheap to clone; holds no connection and remembers nothing of a request.
+/// The client. Cheap to clone. It keeps no connection and no state of a request.
 #[derive(Clone)]
 pub struct Egress {
     resolver: Arc<dyn Resolve>,
@@ -149,7 +140,7 @@ impl fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// A client with a resolver of one's own.
+    /// A client with a custom resolver.
     pub fn resolving(resolver: impl Resolve) -> Self {
         Self { resolver: Arc::new(resolver), tls: Arc::default() }
     }
@@ -159,7 +150,7 @@ impl Egress {
         Self { resolver: Arc::new(resolver), tls: Arc::new(Tls::trusting(roots)) }
     }
 
-    /// Asks. Dropping the future ends the connection.
+    /// Sends a request. Dropping the future closes the connection.
     pub async fn send(&self, request: Request, openings: &Openings) -> Result<Reply, EgressError> {
         let limit = request.limits.total;
         let done = tokio::time::timeout(limit, self.follow(&request, openings)).await;
@@ -183,7 +174,12 @@ impl Egress {
         Err(EgressError::Redirects { to: target.to_string() })
     }
 
-    async fn hop(&self, request: &Request, target: &Target, openings: &Openings) -> Result<Raw, EgressError> {
+    async fn hop(
+        &self,
+        request: &Request,
+        target: &Target,
+        openings: &Openings,
+    ) -> Result<RawResponse, EgressError> {
         let prepared = prepare(request, target)?;
         let addresses = self.judged(target, openings).await?;
         let stream = connect::open(target, &addresses, request.limits.connect).await?;
@@ -207,7 +203,7 @@ impl Egress {
         if addresses.is_empty() {
             return Err(EgressError::Name { host: host(), why: "it has no address".to_owned() });
         }
-        // One address that is not public is enough: a name that leads to both kinds is not to be trusted with either.
+        // One non-public address is enough to refuse: a name that resolves to both kinds cannot be trusted.
         let refused = addresses.iter().find_map(|address| Some((*address, not_public(*address)?)));
         if let Some((address, what)) = refused.filter(|_| !is_open) {
             return Err(EgressError::Refused { host: host(), address, what });
@@ -234,7 +230,7 @@ fn prepare(request: &Request, target: &Target) -> Result<hyper::Request<Full<Byt
         builder = builder.header(header::CONTENT_TYPE, "application/json");
     }
     for (name, value) in &request.headers {
-        // Said by the name alone: the value may be a key.
+        // The error has only the name, because the value may be a key.
         let mut value = HeaderValue::from_str(value)
             .map_err(|_| EgressError::Unsendable { why: format!("the header `{name}` is not plain text") })?;
         value.set_sensitive(true);
@@ -244,7 +240,7 @@ fn prepare(request: &Request, target: &Target) -> Result<hyper::Request<Full<Byt
     builder.body(Full::from(body)).map_err(|error| EgressError::Unsendable { why: error.to_string() })
 }
 
-fn location(raw: &Raw) -> Option<String> {
+fn location(raw: &RawResponse) -> Option<String> {
     let redirects = [
         StatusCode::MOVED_PERMANENTLY,
         StatusCode::FOUND,
@@ -263,7 +259,7 @@ fn next(from: &Target, location: &str) -> Result<Target, EgressError> {
     })
 }
 
-fn answer(target: Target, raw: Raw) -> Answer {
+fn answer(target: Target, raw: RawResponse) -> Answer {
     Answer {
         target,
         status: raw.head.status.as_u16(),

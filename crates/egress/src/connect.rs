@@ -1,4 +1,4 @@
-//! One connection to one judged address, one request, one answer.
+//! Opens one connection to one checked address, for one request and one response.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,20 +16,19 @@ use super::error::EgressError;
 use super::target::Target;
 use super::tls::Tls;
 
-/// Most bytes of an answer's status line and headers.
+/// Maximum size of a response's status line and headers.
 pub(super) const HEADERS_MAX_BYTES: usize = 64 * 1024;
-/// Most headers of an answer.
+/// Maximum number of headers of a response.
 const HEADERS_MAX: usize = 128;
 /// How many addresses of a host are tried.
 const ADDRESSES_TRIED_MAX: usize = 4;
 
-/// What came back.
-pub(super) struct Raw {
+pub(super) struct RawResponse {
     pub(super) head: hyper::http::response::Parts,
     pub(super) body: Vec<u8>,
 }
 
-/// Connects to the first of the addresses that answers. They have been judged; no name is looked up here.
+/// Connects to the first address that responds. They were checked before, and no name is resolved here.
 pub(super) async fn open(
     target: &Target,
     addresses: &[SocketAddr],
@@ -46,14 +45,14 @@ pub(super) async fn open(
     Err(EgressError::Connect { host: target.host().to_owned(), port: target.port(), why })
 }
 
-/// Asks over a connection that was just opened, by TLS if the target says so.
+/// Sends the request over a new connection, with TLS if the target is `https`.
 pub(super) async fn ask(
     target: &Target,
     stream: TcpStream,
     tls: &Tls,
     request: Request<Full<Bytes>>,
     max_bytes: usize,
-) -> Result<Raw, EgressError> {
+) -> Result<RawResponse, EgressError> {
     if target.is_https() {
         let stream = tls.connect(target, stream).await?;
         exchange(target, stream, request, max_bytes).await
@@ -67,7 +66,7 @@ async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: Request<Full<Bytes>>,
     max_bytes: usize,
-) -> Result<Raw, EgressError> {
+) -> Result<RawResponse, EgressError> {
     let failed = |error: hyper::Error| failure(target, &error);
     let (mut sender, connection) = http1::Builder::new()
         .max_buf_size(HEADERS_MAX_BYTES)
@@ -79,14 +78,18 @@ async fn exchange(
         let response = sender.send_request(request).await.map_err(failed)?;
         read(target, response, max_bytes).await
     };
-    // Both in this future: whoever drops it ends the connection too.
+    // Both run in this future, so that dropping it closes the connection too.
     tokio::select! {
         answer = answer => answer,
         Err(error) = connection => Err(failed(error)),
     }
 }
 
-async fn read(target: &Target, response: Response<Incoming>, max_bytes: usize) -> Result<Raw, EgressError> {
+async fn read(
+    target: &Target,
+    response: Response<Incoming>,
+    max_bytes: usize,
+) -> Result<RawResponse, EgressError> {
     let (head, mut incoming) = response.into_parts();
     let encodings: Vec<&str> = head
         .headers
@@ -101,12 +104,12 @@ async fn read(target: &Target, response: Response<Incoming>, max_bytes: usize) -
             body.push(&piece)?;
         }
     }
-    Ok(Raw { head, body: body.finish()? })
+    Ok(RawResponse { head, body: body.finish()? })
 }
 
 fn failure(target: &Target, error: &hyper::Error) -> EgressError {
     let host = target.host().to_owned();
-    // hyper says it by a method only to servers.
+    // hyper has a method for this error only for servers.
     if error.is_parse() && error.to_string() == "message head is too large" {
         return EgressError::Headers { host };
     }

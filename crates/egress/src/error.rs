@@ -1,4 +1,4 @@
-//! Why a fetch did not happen.
+//! The errors of a fetch.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,115 +9,70 @@ use super::client::REDIRECTS_MAX;
 use super::connect::HEADERS_MAX_BYTES;
 use super::target::UrlProblem;
 
-/// Why a fetch did not happen, in words that whoever asked can act on.
+/// Why a fetch failed, in words that the caller can act on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EgressError {
-    /// An address that is not public, and that nobody opened.
+    /// An address that is not public, and that the user has not opened.
     #[error("{} {what}, and only public addresses are fetched", names(.host, *.address))]
     Refused {
-        /// The host as it was asked for.
+        /// The requested host.
         host: String,
-        /// The address.
         address: IpAddr,
-        /// What the address is.
         what: &'static str,
     },
-    /// A port where something else than a web server lives.
-    #[error("port {port} of `{host}` is not one that web pages are fetched from")]
-    Port {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// A name that leads to no address.
+    /// A port of another protocol than HTTP.
+    #[error("web pages are not fetched from port {port} (host `{host}`)")]
+    Port { host: String, port: u16 },
+    /// A name that does not resolve.
     #[error("the name `{host}` cannot be resolved: {why}")]
     Name {
-        /// The name.
+        /// The requested name.
         host: String,
-        /// Why not.
         why: String,
     },
-    /// Nobody answers.
+    /// No server responds.
     #[error("cannot connect to `{host}` (port {port}): {why}")]
-    Connect {
-        /// The host.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Why not.
-        why: String,
-    },
-    /// The server cannot prove who it is, or does not speak TLS.
+    Connect { host: String, port: u16, why: String },
+    /// The server's certificate is not valid for its name, or it does not use TLS.
     #[error("no secure connection to `{host}`: {why}")]
-    Tls {
-        /// The host.
-        host: String,
-        /// Why not.
-        why: String,
-    },
-    /// This machine trusts nobody.
+    Tls { host: String, why: String },
+    /// This machine has no trusted certificates.
     #[error("this machine has no root certificates, so nothing can be fetched by https ({why})")]
-    NoRoots {
-        /// What was looked for.
-        why: String,
-    },
-    /// The answer is not HTTP.
+    NoRoots { why: String },
+    /// The response is not HTTP.
     #[error("`{host}` did not answer in HTTP: {why}")]
-    Protocol {
-        /// The host.
-        host: String,
-        /// What happened.
-        why: String,
-    },
+    Protocol { host: String, why: String },
     /// The URL or a header cannot be sent.
     #[error("the request cannot be sent: {why}")]
-    Unsendable {
-        /// Why not.
-        why: String,
-    },
-    /// Too many headers.
+    Unsendable { why: String },
     #[error("the headers that `{host}` sent have more than {HEADERS_MAX_BYTES} bytes")]
-    Headers {
-        /// The host.
-        host: String,
-    },
-    /// Too much body.
+    Headers { host: String },
     #[error("the answer has more than the {max_bytes} bytes accepted")]
-    TooLarge {
-        /// The limit.
-        max_bytes: usize,
-    },
-    /// A body that cannot be unpacked.
+    TooLarge { max_bytes: usize },
+    /// A body that cannot be decoded.
     #[error("the answer is compressed in a way that cannot be unpacked ({encoding})")]
     Encoding {
-        /// What the server called it.
+        /// The encoding in the server's header.
         encoding: String,
     },
-    /// Too slow.
     #[error("there was no complete answer within {} seconds", limit.as_secs_f64())]
-    Timeout {
-        /// The limit.
-        limit: Duration,
-    },
-    /// Too many redirects.
+    Timeout { limit: Duration },
     #[error("more than {REDIRECTS_MAX} redirects; the last one leads to {to}")]
     Redirects {
-        /// Where the last one leads.
+        /// The target of the last redirect.
         to: String,
     },
-    /// A redirect to something that is not fetched.
+    /// A redirect to a URL that is not fetched.
     #[error("the redirect to `{to}` is not followed: the address {problem}")]
     BadRedirect {
-        /// What the server wrote.
         to: String,
-        /// What is wrong with it.
+        /// Why the target is not valid.
         problem: UrlProblem,
     },
-    /// From https to http.
+    /// A redirect from https to http.
     #[error("the redirect to `{to}` is not followed: it leads from https back to http")]
     Downgrade {
-        /// Where it leads.
+        /// The redirect's target.
         to: String,
     },
 }

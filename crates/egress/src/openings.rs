@@ -1,21 +1,20 @@
-//! What a person opened.
+//! The non-public hosts that a user opened.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::target::Target;
 
-/// Which targets may be reached although their addresses are not public. Asked anew for every redirect.
+/// Which targets may be reached although their addresses are not public. Checked again for every redirect.
 #[derive(Clone)]
 pub struct Openings(Arc<dyn Fn(&Target) -> bool + Send + Sync>);
 
 impl Openings {
-    /// Nothing is open.
     pub fn none() -> Self {
         Self::by(|_| false)
     }
 
-    /// What the function says is open.
+    /// Opens the targets for which the function returns true.
     pub fn by(opens: impl Fn(&Target) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(opens))
     }

@@ -1,11 +1,11 @@
-//! From a name to addresses.
+//! Resolves host names to addresses.
 
 use std::io;
 use std::net::IpAddr;
 
 use futures::future::BoxFuture;
 
-/// Resolves names. Asked once for each target, and what it says is what is judged and connected to.
+/// Resolves names. Called once for each target. Exactly the returned addresses are checked and connected to.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of a name, the best first.
     fn resolve(&self, name: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;

@@ -1,4 +1,4 @@
-//! A URL in its one spelling.
+//! A parsed and normalised URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use thiserror::Error;
 use url::{Host, Url};
 
-/// Longest URL taken.
+/// Maximum length of a URL.
 const URL_MAX_BYTES: usize = 8 * 1024;
-/// Longest name of a host, and of one part of it: the limits of the name system.
+/// Maximum length of a host name and of one label: the limits of DNS.
 const HOST_MAX_BYTES: usize = 253;
 const LABEL_MAX_BYTES: usize = 63;
 
-/// Where a request goes. Read by one parser, once: rules, the check of addresses, the connection and the request
-/// all look at this value, so no two of them can understand it differently.
+/// The target of a request. One parser reads the URL once: rules, the check of addresses, the connection and the
+/// request all use this value, so that they cannot interpret it differently.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     url: Url,
@@ -22,16 +22,15 @@ pub struct Target {
     port: u16,
 }
 
-/// Why a text is no target.
+/// Why a text is not a valid target.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UrlProblem {
-    /// Beyond the limit.
     #[error("has more than {URL_MAX_BYTES} bytes")]
     TooLong,
-    /// A control character, a backslash or a space where none belongs.
+    /// A control character, a backslash or a misplaced space.
     #[error("contains a control character or a backslash")]
     OddCharacter,
-    /// Not absolute, or not for the web.
+    /// Not absolute, or not HTTP.
     #[error("must begin with `http://` or `https://`")]
     Scheme,
     /// `http://user:password@host/`.
@@ -39,34 +38,32 @@ pub enum UrlProblem {
         "must not contain a user name or password (nothing may stand before an `@` in front of the host)"
     )]
     UserInfo,
-    /// A host that names nothing, or is written so that programs disagree on what it names.
+    /// An invalid host, or one that programs parse differently.
     #[error("has no valid host: letters, digits, `-`, `_` and `.` are allowed, or an IP address")]
     Host,
     /// Port 0.
     #[error("has no valid port")]
     Port,
-    /// Whatever else is wrong.
     #[error("is not a URL: {0}")]
     Unreadable(String),
 }
 
 impl Target {
-    /// Reads a URL.
     pub fn parse(text: &str) -> Result<Self, UrlProblem> {
         let text = text.trim();
         if text.len() > URL_MAX_BYTES {
             return Err(UrlProblem::TooLong);
         }
-        // The parser would drop tabs and line ends, and take a backslash for a slash; others do not.
+        // The parser would drop tabs and line ends, and read a backslash as a slash. Other parsers do not.
         if text.chars().any(|c| c.is_control() || c == '\\') {
             return Err(UrlProblem::OddCharacter);
         }
         let authority = authority(text)?;
-        // Also an empty one: some take what stands before the `@` for the host.
+        // Even if it is empty: some parsers take the text before the `@` for the host.
         if authority.contains('@') {
             return Err(UrlProblem::UserInfo);
         }
-        // An escaped character in a host is decoded by some and not by others.
+        // Some parsers decode an escaped character in a host, others do not.
         if authority.contains('%') {
             return Err(UrlProblem::Host);
         }
@@ -81,7 +78,7 @@ impl Target {
         Self::of(self.url.join(location).map_err(unreadable)?)
     }
 
-    /// This target with a path beneath its own, and a query: for the interfaces of search providers.
+    /// This target with a path appended and a query, for the APIs of search providers.
     pub fn with(&self, path: &str, query: &[(&str, &str)]) -> Self {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{path}", url.path().trim_end_matches('/')));
@@ -117,8 +114,8 @@ impl Target {
         Ok(Self { url, host, ip, port })
     }
 
-    /// The host as rules see it: lower case, ASCII, without a closing dot; an address in its usual spelling, one of
-    /// the sixth version in brackets.
+    /// The host as rules match it: lower case, ASCII, without a closing dot. An address has its canonical spelling,
+    /// IPv6 in brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -128,17 +125,15 @@ impl Target {
         self.ip
     }
 
-    /// The port, said or implied.
+    /// The port, explicit or by default.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL's text.
     pub fn as_str(&self) -> &str {
         self.url.as_str()
     }
 
-    /// The path.
     pub fn path(&self) -> &str {
         self.url.path()
     }
@@ -155,7 +150,7 @@ impl Target {
         }
     }
 
-    /// The part of the URL that the server is asked for.
+    /// The path and query for the request line.
     pub(super) fn path_and_query(&self) -> String {
         match self.url.query() {
             Some(query) => format!("{}?{query}", self.url.path()),
@@ -176,8 +171,8 @@ impl fmt::Debug for Target {
     }
 }
 
-/// What stands between the scheme and the path. Forms that a parser must repair (`http:host`, `http:///host`) are
-/// not taken: repairs differ.
+/// The part between the scheme and the path. Forms that a parser must repair (`http:host`, `http:///host`) are refused,
+/// because repairs differ.
 fn authority(text: &str) -> Result<&str, UrlProblem> {
     let (scheme, rest) = text.split_once("://").ok_or(UrlProblem::Scheme)?;
     if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {

@@ -1,4 +1,4 @@
-//! Whom to trust.
+//! TLS connections, with the machine's root certificates.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio_rustls::{TlsConnector, rustls};
 use super::error::EgressError;
 use super::target::Target;
 
-/// Makes secure connections. The machine's certificates are read when the first one is needed.
+/// Opens TLS connections. The machine's certificates are read when the first one is needed.
 #[derive(Default)]
 pub(super) struct Tls {
     connector: OnceCell<TlsConnector>,

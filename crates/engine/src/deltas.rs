@@ -1,4 +1,4 @@
-//! Ephemeral progress: batched, dropped for slow readers, never stored and never relied on.
+//! Streams ephemeral progress (deltas) from the driver to front ends: batched, dropped for slow readers, never stored.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,60 +9,54 @@ use tokio::sync::broadcast;
 
 use crate::ports::{StreamPart, StreamSink};
 
-/// How long deltas are gathered before readers get them.
+/// How long deltas are gathered before they are sent to the readers as one batch.
 pub(crate) const DELTA_BATCH: Duration = Duration::from_millis(16);
-/// Batches a slow reader may fall behind before it loses some.
+/// How many batches a reader may fall behind before it loses the oldest ones.
 const DELTA_BACKLOG: usize = 256;
-/// Most deltas gathered in one batch; more are dropped.
+/// Limit of deltas per batch. Further deltas are dropped.
 const DELTA_BATCH_MAX: usize = 4_096;
 
-/// What a delta is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeltaPart {
-    /// Text of a reply.
+    /// Text of the model's reply.
     Text,
-    /// A tool that is being called.
+    /// The name of a tool that the model is calling.
     Tool,
-    /// Something that went wrong.
     Error,
-    /// Anything else.
+    /// Anything else, such as the model's thinking.
     Other,
 }
 
 /// One ephemeral progress item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Delta {
-    /// The agent.
     pub agent_id: AgentId,
-    /// Its parent.
     pub parent_id: Option<AgentId>,
-    /// What it is a piece of.
     pub part: DeltaPart,
-    /// The piece.
     pub content: String,
-    /// The model call that it is a piece of: a reader may have events of another.
+    /// The model call that produced this delta. A reader that has already read the events of a later call ignores the
+    /// delta.
     #[serde(skip)]
     pub call: DeltaCall,
 }
 
-/// A model call of an agent; later ones are greater.
+/// A model call of an agent. Of two calls of one agent, the later is the greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct DeltaCall {
-    /// The attempt, from 1.
     pub attempt: u32,
-    /// The turn of the attempt, from 1.
+    /// Counted from 1 within the attempt.
     pub turn: u32,
-    /// The call of the turn, from 1.
+    /// Counted from 1 within the turn.
     pub call: u32,
 }
 
-/// Gathers deltas of one run and hands them to whoever listens.
+/// Gathers the deltas of one run and sends them in batches to all subscribed readers.
 #[derive(Debug, Clone)]
 pub(crate) struct DeltaHub {
     sender: broadcast::Sender<Arc<[Delta]>>,
     gathered: Arc<Mutex<Vec<Delta>>>,
-    /// Tells the driver that somebody new listens: it may be waiting for nothing else.
+    /// Wakes the driver when a reader subscribes: without readers the driver flushes no batches.
     joined: Arc<tokio::sync::Notify>,
 }
 
@@ -77,12 +71,12 @@ impl DeltaHub {
         receiver
     }
 
-    /// Returns once somebody new listens.
+    /// Waits until a new reader subscribes.
     pub(crate) async fn joined(&self) {
         self.joined.notified().await;
     }
 
-    /// Whether anybody listens; nothing is gathered otherwise.
+    /// Whether any reader is subscribed. Without readers no deltas are gathered.
     pub(crate) fn has_listener(&self) -> bool {
         self.sender.receiver_count() > 0
     }
@@ -94,7 +88,7 @@ impl DeltaHub {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         let room = gathered.len() < DELTA_BATCH_MAX;
         match gathered.last_mut() {
-            // Pieces of one text become one delta: a reader gets at most one per agent and turn in a batch.
+            // Successive pieces of one reply become one delta, which keeps batches small.
             Some(last)
                 if last.agent_id == delta.agent_id
                     && last.part == delta.part
@@ -108,17 +102,16 @@ impl DeltaHub {
         }
     }
 
-    /// Hands over what was gathered; whether there was anything.
     pub(crate) fn flush(&self) {
         let batch = std::mem::take(&mut *self.gathered.lock().unwrap_or_else(PoisonError::into_inner));
         if !batch.is_empty() {
-            // An error only says that nobody listens any more.
+            // Sending fails only after the last reader has unsubscribed. The batch is then not needed.
             drop(self.sender.send(batch.into()));
         }
     }
 }
 
-/// The sink of one model call.
+/// Converts the stream of one model call into deltas.
 pub(crate) struct CallSink {
     pub(crate) hub: DeltaHub,
     pub(crate) agent: AgentId,
@@ -135,7 +128,7 @@ impl StreamSink for CallSink {
         let (part, content) = match part {
             StreamPart::Text(text) => (DeltaPart::Text, text),
             StreamPart::Tool(name) => (DeltaPart::Tool, name),
-            // A delta is one of four kinds; thinking is none of the first three.
+            // There is no delta kind for thinking.
             StreamPart::Thinking(text) => (DeltaPart::Other, text),
             StreamPart::Alive => return,
         };

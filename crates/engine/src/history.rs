@@ -1,4 +1,4 @@
-//! Reading runs back from the journal.
+//! Reads the events and conversations of a run from its journal, for the driver and for front ends.
 
 use std::collections::HashMap;
 
@@ -14,37 +14,28 @@ use thiserror::Error;
 
 use crate::ports::{READ_MAX_EVENTS, RunKey, Store, StoreError};
 
-/// Longest chain of children that continue one another.
-const CONTINUES_MAX: usize = 64;
+/// Limit of a chain of children in which each continues the conversation of the previous one.
+pub(crate) const CONTINUES_MAX: usize = 64;
 
-/// Why a run cannot be read back.
+/// Why a run cannot be read from its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HistoryError {
-    /// The journal could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An event is not what it should be.
     #[error("event {seq} of run {run}: {error}")]
-    Event {
-        /// The run.
-        run: RunId,
-        /// Its number.
-        seq: u64,
-        /// What is wrong.
-        error: CodecError,
-    },
-    /// The journal does not have what was looked for.
+    Event { run: RunId, seq: u64, error: CodecError },
+    /// An agent or a reply that another conversation continues is not in the journal.
     #[error("{0}")]
     Missing(String),
 }
 
-/// An event as it was stored, without its long texts.
+/// Decodes a stored event. Its long texts stay in their blobs. [`fill`] fetches them.
 pub fn decode(key: &RunKey, stored: &StoredEvent) -> Result<Event, HistoryError> {
     let (run, seq) = (&key.run, stored.seq);
     Event::decode(stored).map_err(|error| HistoryError::Event { run: run.clone(), seq, error })
 }
 
-/// All events of a run, oldest first, handed to `take` page by page.
+/// Reads the events of a run, oldest first, and passes each to `take`.
 pub async fn read_events(
     store: &dyn Store,
     key: &RunKey,
@@ -61,7 +52,7 @@ pub async fn read_events(
     }
 }
 
-/// Fetches the long texts of an event.
+/// Fetches the long texts of an event from their blobs.
 pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
     let missing = event.body.missing();
     if missing.is_empty() {
@@ -76,7 +67,7 @@ pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<
     event.body.fill(&mut fetch).map_err(|error| StoreError::Failed(error.to_string()))
 }
 
-/// A text that is gone or is not what it was is damage of the run that names it.
+/// Reports a missing or changed blob as damage of the run that refers to it.
 fn of_run(key: &RunKey, error: StoreError) -> StoreError {
     match error {
         StoreError::UnknownBlob(_) | StoreError::Corrupt { .. } => {
@@ -86,8 +77,8 @@ fn of_run(key: &RunKey, error: StoreError) -> StoreError {
     }
 }
 
-/// Fetches the long texts of an event that are for reading. What a run found on the machine, which may be megabytes,
-/// stays where it is kept.
+/// Fetches the long texts of an event, except the catalogue of definitions and skills: it may have megabytes, and users
+/// do not read it.
 pub async fn fill_readable(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<(), StoreError> {
     let found = match &mut event.body {
         EventBody::RunStarted(started) => started.request.catalogue.take(),
@@ -100,7 +91,8 @@ pub async fn fill_readable(store: &dyn Store, key: &RunKey, event: &mut Event) -
     Ok(())
 }
 
-/// The first event of a run with its long texts; none if it cannot be read, which whoever reads the journal finds out.
+/// The first event of a run with its long texts. `None` if the event cannot be decoded. The caller finds and reports
+/// that when it reads the whole journal.
 pub(crate) async fn first_event(store: &dyn Store, key: &RunKey) -> Result<Option<Event>, StoreError> {
     let Some(stored) = store.read(key, 0, 1).await?.into_iter().next() else { return Ok(None) };
     let Ok(mut event) = Event::decode(&stored) else { return Ok(None) };
@@ -108,7 +100,7 @@ pub(crate) async fn first_event(store: &dyn Store, key: &RunKey) -> Result<Optio
     Ok(Some(event))
 }
 
-/// A reply, as contracts name it.
+/// The id by which contracts refer to a reply.
 pub(crate) fn message_id(attempt: u32, turn: u32) -> String {
     match attempt {
         1 => format!("m{turn}"),
@@ -116,7 +108,7 @@ pub(crate) fn message_id(attempt: u32, turn: u32) -> String {
     }
 }
 
-/// The reply that came with an event, as contracts name it. A call without one has none.
+/// The contract id of the reply that an event contains. `None` for other events and for failed calls.
 pub(crate) fn reply_id(body: &EventBody) -> Option<String> {
     match body {
         EventBody::ModelReplied(replied) if replied.reply.is_some() => {
@@ -126,19 +118,20 @@ pub(crate) fn reply_id(body: &EventBody) -> Option<String> {
     }
 }
 
-/// The events that came before a reply; all if it is not among them.
+/// The events before a reply, or all events if the reply is not among them.
 pub(crate) fn before_reply<'a>(events: &'a [Event], reply: &str) -> &'a [Event] {
     let at = events.iter().position(|event| reply_id(&event.body).is_some_and(|found| found == reply));
     &events[..at.unwrap_or(events.len())]
 }
 
-/// Whose conversation an agent begins with, and before which reply it ends; none if it shares none.
+/// The parent whose conversation an agent begins with, if any, and the reply before which the shared part ends.
 pub(crate) fn shared_from(contract: &Contract) -> Option<(&AgentId, &str)> {
     let reply = contract.parent.message_id.as_deref().filter(|_| contract.execution.share_history)?;
     Some((&contract.parent.agent_id, reply))
 }
 
-/// The machine of an agent as it begins. Its definition is asked for only if it begins with its parent's conversation.
+/// The turn machine of an agent at its start. The definition is only used if the agent begins with its parent's
+/// conversation.
 pub(crate) fn machine_of(
     definition: Option<&Definition>,
     contract: &Contract,
@@ -150,7 +143,7 @@ pub(crate) fn machine_of(
     }
 }
 
-/// The definitions of a run, as its first event has them.
+/// The definitions in the first event of a run, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions(HashMap<String, Definition>);
 
@@ -160,7 +153,7 @@ impl Definitions {
         let all = started.request.definitions.iter().chain(&found.definitions);
         let mut named = HashMap::new();
         for definition in all {
-            // Of one name the first counts, as in the run itself.
+            // If several definitions have the same name, the first is used, as in the run itself.
             named.entry(definition.name.clone()).or_insert_with(|| definition.clone());
         }
         Self(named)
@@ -171,7 +164,7 @@ impl Definitions {
     }
 }
 
-/// One of the agents whose conversations make up another's.
+/// One agent, with its events, of a chain in which each agent continues the conversation of another.
 struct Link {
     agent: AgentId,
     events: Vec<Event>,
@@ -210,7 +203,8 @@ impl Link {
         }
     }
 
-    /// Whose conversation this one begins with, and where that ends.
+    /// The agent whose conversation this agent begins with, and the reply before which the shared part ends. Without a
+    /// reply the whole conversation is shared.
     fn before(&self) -> Result<Option<(AgentId, Option<String>)>, HistoryError> {
         let contract = self.contract()?;
         let continued = contract.parent.continues.clone().map(|of| (of, None));
@@ -219,7 +213,7 @@ impl Link {
     }
 }
 
-/// The conversation of a closed child, as its last attempt left it.
+/// The conversation of a closed child at the end of its last attempt.
 pub(crate) async fn conversation_of(
     store: &dyn Store,
     key: &RunKey,

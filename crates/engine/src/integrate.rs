@@ -1,102 +1,96 @@
-//! The order in which the work of an agent's children comes together, as a pure machine.
+//! Decides for the file desk in which order children's changes are merged into an agent's files, as a pure state
+//! machine.
 //!
-//! A [`MergeQueue`] belongs to the files of one agent. It knows who holds them (the agent's own changes share them;
-//! snapshots, merges and updates need them alone), whose turn it is, and how far the integration under way has come.
-//! It decides on what to do next and is told what happened; it does nothing itself, so that every order of finishing,
-//! failing, cancelling and crashing can be tried without a file.
+//! Each agent has one [`MergeQueue`] for its files. The queue records the current users of the files (the agent's own
+//! changes share them, while snapshots, merges and updates need exclusive access), the next child, and the progress of
+//! the current integration. It takes facts and decides on the next effect but executes nothing, so tests can try every
+//! order of ends, failures, cancels and crashes without a file.
 //!
-//! Order: children with a change integrate by rank within their group, and a child that fails or leaves frees its
-//! place at once. A group is what one reply asked for in the foreground, or the steps of a plan; a background child
-//! is a group of its own, and never keeps a foreground one waiting.
+//! Children with a change are integrated by rank within their group. A child that fails or leaves frees its position at
+//! once. The foreground children of one reply are a group, and so are the steps of a plan. A background child is its
+//! own group, and no foreground child ever waits for it.
 //!
 //! Why it is like this: `docs/decisions/integration-order.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How often the checks of a child are run anew because its parent's files moved meanwhile, before the files are
-/// held while they run.
+/// How often a child's checks are repeated because its parent's files changed while they ran. After that, the checks
+/// run with exclusive access to the files.
 pub const RECHECKS_MAX: u32 = 3;
 
 /// Children whose integrations have a fixed order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// The steps of a plan.
     Plan,
-    /// What one reply asked for, in the foreground.
+    /// The foreground children that one reply requested.
     Reply(Arc<str>),
-    /// A child by itself: in the background, or of a plan that merges as steps finish.
+    /// A single child: a background child, or a step of a plan that merges steps in the order in which they finish.
     Alone(u32),
 }
 
-/// A child's place in the order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePosition {
-    /// Its group.
     pub group: Group,
-    /// Its rank in the group.
+    /// The rank of the child within its group. A lower rank is merged first.
     pub rank: u32,
-    /// Whether its parent waits for it.
+    /// Whether the parent waits for the child.
     pub foreground: bool,
 }
 
-/// What to do next. Each is begun once, and told of when it is over.
+/// The next operation of the driver. The driver starts each effect once, and applies a [`Fact`] when it has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeEffect {
     /// Commit the agent's files.
     Snapshot,
-    /// Gate and merge the child's change.
+    /// Check the child's change against the gate, and merge it.
     Merge(u32),
     /// Run the child's command criteria on the merged tree.
     Check(u32),
-    /// End the checks of this child; another goes first.
+    /// Stop the checks of this child, because a foreground child is merged first.
     StopCheck(u32),
-    /// Journal the merge, then bring the files up to date.
+    /// Journal the merge of this child, then write it to the parent's files.
     Update(u32),
-    /// There is nothing to bring up to date: the child is accepted.
+    /// Accept this child, because its merge does not change the parent's files.
     Accept(u32),
 }
 
-/// What happened.
+/// An event that changes the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
-    /// A child that may come to be integrated exists.
+    /// A child was created that may need integration.
     Joined(u32, QueuePosition),
-    /// It will not be integrated any more: it failed, was cancelled, has no change, or is done.
+    /// This child leaves the queue: it failed, was cancelled, has no change, or is integrated.
     Left(u32),
-    /// Steps of the plan from this rank on wait: the one of this rank is still to be created.
+    /// The plan step with this rank is not created yet. Steps with a higher rank wait for it.
     PlanWaitsFrom(Option<u32>),
-    /// It has ended its work and waits.
+    /// A child has ended its work and waits for its integration.
     Ready {
-        /// The child.
         child: u32,
-        /// Whether it has command criteria.
+        /// Whether the child has command criteria.
         checks: bool,
-        /// Whether its merge is in the journal: then only the files are left to bring up to date.
+        /// Whether the merge is already journalled and must only be written to the parent's files.
         merged: bool,
     },
-    /// A snapshot of the files is wanted.
-    SnapshotWanted,
-    /// A change by the agent itself has begun.
+    /// A new child needs a snapshot of the files to start from.
+    SnapshotRequested,
+    /// The agent has begun to change its files itself.
     ChangeBegan,
-    /// It is over.
+    /// A change by the agent has ended.
     ChangeEnded,
-    /// An action was begun.
     Began(MergeEffect),
-    /// A snapshot was taken; false if it could not be.
+    /// A snapshot was taken (true) or failed (false).
     SnapshotTaken(bool),
-    /// The merge of this child is made. It changes nothing if `same`.
+    /// The merge commit for this child exists and is not journalled yet.
     Merged {
-        /// The child.
         child: u32,
-        /// Whether the merged files are the parent's.
+        /// Whether the merged files equal the parent's files.
         same: bool,
     },
-    /// The checks of this child passed.
     Checked(u32),
-    /// The checks of this child were ended before they were over.
+    /// The checks of this child were stopped before their end.
     CheckStopped(u32),
-    /// The files are up to date with this child's work.
+    /// The parent's files have the changes of this child.
     Updated(u32),
 }
 
@@ -111,7 +105,7 @@ struct MergeWait {
 enum Stage {
     Free,
     Merging(u32),
-    /// Merged, its checks not begun.
+    /// The merge exists, and its checks have not started.
     Merged {
         child: u32,
         at: u64,
@@ -123,7 +117,7 @@ enum Stage {
         same: bool,
         alone: bool,
     },
-    /// All is well; only the files are to be brought up to date, if they are still what was merged with.
+    /// The checks passed. The merge can be written to the files if they have not changed since the merge.
     Passed {
         child: u32,
         at: u64,
@@ -133,34 +127,34 @@ enum Stage {
     Updating(u32),
 }
 
-/// The integrations into one agent's files.
+/// The queue of merges into the files of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeQueue {
-    /// Moves with every change of the files.
+    /// Incremented with every change of the files.
     generation: u64,
-    /// The generation that the newest snapshot is of.
+    /// The generation of the files in the newest snapshot.
     snapshot: Option<u64>,
     snapshotting: bool,
-    wanted: bool,
+    snapshot_requested: bool,
     changing: u32,
     seats: BTreeMap<u32, QueuePosition>,
-    /// Who still has a place, by group and rank.
+    /// The children in the queue, by group, as (rank, child).
     places: BTreeMap<Group, BTreeSet<(u32, u32)>>,
     waiting: BTreeMap<u32, MergeWait>,
-    /// The rank of the first step of the plan that is still to be created; it has its place already.
+    /// The rank of the first plan step that is not created yet. Later steps wait for it.
     due: Option<u32>,
     stage: Stage,
     stopping: bool,
 }
 
 impl MergeQueue {
-    /// A lane of files that have not changed since they were snapshot, or of which that is not known.
+    /// An empty queue. `unchanged` states that the files equal their last snapshot.
     pub fn new(unchanged: bool) -> Self {
         Self {
             generation: 0,
             snapshot: unchanged.then_some(0),
             snapshotting: false,
-            wanted: false,
+            snapshot_requested: false,
             changing: 0,
             seats: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -171,28 +165,28 @@ impl MergeQueue {
         }
     }
 
-    /// Whether the newest snapshot is of the files as they are.
+    /// Whether the newest snapshot equals the current files.
     pub fn is_snapshot(&self) -> bool {
         self.snapshot == Some(self.generation) && self.changing == 0
     }
 
-    /// Whether nothing is under way that touches the files.
+    /// Whether no snapshot and no integration is under way.
     pub fn is_quiet(&self) -> bool {
         !self.snapshotting && matches!(self.stage, Stage::Free)
     }
 
-    /// Whether the agent may begin a change of its own now. Not while something needs the files alone, and not
-    /// before something that waits for them: otherwise a busy agent could keep its children waiting for ever.
+    /// Whether the agent may begin to change its files now. It may not while another operation has exclusive access or
+    /// waits for it. Otherwise a busy agent could make its children wait for ever.
     pub fn may_change(&self) -> bool {
         !self.is_alone() && !self.wants_alone()
     }
 
-    /// Whether this child's files are being brought up to date: then it is merged, whatever else happens.
+    /// Whether the merge of this child is being written to the files. It can no longer be rejected.
     pub fn is_updating(&self, child: u32) -> bool {
         self.stage == Stage::Updating(child)
     }
 
-    /// Whether something has the files alone.
+    /// Whether a snapshot, a merge, a check or an update has exclusive access to the files.
     pub fn is_alone(&self) -> bool {
         self.snapshotting
             || match self.stage {
@@ -203,7 +197,7 @@ impl MergeQueue {
     }
 
     fn wants_alone(&self) -> bool {
-        let wants_snapshot = self.wanted && !self.is_snapshot();
+        let wants_snapshot = self.snapshot_requested && !self.is_snapshot();
         wants_snapshot
             || match self.stage {
                 Stage::Free => self.next_child().is_some(),
@@ -212,7 +206,8 @@ impl MergeQueue {
             }
     }
 
-    /// Whose turn it is: those whose merge is journalled, then the foreground, then the rest; by rank.
+    /// The child to integrate next, by rank: first children whose merge is journalled, then foreground children, then
+    /// the others.
     fn next_child(&self) -> Option<u32> {
         let first = |child: &u32| {
             let seat = self.seats.get(child)?;
@@ -231,7 +226,7 @@ impl MergeQueue {
         self.waiting.iter().filter_map(order).min().map(|(_, child)| child)
     }
 
-    /// What to do next, if anything can be done now.
+    /// The effect to start next. `None` if nothing can start now.
     pub fn decide(&self) -> Option<MergeEffect> {
         let free = self.changing == 0 && !self.snapshotting;
         let stale = self.snapshot != Some(self.generation);
@@ -244,7 +239,7 @@ impl MergeQueue {
                     Some(child) if self.waiting[&child].merged => Some(MergeEffect::Update(child)),
                     Some(_) if stale => Some(MergeEffect::Snapshot),
                     Some(child) => Some(MergeEffect::Merge(child)),
-                    None => (self.wanted && stale).then_some(MergeEffect::Snapshot),
+                    None => (self.snapshot_requested && stale).then_some(MergeEffect::Snapshot),
                 }
             }
             Stage::Merging(_) | Stage::Updating(_) => None,
@@ -257,7 +252,7 @@ impl MergeQueue {
                 if overtaken {
                     return Some(MergeEffect::StopCheck(*child));
                 }
-                (self.wanted && stale && free && !alone).then_some(MergeEffect::Snapshot)
+                (self.snapshot_requested && stale && free && !alone).then_some(MergeEffect::Snapshot)
             }
             Stage::Passed { child, same, .. } => {
                 if *same {
@@ -272,7 +267,6 @@ impl MergeQueue {
         self.seats.get(&child).is_some_and(|seat| seat.foreground)
     }
 
-    /// Takes what happened.
     pub fn apply(&mut self, fact: Fact) {
         match fact {
             Fact::Joined(child, seat) => {
@@ -284,7 +278,7 @@ impl MergeQueue {
                 self.waiting.insert(child, MergeWait { checks, merged, rechecks: 0 });
             }
             Fact::PlanWaitsFrom(due) => self.due = due,
-            Fact::SnapshotWanted => self.wanted = true,
+            Fact::SnapshotRequested => self.snapshot_requested = true,
             Fact::ChangeBegan => {
                 self.changing += 1;
                 self.generation += 1;
@@ -293,7 +287,7 @@ impl MergeQueue {
             Fact::Began(action) => self.begin(action),
             Fact::SnapshotTaken(taken) => {
                 self.snapshotting = false;
-                self.wanted = false;
+                self.snapshot_requested = false;
                 if taken {
                     self.snapshot = Some(self.generation);
                 }
@@ -314,7 +308,7 @@ impl MergeQueue {
                 }
             }
             Fact::Updated(child) if self.stage == Stage::Updating(child) => {
-                // The files are now those of the merge commit, which is a snapshot of them.
+                // The files now equal the merge commit, which serves as their snapshot.
                 self.generation += 1;
                 self.snapshot = Some(self.generation);
                 self.stage = Stage::Free;
@@ -353,7 +347,7 @@ impl MergeQueue {
             self.stage = Stage::Passed { child, at, same, alone };
             return;
         }
-        // The files moved while the checks ran: what was checked is not what would be merged.
+        // The files changed while the checks ran, so the checked merge is outdated.
         self.stage = Stage::Free;
         if let Some(waiting) = self.waiting.get_mut(&child) {
             waiting.rechecks += 1;

@@ -1,7 +1,8 @@
-//! Runs a tree of agents under contract.
+//! Executes runs: trees of agents, each under a contract.
 //!
-//! The engine owns the order of things: decide purely, commit, and only then let an effect start or a caller
-//! know. It names no vendor, no SQL and no operating system: those stand behind [`ports`].
+//! The engine always decides without side effects, commits the decision, and only then starts an effect or answers a
+//! caller. It depends on no provider, database or operating system. Adapters for these implement the traits in
+//! [`ports`].
 
 mod deltas;
 mod driver;
@@ -22,13 +23,13 @@ pub use history::{HistoryError, decode, fill, fill_readable, read_events};
 pub use posse_domain::request::{GivenBaseUrl, RunRequest, RunTerms};
 pub use recording::{RecordedCall, RecordedRequest, Recording};
 pub use runtime::{
-    Parts, REQUEST_MAX_BYTES, ResumeOutcome, RunEnded, RunHandle, Runtime, RuntimeError, RuntimeOptions,
-    StopKind,
+    Parts, REQUEST_MAX_BYTES, RequestField, ResumeOutcome, RunEnded, RunHandle, Runtime, RuntimeError,
+    RuntimeOptions, StopKind,
 };
 pub use task_view::{TaskEvent, TaskState, TaskView};
 pub use verify::{VerifiedJournal, VerifyError, verify};
 
-/// Every named fault point of the engine, in the order a call passes them.
+/// Every fault point of the engine, in the order in which a call passes them.
 pub const FAULT_POINTS: &[&str] = &[
     "engine.commit.before",
     "engine.commit.after",
@@ -54,8 +55,8 @@ pub const FAULT_POINTS: &[&str] = &[
     "engine.check.after",
     "engine.update.before",
     "engine.update.after",
-    "engine.deliver.before",
-    "engine.deliver.after",
+    "engine.publish.before",
+    "engine.publish.after",
     "engine.history.after_read",
     "engine.recover.after_claim",
     "engine.recover.after_fold",

@@ -1,5 +1,5 @@
-//! Rows of current state, made from the run's state and its last events. The same code fills the tables while a
-//! run works and rebuilds them for `verify`.
+//! Computes the rows of the tables of current state from the run's state and its newest events. The driver fills the
+//! tables with it, and `verify` rebuilds them with the same code.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,24 +9,22 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
     AgentState, CloseReason, FailKind, FailureReason, Node, OpenAgent, Outcome, Run, RunStatus,
 };
+use posse_domain::request::RUN_TITLE_MAX_CHARS;
 use posse_domain::text::first_line;
 
 use crate::ports::{AgentRow, AgentTerms, RunRow};
 
-/// Characters of a request that a list shows.
-const TITLE_MAX_CHARS: usize = 120;
-
-/// What a row needs beyond the state.
+/// How an agent ended: the columns of its row that are not in the run's state.
 #[derive(Debug, Clone, Default)]
 struct AgentEnd {
     result: Option<String>,
-    error: Option<String>,
+    error: Option<FailureReason>,
     final_status: Option<FinalStatus>,
-    close_reason: Option<String>,
+    close_reason: Option<CloseReason>,
     at_ms: Option<i64>,
 }
 
-/// Follows a run's events and makes rows.
+/// Observes a run's events and computes rows.
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
     endings: HashMap<AgentId, AgentEnd>,
@@ -36,22 +34,22 @@ pub(crate) struct Projection {
 }
 
 impl Projection {
-    /// One that keeps everything, to rebuild all rows at the end.
+    /// A projection that keeps everything, so that it can rebuild the rows of all agents at the end.
     pub(crate) fn keeping() -> Self {
         Self { keep: true, ..Self::default() }
     }
 
-    /// Takes note of an event that `run` has just applied.
+    /// Observes an event that `run` has just applied.
     pub(crate) fn observe(&mut self, event: &Event, run: &Run) {
         if matches!(event.body, EventBody::RunStarted(_) | EventBody::SubagentCreated(_)) {
-            // Taken now: an agent that closes before its commit is handed over has lost its contract.
+            // The contract must be copied now: the state drops it if the agent closes in the same commit.
             let terms = run.open(&event.agent).map(|agent| terms(&event.agent, agent));
             self.fresh.extend(terms.map(|terms| (event.agent.clone(), terms)));
         }
         self.recall(event);
     }
 
-    /// Takes note of an event whose row is in the table already.
+    /// Observes an event whose row is in the table already.
     pub(crate) fn recall(&mut self, event: &Event) {
         match &event.body {
             EventBody::SubagentWaitingForMerge(e) => {
@@ -59,37 +57,36 @@ impl Projection {
             }
             EventBody::SubagentFailed(e) => {
                 let ending = self.ending(event);
-                ending.error = Some(column(e.code, &e.reason));
+                ending.error = Some(failure(e.code, &e.reason));
                 ending.result = e.report.as_ref().map(|report| report.to_shared().to_string());
             }
             EventBody::IntegrationFailed(e) => {
-                self.ending(event).error = Some(column(e.code, &e.reason));
+                self.ending(event).error = Some(failure(e.code, &e.reason));
             }
             EventBody::SubagentClosed(e) => {
                 let ending = self.ending(event);
-                ending.close_reason = Some(e.close_reason.clone());
+                ending.close_reason = Some(e.close_reason);
                 ending.at_ms = Some(event.at_ms);
                 ending.final_status = Some(e.final_status);
             }
             EventBody::RunCompleted(e) => {
                 let ending = self.run_ended(event);
                 ending.final_status = Some(FinalStatus::Completed);
-                ending.close_reason = Some(CloseReason::Integrated.as_str().to_owned());
+                ending.close_reason = Some(CloseReason::Integrated);
                 ending.result = Some(e.text.to_shared().to_string());
             }
             EventBody::RunFailed(e) => {
                 let ending = self.run_ended(event);
                 ending.final_status = Some(FinalStatus::Failed);
-                ending.close_reason = Some(e.kind.as_str().to_owned());
-                ending.error = Some(column(e.code, &e.reason));
+                ending.close_reason = Some(CloseReason::Failed(e.kind));
+                ending.error = Some(failure(e.code, &e.reason));
                 ending.result = e.text.as_ref().map(|text| text.to_shared().to_string());
             }
             EventBody::RunCancelled(e) => {
                 let ending = self.run_ended(event);
                 ending.final_status = Some(FinalStatus::Failed);
-                ending.close_reason = Some(FailKind::Cancelled.as_str().to_owned());
-                let failure = FailureReason { code: Code::Cancelled, reason: e.reason.clone() };
-                ending.error = Some(failure.to_column(true));
+                ending.close_reason = Some(CloseReason::Failed(FailKind::Cancelled));
+                ending.error = Some(failure(Code::Cancelled, &e.reason));
             }
             _ => {}
         }
@@ -106,7 +103,7 @@ impl Projection {
         ending
     }
 
-    /// The rows of the agents that changed, in the order of their ids.
+    /// The rows of the changed agents, in the order of their ids.
     pub(crate) fn rows(&mut self, run: &Run, changed: BTreeSet<AgentId>) -> Vec<AgentRow> {
         changed.into_iter().filter_map(|id| self.row(run, id)).collect()
     }
@@ -127,24 +124,24 @@ impl Projection {
         };
         Some(AgentRow {
             terms,
-            state: state.as_str().to_owned(),
-            final_status: ending.final_status.map(|status| status.as_str().to_owned()),
+            state,
+            final_status: ending.final_status,
             close_reason: ending.close_reason,
             result: ending.result,
             error: ending.error,
             usage_json: figures(run.ledger.own(&id)),
             subtree_usage_json: figures(run.ledger.subtree(&id)),
             completed_at_ms: ending.at_ms,
+            events_in_force: Some(run.events_in_force(&id)),
             id,
         })
     }
 
-    /// The row of the run.
     pub(crate) fn run_row(&self, run: &Run) -> RunRow {
         let root = run.open(&run.id.root());
         RunRow {
-            status: run.outcome.as_ref().map_or(RunStatus::Running, Outcome::status).as_str().to_owned(),
-            title: first_line(&run.request.to_shared(), TITLE_MAX_CHARS),
+            status: run.outcome.as_ref().map_or(RunStatus::Running, Outcome::status),
+            title: first_line(&run.request.to_shared(), RUN_TITLE_MAX_CHARS),
             definition: root.map(|agent| agent.contract.execution.definition.clone()).unwrap_or_default(),
             model: root.map(|agent| agent.contract.execution.model.clone()).unwrap_or_default(),
             dir: run.dir.clone(),
@@ -155,9 +152,8 @@ impl Projection {
     }
 }
 
-/// The column `error` of an agent whose failure has a code.
-fn column(code: Code, reason: &str) -> String {
-    FailureReason { code, reason: reason.to_owned() }.to_column(false)
+fn failure(code: Code, reason: &str) -> FailureReason {
+    FailureReason { code, reason: reason.to_owned() }
 }
 
 fn terms(id: &AgentId, agent: &OpenAgent) -> AgentTerms {

@@ -1,12 +1,12 @@
-//! A run that is in a journal, read as something that can be played again: what every model call was answered with,
-//! and in which order each agent heard from others.
+//! Reads a run from its journal for a replay: the reply to each model call, and the order in which each agent received
+//! messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use posse_agent::conversation::{Conversation, Message};
-use posse_agent::definition::report_prompt;
 use posse_agent::machine::Machine;
+use posse_agent::prompts::report_prompt;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
@@ -21,37 +21,32 @@ use posse_domain::plan::Plan;
 use posse_domain::request::RunRequest;
 use posse_domain::text::Text;
 
-use crate::history::{Definitions, before_reply, machine_of, shared_from};
+use crate::history::{CONTINUES_MAX, Definitions, before_reply, machine_of, shared_from};
 
-/// Longest chain of children that continue one another.
-const CONTINUES_MAX: usize = 64;
-
-/// One model call as it was recorded.
 #[derive(Debug, Clone)]
 pub struct RecordedCall {
-    /// What was asked for.
     pub called: ModelCalled,
-    /// What came of it; none if the journal ends before that.
+    /// The end of the call. `None` if the journal ends before it.
     pub replied: Option<Box<ModelReplied>>,
-    /// The place of the call among its agent's events.
+    /// The index of the call among the events of its agent.
     place: usize,
 }
 
 impl RecordedCall {
-    /// Whether the call was dropped before its answer because its agent was ended, or its process and then its agent.
+    /// Whether the call got no reply because its agent was cancelled, or because both ended with the process.
     pub fn was_dropped(&self) -> bool {
         let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
         error.is_some_and(|error| matches!(error.code, Code::Cancelled | Code::Interrupted))
     }
 
-    /// Whether the process ended before the answer.
+    /// Whether the process ended before the reply.
     fn was_interrupted(&self) -> bool {
         let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
         error.is_some_and(|error| error.code == Code::Interrupted)
     }
 }
 
-/// Who wrote a message, by ids that are the same in every run.
+/// The author of a message. Agents are identified by their relative ids, which are the same in every run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MessageAuthor {
     Person,
@@ -71,22 +66,24 @@ impl MessageAuthor {
     }
 }
 
-/// What happened to an agent, of the things whose order a replay keeps.
+/// An event of an agent whose position in the order a replay must keep.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
-    /// A model call; its place among the agent's recorded calls.
+    /// A model call, by its index among the agent's recorded calls.
     Call(usize),
-    /// The end of such a call.
+    /// The end of the model call with this index.
     Reply(usize),
-    /// A message.
+    /// A message that the agent received.
     Message(MessageAuthor, Text),
-    /// Old outputs left the conversation.
+    /// The outputs of these calls were omitted from the conversation.
     Trim(Vec<String>),
-    /// A person ended it, once it and those below it had come so far: the steps of each by then.
+    /// A user cancelled the agent. `after` has the number of steps that the agent and each agent in its subtree had
+    /// made by then.
     Cancel { reason: String, kill: bool, after: Arc<BTreeMap<String, usize>> },
 }
 
-/// Whether an event is a step: what an agent has done by the time of a cancel, whoever carries the run.
+/// Whether an event counts as a step. Steps measure the progress of an agent at the time of its cancel, so they must
+/// not depend on crashes or on the process that executed the run.
 pub(crate) fn is_step(body: &EventBody) -> bool {
     match body {
         EventBody::ModelReplied(e) => {
@@ -101,7 +98,6 @@ pub(crate) fn is_step(body: &EventBody) -> bool {
     }
 }
 
-/// What was recorded of one agent.
 #[derive(Debug, Default)]
 struct Agent {
     contract: Option<Contract>,
@@ -110,31 +106,30 @@ struct Agent {
     calls: Vec<RecordedCall>,
     items: Vec<Item>,
     steps: usize,
-    /// Answers of people, by call id, in the order in which they were given, each with the steps the agent had made.
+    /// The users' answers to questions about each call, in their order, each with the number of steps that the agent
+    /// had made by then.
     answers: HashMap<String, Vec<(Answer, usize)>>,
-    /// Why it got no child, by call id.
+    /// Why a call that requested a child was refused, by call id.
     refusals: HashMap<String, Refusal>,
 }
 
-/// A request as it was recorded, as far as the journal has it.
+/// The request of a recorded model call. A part that is not in the journal is `None`.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
-    /// The system prompt.
     pub system: Option<Arc<str>>,
     /// The tools, as JSON.
     pub tools: Option<Arc<str>>,
-    /// The conversation.
     pub messages: Vec<Arc<Message>>,
 }
 
-/// A recorded run. Agents are named by their relative ids, which are the same in every run.
+/// A recorded run. Its agents are identified by their relative ids, which are the same in every run.
 #[derive(Debug)]
 pub struct Recording {
     run: RunId,
     started: RunStarted,
     plan: Option<Plan>,
     agents: BTreeMap<String, Agent>,
-    /// The system prompts and the tools that were offered, by their hash.
+    /// The system prompts and the offered tools, by their hash.
     texts: HashMap<Hash, Text>,
     definitions: Definitions,
     has_ended: bool,
@@ -142,7 +137,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads the whole events of a run, oldest first, with their long texts.
+    /// Creates a recording from all events of a run, oldest first, with their long texts.
     pub fn new(events: Vec<Event>) -> Result<Self, String> {
         let mut events = events.into_iter();
         let first = events.next().ok_or("the run has no events")?;
@@ -220,56 +215,55 @@ impl Recording {
         agent.events.push(event);
     }
 
-    /// The steps so far of the agents at and below this one.
+    /// The number of steps that this agent and each agent in its subtree have made so far.
     fn steps(&self, agent: &AgentId) -> BTreeMap<String, usize> {
         let steps = |id: &str| self.agents.get(id).map_or(0, |known| known.steps);
         self.below(agent).map(|id| (id.to_owned(), steps(id))).collect()
     }
 
-    /// The same, of which some texts are not what they were: secrets were left out. The hashes of requests do not fit any
-    /// more.
+    /// Marks a recording whose texts were changed to remove secrets. The recorded hashes of requests no longer match.
     pub fn with_changed_texts(self) -> Self {
         Self { has_changed_texts: true, ..self }
     }
 
-    /// Whether some texts are not what they were.
+    /// Whether texts were changed to remove secrets.
     pub fn has_changed_texts(&self) -> bool {
         self.has_changed_texts
     }
 
-    /// The run.
     pub fn run(&self) -> &RunId {
         &self.run
     }
 
-    /// Its beginning: request, terms, definitions, base.
+    /// The first event: request, terms, definitions, base.
     pub fn started(&self) -> &RunStarted {
         &self.started
     }
 
-    /// What was asked for, with the plan that the host carried out.
+    /// The request of the run, with the plan that the run executed.
     pub fn run_request(&self) -> RunRequest {
         RunRequest { plan: self.plan.clone(), ..self.started.request.clone() }
     }
 
-    /// Whether the journal tells how the run ended.
+    /// Whether the journal contains the end of the run.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Whether the root asked a person something.
+    /// Whether the root asked a user a question.
     pub fn is_attended(&self) -> bool {
         let asks = |event: &Event| matches!(event.body, EventBody::InputRequested(_));
         self.agents.get("0").is_some_and(|root| root.events.iter().any(asks))
     }
 
-    /// How many model calls were recorded and can be answered again.
+    /// The number of model calls that a replay can answer.
     pub fn call_count(&self) -> usize {
         self.agents.values().map(|agent| agent.calls.len()).sum()
     }
 
-    /// The recorded call that stands for this one. Calls that a crash cut off are not counted, neither there nor here: a
-    /// call beyond the last one of its turn is that one again.
+    /// The recorded call that answers this call. Calls that a crash interrupted are not recorded. If this run makes
+    /// more calls in a turn than were recorded, it repeats a call that a crash interrupted, and gets the last recorded
+    /// call.
     pub fn call(&self, agent: &str, attempt: u32, turn: u32, call: u32) -> Option<&RecordedCall> {
         let calls = &self.agents.get(agent)?.calls;
         let of_turn =
@@ -277,13 +271,13 @@ impl Recording {
         of_turn().nth(call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
     }
 
-    /// How many calls were recorded of a turn.
+    /// The number of recorded model calls of a turn.
     pub fn calls_of_turn(&self, agent: &str, attempt: u32, turn: u32) -> usize {
         let of_turn = |call: &&RecordedCall| call.called.attempt == attempt && call.called.turn == turn;
         self.calls(agent).iter().filter(of_turn).count()
     }
 
-    /// The largest reply that any call of the agent made room for.
+    /// The largest number of output tokens that any recorded call reserved.
     pub fn max_output_tokens(&self) -> u64 {
         let calls = self.agents.values().flat_map(|agent| &agent.calls);
         calls.map(|call| call.called.reserved.output_tokens).max().unwrap_or(0)
@@ -321,7 +315,7 @@ impl Recording {
         machine.map(|machine| machine.conversation().clone()).unwrap_or_default()
     }
 
-    /// The machine of an agent after its first `count` events.
+    /// The turn machine of an agent after its first `count` events.
     fn machine(&self, agent: &str, count: usize, depth: usize) -> Option<Machine> {
         let known = self.agents.get(agent)?;
         let contract = known.contract.as_ref()?;
@@ -349,7 +343,7 @@ impl Recording {
         self.agents.get(agent).map_or(&[], |agent| &agent.calls)
     }
 
-    /// The recorded agents at and below this one.
+    /// The recorded agents of this agent's subtree, including itself.
     pub(crate) fn below<'a>(&'a self, agent: &AgentId) -> impl Iterator<Item = &'a str> + use<'a> {
         let all = agent.is_root();
         let own = agent.relative().to_owned();
@@ -358,19 +352,20 @@ impl Recording {
         })
     }
 
-    /// What a person answered when this call of this agent was asked about for the `nth` time, from 0, and how many steps
-    /// the agent had made by then.
+    /// The user's answer to the `nth` question (from 0) about this call of this agent, and the number of steps that the
+    /// agent had made by then.
     pub(crate) fn answer(&self, agent: &str, call_id: &str, nth: usize) -> Option<&(Answer, usize)> {
         self.agents.get(agent)?.answers.get(call_id)?.get(nth)
     }
 
-    /// Why this call got no child.
+    /// Why this call, which requested a child, was refused.
     pub(crate) fn refusal(&self, agent: &str, call_id: &str) -> Option<Refusal> {
         self.agents.get(agent)?.refusals.get(call_id).cloned()
     }
 
-    /// Whether this call was asked about and no person answered: what came then comes again. What the host answered for
-    /// a person counts as open `with_hosts`, because it follows from another answer.
+    /// Whether the recorded run asked a question about this call that no user answered. A replay leaves it open too.
+    /// With `with_hosts`, a question that the host answered counts as open, because that answer follows again from a
+    /// user's answer to another question.
     pub(crate) fn leaves_open(&self, agent: &str, call_id: &str, with_hosts: bool) -> bool {
         let events = || self.agents.get(agent).into_iter().flat_map(|agent| &agent.events);
         let asked =
@@ -383,8 +378,9 @@ impl Recording {
 }
 
 impl Agent {
-    /// Leaves out the calls that a crash cut off and that were made again. The events stay: the conversation is folded from
-    /// them. A call that was not made again, in a run that has ended, was dropped with its agent: only its end is left out.
+    /// Removes the calls that a crash interrupted and that were repeated. Their events stay, because the conversation
+    /// is folded from them. In an ended run, an interrupted call that was not repeated was dropped with its agent, so
+    /// only the end of that call is removed.
     fn forget_interrupted(&mut self, has_ended: bool) {
         let made_again = |at: usize, call: &RecordedCall| {
             let place = |call: &RecordedCall| (call.called.attempt, call.called.turn);

@@ -1,7 +1,8 @@
-//! Starts and resumes runs. A runtime is what one process embeds; it may carry many runs at once.
+//! Starts and resumes runs for an embedder. A process has one runtime, which may execute many runs at once.
 
 mod fold;
 mod request;
+mod request_field;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,41 +19,38 @@ use tokio::sync::{broadcast, watch};
 use self::fold::LoadedRun;
 use self::request::CheckedRequest;
 pub use self::request::REQUEST_MAX_BYTES;
+pub use self::request_field::RequestField;
 use crate::deltas::{Delta, DeltaHub};
-use crate::driver::insisting::insist;
+use crate::driver::workspace_retry::retry;
 use crate::driver::{Driver, Progress, Replay, Seed, Stop};
 use crate::ports::{
     Claim, Faults, Head, Holder, Hooks, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
 };
 use crate::projection::Projection;
 
-/// How often a new id is drawn when one is taken.
+/// How many ids are tried for a new run if an id is already in use.
 const ID_TRIES: usize = 8;
 
-/// What a runtime is made of.
+/// The ports and tools of a runtime.
 pub struct Parts {
-    /// The journal.
     pub store: Arc<dyn Store>,
-    /// The models.
     pub models: Arc<dyn Models>,
-    /// The tools.
     pub tools: Vec<Tool>,
-    /// Clock and chance.
+    /// Clock and random numbers.
     pub system: Arc<dyn System>,
-    /// Where agents work; without it, all of them work in the run's directory.
+    /// Creates isolated workspaces. Without it, all agents work in the run's directory.
     pub workspaces: Option<Arc<dyn Workspaces>>,
-    /// Programs of a person that hear of what agents do, and may object.
+    /// The user's programs that are notified of the operations of agents and may deny them.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Fault points, for tests.
     pub faults: Faults,
 }
 
-/// How a runtime behaves.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// Whose runs it carries.
+    /// The tenant whose runs this runtime executes.
     pub tenant: TenantId,
-    /// How often leases are renewed; well below the store's lease time.
+    /// How often leases are renewed. Must be well below the store's lease time.
     pub heartbeat: Duration,
 }
 
@@ -62,85 +60,66 @@ impl Default for RuntimeOptions {
     }
 }
 
-/// How a runtime stops.
+/// Whether a runtime must stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopKind {
-    /// Not at all.
     Running,
-    /// At once; runs stay resumable.
+    /// Stop at once. The runs can be resumed.
     Now,
 }
 
 /// Why a run did not start, or could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RuntimeError {
-    /// Something in the run's description is wrong.
+    /// A field of the run request is invalid. Nothing was written.
     #[error("{field}: {problem}")]
-    Invalid {
-        /// Which part.
-        field: &'static str,
-        /// What is wrong.
-        problem: String,
-    },
-    /// The journal could not be used.
+    Invalid { field: RequestField, problem: String },
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The journal does not hold together.
+    /// The journal of the run is damaged.
     #[error("the journal of run {run} is damaged at event {seq}: {problem}")]
     Damaged {
-        /// The run.
         run: RunId,
-        /// The first bad event.
+        /// The number of the first damaged event.
         seq: u64,
-        /// What is wrong with it.
         problem: String,
     },
-    /// Something the run needs is not there; nothing was written.
-    #[error("run {run} cannot go on: {problem}")]
+    /// The run needs something that is missing, such as its directory or a model. Nothing was written.
+    #[error("run {run} cannot continue: {problem}")]
     Unavailable {
-        /// The run.
         run: RunId,
-        /// What is missing.
+        /// The missing requirement.
         problem: String,
     },
-    /// Posse contradicted itself; nothing wrong was written.
+    /// The driver decided on an event that its own state refuses, which is a bug. The event was not written.
     #[error("run {run} was stopped because its state is inconsistent ({problem}); it can be resumed")]
-    Inconsistent {
-        /// The run.
-        run: RunId,
-        /// What was found.
-        problem: String,
-    },
-    /// The runtime was stopped; the run can be resumed.
-    #[error("run {run} was stopped; `posse resume {run}` goes on with it")]
-    Stopped {
-        /// The run.
-        run: RunId,
-    },
+    Inconsistent { run: RunId, problem: String },
+    /// The runtime was stopped. The run can be resumed.
+    #[error("run {run} was stopped before its end")]
+    Stopped { run: RunId },
 }
 
-/// What came of a resume.
+/// The result of a request to resume a run.
 pub enum ResumeOutcome {
-    /// The run goes on here.
+    /// This process now executes the run.
     Going(RunHandle),
-    /// Somebody alive owns it.
+    /// Another process holds the lease of the run.
     Held(Holder),
-    /// It had ended already.
+    /// The run had ended already.
     Ended(Box<RunEnded>),
 }
 
-/// A run that has ended, as its journal tells it.
+/// An ended run, folded from its journal.
 #[derive(Debug)]
 pub struct RunEnded {
-    /// The final state.
+    /// The state after the last event.
     pub run: Run,
-    /// How it ended.
     pub outcome: Outcome,
-    /// The journal's end.
+    /// The end of the journal.
     pub head: Head,
 }
 
-/// A run that this process carries.
+/// A run that this process executes.
 #[derive(Clone)]
 pub struct RunHandle {
     key: RunKey,
@@ -149,27 +128,26 @@ pub struct RunHandle {
 }
 
 impl RunHandle {
-    /// The run.
     pub fn id(&self) -> &RunId {
         &self.key.run
     }
 
-    /// Waits until the run has ended, or this process gave it up.
+    /// Waits until the run has ended or this process has given it up.
     pub async fn ended(&self) -> Result<(), RuntimeError> {
         let mut progress = self.progress.clone();
         let ended = progress.wait_for(|progress| progress.ended.is_some()).await;
-        let ended = ended.map_or(Some(Err(Stop::Asked)), |progress| progress.ended.clone());
+        let ended = ended.map_or(Some(Err(Stop::Requested)), |progress| progress.ended.clone());
         let run = self.key.run.clone();
         match ended {
             Some(Ok(())) => Ok(()),
             Some(Err(Stop::Store(error))) => Err(error.into()),
             Some(Err(Stop::Unavailable(problem))) => Err(RuntimeError::Unavailable { run, problem }),
             Some(Err(Stop::Inconsistent(problem))) => Err(RuntimeError::Inconsistent { run, problem }),
-            Some(Err(Stop::Asked)) | None => Err(RuntimeError::Stopped { run }),
+            Some(Err(Stop::Requested)) | None => Err(RuntimeError::Stopped { run }),
         }
     }
 
-    /// Ephemeral progress from now on; a slow reader loses some.
+    /// Subscribes to the deltas of the run from now on. A slow reader loses some of them.
     pub fn deltas(&self) -> broadcast::Receiver<Arc<[Delta]>> {
         self.deltas.subscribe()
     }
@@ -182,18 +160,16 @@ pub(crate) struct Inner {
     pub(crate) stopping: watch::Sender<StopKind>,
 }
 
-/// Carries runs.
+/// Starts, resumes and executes the runs of one tenant.
 #[derive(Clone)]
 pub struct Runtime(Arc<Inner>);
 
 impl Runtime {
-    /// A runtime of these parts.
     pub fn new(parts: Parts, options: RuntimeOptions) -> Self {
         let tools = parts.tools.iter().map(|tool| (tool.name, tool.clone())).collect();
         Self(Arc::new(Inner { parts, options, tools, stopping: watch::Sender::new(StopKind::Running) }))
     }
 
-    /// The journal.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.parts.store
     }
@@ -203,18 +179,18 @@ impl Runtime {
         RunKey { tenant: self.0.options.tenant.clone(), run: run.clone() }
     }
 
-    /// Starts a run; returns once `run.started` is durable. No person can be asked.
+    /// Starts a run and returns when `run.started` is durable. No user can be asked questions through this process.
     pub async fn start(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
         self.start_new(request, false, None).await
     }
 
-    /// The same with a person attending to this process who can be asked. That is no part of the run: see
-    /// [`Runtime::resume_attended`].
+    /// Starts a run while a user attends to this process and answers questions. Attendance is not stored with the run:
+    /// a later [`Runtime::resume_attended`] states it again.
     pub async fn start_attended(&self, request: RunRequest) -> Result<RunHandle, RuntimeError> {
         self.start_new(request, true, None).await
     }
 
-    /// Starts a run that repeats a recorded one; `request` is the recorded one's.
+    /// Starts a run that repeats a recorded run. `request` is the request of the recorded run.
     pub async fn start_replay(
         &self,
         request: RunRequest,
@@ -249,14 +225,16 @@ impl Runtime {
         replay: Option<Replay>,
     ) -> Result<RunHandle, RuntimeError> {
         self.check_limits(id, checked, replay.is_some())?;
-        // The text of the catalogue is made while the host takes the snapshot: both may take a while.
+        // The catalogue text is created while the host takes the snapshot, because both may take long.
         let catalogue = async { checked.request.catalogue.as_ref().map(CatalogueText::text) };
         let (base, _) = tokio::join!(self.snapshot(id, checked), catalogue);
         let now_ms = self.0.parts.system.now_ms();
         let event =
             Event { agent: id.root(), at_ms: now_ms, body: Box::new(checked.started(id, base?)).into() };
-        let run = Run::begin(&event)
-            .map_err(|illegal| RuntimeError::Invalid { field: "definitions", problem: illegal.problem })?;
+        let run = Run::begin(&event).map_err(|illegal| RuntimeError::Invalid {
+            field: RequestField::Definitions,
+            problem: illegal.problem,
+        })?;
         let (handle, seed) = self.seed(run, attended, (None, 0), replay);
         let driver = Driver::new(self.0.clone(), seed);
         tokio::spawn(driver.start(event, checked.request.plan.clone()));
@@ -269,8 +247,8 @@ impl Runtime {
         Ok(handle)
     }
 
-    /// A run must have room for its first call and a report. What it needs is known from its first event, which is made
-    /// here without the files that it starts from: no limit depends on those.
+    /// Checks that the budgets of a run cover its first model call and a report. The needed amounts follow from the
+    /// first event, which is created here without the snapshot, because no limit depends on files.
     fn check_limits(
         &self,
         id: &RunId,
@@ -283,7 +261,7 @@ impl Runtime {
         }
         let body = Box::new(checked.started(id, None)).into();
         let event = Event { agent: id.root(), at_ms: self.0.parts.system.now_ms(), body };
-        // Whatever else is wrong with it is found when it begins.
+        // Any other problem with the event is reported when the run begins.
         let Ok(run) = Run::begin(&event) else { return Ok(()) };
         let (_, seed) = self.seed(run, false, (None, 0), None);
         match Driver::new(self.0.clone(), seed).problem_with_limits() {
@@ -292,8 +270,8 @@ impl Runtime {
         }
     }
 
-    /// The files a run starts from. A run in which nobody can change a file needs none: what its root may not do, no
-    /// child may.
+    /// Takes the snapshot that a run starts from. A run whose root has no tool that changes files needs none, because a
+    /// child never has more rights than the root.
     async fn snapshot(
         &self,
         id: &RunId,
@@ -304,9 +282,12 @@ impl Runtime {
         if !checked.tools.iter().any(|tool| changes(tool.as_str())) {
             return Ok(None);
         }
-        let base = insist(|| workspaces.begin(id, &checked.request.dir)).await;
+        let base = retry(|| workspaces.begin(id, &checked.request.dir)).await;
         self.0.parts.faults.hit("engine.run.after_snapshot");
-        base.map(Some).map_err(|problem| RuntimeError::Invalid { field: "dir", problem: problem.text })
+        base.map(Some).map_err(|problem| RuntimeError::Invalid {
+            field: RequestField::Dir,
+            problem: problem.to_string(),
+        })
     }
 
     fn seed(
@@ -324,18 +305,18 @@ impl Runtime {
         (handle, Seed { run, attended, key, epoch, head, projection, deltas, progress: sender, replay })
     }
 
-    /// Goes on with a run that nobody alive owns. Nobody can be asked: a question of the root that is open is
-    /// answered with no, unless the run says that an `ask` escalates.
+    /// Continues a run without a live lease holder. No user can be asked: an open question of the root is denied,
+    /// unless `on_ask` of the run is `escalate`.
     pub async fn resume(&self, run: &RunId) -> Result<ResumeOutcome, RuntimeError> {
         self.resume_as(run, false, None).await
     }
 
-    /// The same with somebody attending who can be asked.
+    /// Continues a run while a user attends to this process and answers questions.
     pub async fn resume_attended(&self, run: &RunId) -> Result<ResumeOutcome, RuntimeError> {
         self.resume_as(run, true, None).await
     }
 
-    /// Goes on with a run that repeats a recorded one.
+    /// Continues a run that repeats a recorded run.
     pub async fn resume_replay(
         &self,
         run: &RunId,
@@ -357,8 +338,8 @@ impl Runtime {
         if let Some(holder) = entry.and_then(|entry| entry.holder) {
             return Ok(ResumeOutcome::Held(holder));
         }
-        // Read before anything is written: a damaged journal is left as it is, and a run that has ended needs no
-        // owner.
+        // The journal is read before the lease is claimed. Nothing is written to a damaged journal, and an ended run
+        // needs no lease holder.
         let folded = self.fold(&key).await?;
         if let Some(outcome) = folded.run.outcome.clone() {
             let LoadedRun { run, head, .. } = folded;
@@ -370,7 +351,7 @@ impl Runtime {
         };
         self.0.parts.faults.hit("engine.recover.after_claim");
         match self.up_to_date(&key, folded).await {
-            Ok(folded) => self.go_on(&key, epoch, (attended, replay), folded).await,
+            Ok(folded) => self.resume_folded(&key, epoch, (attended, replay), folded).await,
             Err(error) => {
                 store.release(&key, epoch).await?;
                 Err(error)
@@ -378,7 +359,7 @@ impl Runtime {
         }
     }
 
-    async fn go_on(
+    async fn resume_folded(
         &self,
         key: &RunKey,
         epoch: u64,
@@ -386,7 +367,7 @@ impl Runtime {
         folded: LoadedRun,
     ) -> Result<ResumeOutcome, RuntimeError> {
         let LoadedRun { mut run, events, last_at_ms, head } = folded;
-        // The fold leaves long texts where they are; the request is shown again in the run's row.
+        // The fold does not fetch long texts, but the row of the run shows the text of the request.
         if let Some(EventBody::RunStarted(started)) =
             events.get(&run.id.root()).and_then(|own| own.first()).map(|event| &event.body)
         {
@@ -402,7 +383,7 @@ impl Runtime {
         Ok(ResumeOutcome::Going(handle))
     }
 
-    /// Stops all runs of this runtime at once; they stay resumable.
+    /// Stops all runs of this runtime at once. They can be resumed.
     pub fn stop(&self) {
         self.0.stopping.send_replace(StopKind::Now);
     }

@@ -1,33 +1,30 @@
-//! Who may run a call now. A slot is held only while a model call or a non-delegate tool runs; what waits for
-//! a child, a person, ownership or budget holds none, so no tree can deadlock on slots.
+//! Decides for the driver which calls may run now. A slot is held only while a model call, or a tool call that is not a
+//! delegation, runs. A call that waits for a child, a user, ownership or a budget holds no slot, so agents cannot
+//! deadlock on slots.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use posse_domain::id::AgentId;
 
-/// What an agent wants to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SlotUse {
-    /// Its next model call.
     Model,
-    /// One of its tool calls.
     Call(Arc<str>),
 }
 
-/// A wish for a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlotRequest {
     pub(crate) agent: AgentId,
-    pub(crate) kind: Arc<str>,
+    pub(crate) definition: Arc<str>,
     pub(crate) what: SlotUse,
 }
 
-/// When a wish came: the place it keeps, wherever it waits.
+/// The number of a request. It preserves the order of requests, also of parked ones.
 type Ticket = u64;
 
 #[derive(Debug, Default)]
-struct KindSlots {
+struct DefinitionSlots {
     limit: Option<usize>,
     running: usize,
     parked: VecDeque<(Ticket, SlotRequest)>,
@@ -40,57 +37,57 @@ pub(crate) struct Scheduler {
     running: usize,
     tickets: Ticket,
     ready: BTreeMap<Ticket, SlotRequest>,
-    kinds: HashMap<Arc<str>, KindSlots>,
+    definitions: HashMap<Arc<str>, DefinitionSlots>,
 }
 
 impl Scheduler {
-    pub(crate) fn new(limit: u32, kinds: impl Iterator<Item = (Arc<str>, Option<u32>)>) -> Self {
-        let kinds = kinds
+    pub(crate) fn new(limit: u32, definitions: impl Iterator<Item = (Arc<str>, Option<u32>)>) -> Self {
+        let definitions = definitions
             .map(|(name, limit)| {
-                // Zero would be a wait without end: a definition that may not run at all is not offered instead.
+                // With a limit of 0 its agents would wait for ever. A definition that may not run is not offered to
+                // agents at all.
                 let limit = limit.map(|limit| limit.max(1) as usize);
-                (name, KindSlots { limit, ..KindSlots::default() })
+                (name, DefinitionSlots { limit, ..DefinitionSlots::default() })
             })
             .collect();
-        Self { limit: limit.max(1) as usize, running: 0, tickets: 0, ready: BTreeMap::new(), kinds }
+        Self { limit: limit.max(1) as usize, running: 0, tickets: 0, ready: BTreeMap::new(), definitions }
     }
 
-    /// Queues a wish.
-    pub(crate) fn request(&mut self, want: SlotRequest) {
+    pub(crate) fn request(&mut self, request: SlotRequest) {
         self.tickets += 1;
-        self.ready.insert(self.tickets, want);
+        self.ready.insert(self.tickets, request);
     }
 
-    /// Takes the next wish that has a slot, and the slot with it.
+    /// Takes the next request for which a slot is free, together with the slot.
     pub(crate) fn take(&mut self) -> Option<SlotRequest> {
         while self.running < self.limit {
-            let (ticket, want) = self.ready.pop_first()?;
-            let kind = self.kinds.entry(want.kind.clone()).or_default();
-            if kind.limit.is_some_and(|limit| kind.running >= limit) {
-                // Set aside so that it does not hold up others; it keeps its ticket.
-                kind.parked.push_back((ticket, want));
+            let (ticket, request) = self.ready.pop_first()?;
+            let slots = self.definitions.entry(request.definition.clone()).or_default();
+            if slots.limit.is_some_and(|limit| slots.running >= limit) {
+                // The limit of its definition is reached. The request is parked with its ticket, so that requests of
+                // other definitions do not wait behind it.
+                slots.parked.push_back((ticket, request));
                 continue;
             }
-            kind.running += 1;
+            slots.running += 1;
             self.running += 1;
-            return Some(want);
+            return Some(request);
         }
         None
     }
 
-    /// Takes a slot over the limit, for what a crash cut off in the middle.
-    pub(crate) fn force(&mut self, kind: &Arc<str>) {
+    /// Takes a slot even beyond the limit, for a call that a crash interrupted.
+    pub(crate) fn force(&mut self, definition: &Arc<str>) {
         self.running += 1;
-        self.kinds.entry(kind.clone()).or_default().running += 1;
+        self.definitions.entry(definition.clone()).or_default().running += 1;
     }
 
-    /// Gives a slot back.
-    pub(crate) fn release(&mut self, kind: &Arc<str>) {
+    pub(crate) fn release(&mut self, definition: &Arc<str>) {
         self.running = self.running.saturating_sub(1);
-        if let Some(kind) = self.kinds.get_mut(kind) {
-            kind.running = kind.running.saturating_sub(1);
-            if let Some((ticket, want)) = kind.parked.pop_front() {
-                self.ready.insert(ticket, want);
+        if let Some(slots) = self.definitions.get_mut(definition) {
+            slots.running = slots.running.saturating_sub(1);
+            if let Some((ticket, request)) = slots.parked.pop_front() {
+                self.ready.insert(ticket, request);
             }
         }
     }
@@ -107,9 +104,9 @@ mod tests {
 
     use super::*;
 
-    fn want(agent: u32, kind: &str) -> SlotRequest {
+    fn want(agent: u32, definition: &str) -> SlotRequest {
         let root: AgentId = "k3f9ab2c".parse().unwrap();
-        SlotRequest { agent: root.child(agent), kind: kind.into(), what: SlotUse::Model }
+        SlotRequest { agent: root.child(agent), definition: definition.into(), what: SlotUse::Model }
     }
 
     #[test]
@@ -160,8 +157,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever the order of wishes and returns: no limit is passed, nobody waits beside a free slot, nobody
-        /// is forgotten, and among agents of one definition it is first come, first served.
+        /// For every order of requests and releases: no limit is exceeded, no request waits while a slot for it is
+        /// free, every request is granted, and requests of one definition are granted in their order.
         #[test]
         fn slots_are_kept_and_the_queue_is_fair(
             limit in 1..5_u32,
@@ -174,7 +171,7 @@ mod tests {
             let mut running = [0_usize; 3];
             let mut waiting = [const { VecDeque::new() }; 3];
             let mut asked = 0;
-            // As many wishes as steps, then returns until nobody is left.
+            // One request for each step at most, then releases until no request waits.
             let rest = steps.len() + 1;
             for (kind, asks) in steps.into_iter().chain((0..rest * 3).map(|n| (n % 3, false))) {
                 if asks {
@@ -186,7 +183,7 @@ mod tests {
                     scheduler.release(&KINDS[kind].into());
                 }
                 while let Some(granted) = scheduler.take() {
-                    let at = KINDS.iter().position(|name| **name == *granted.kind).expect("a kind");
+                    let at = KINDS.iter().position(|name| **name == *granted.definition).expect("a definition");
                     let first = waiting[at].pop_front();
                     prop_assert_eq!(granted.agent.number(), first);
                     running[at] += 1;
@@ -200,7 +197,7 @@ mod tests {
                     prop_assert!(waiting[at].is_empty() || full || total == limit as usize, "a slot is free");
                 }
             }
-            prop_assert!(waiting.iter().all(VecDeque::is_empty), "everybody had a turn");
+            prop_assert!(waiting.iter().all(VecDeque::is_empty), "every request was granted");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What became of a skill's sub-agent, in the words that whoever asked for it reads.
+//! Creates the texts that report the result of a skill's sub-agent to the agent or user that requested it.
 
 use posse_domain::id::AgentId;
 use serde::Serialize;
 
-/// Characters of a report that a parent is told; the rest is in the trace.
+/// Limit of characters of a report in a summary. The whole report is in the trace.
 pub(crate) const SUMMARY_MAX_CHARS: usize = 500;
-/// What follows a text that was cut.
+/// Marks the end of a truncated summary.
 const TRUNCATED: &str = "... (truncated)";
-/// Bytes of a report that `delegate_to_agent` hands over at first try; halved until the JSON has room.
+/// Limit of bytes of a report in the result of `delegate_to_agent`. It is halved until the JSON fits its own limit.
 const RESULT_MAX_BYTES: usize = 200 * 1024;
 
-/// The message of two parts: a summary, and where everything is.
+/// A message of two parts: a summary of the report or the failure, and the id of the trace.
 pub(crate) fn parts(result: Result<&str, &str>, trace: impl std::fmt::Display) -> [String; 2] {
     let summary = match result {
         Ok(report) => format!("Sub-agent completed: {}", summary(report)),
@@ -40,7 +40,7 @@ struct NotDelegated<'a> {
     current_depth: u32,
 }
 
-/// What `delegate_to_agent` answers: JSON of at most `max_bytes`, with as much of the report as has room in it.
+/// The result of `delegate_to_agent`: JSON of at most `max_bytes`, with as much of the report as fits.
 pub(crate) fn delegated(skill: &str, report: &str, child: &AgentId, max_bytes: usize) -> String {
     let mut room = RESULT_MAX_BYTES;
     loop {
@@ -53,7 +53,7 @@ pub(crate) fn delegated(skill: &str, report: &str, child: &AgentId, max_bytes: u
             report
         };
         let json = to_json(&DelegationResult { status: "ok", skill, result, depth: child.depth() });
-        // Every character may take six in JSON.
+        // One byte of the report may take six bytes in JSON.
         if json.len() <= max_bytes || room == 0 {
             return json;
         }
@@ -61,13 +61,13 @@ pub(crate) fn delegated(skill: &str, report: &str, child: &AgentId, max_bytes: u
     }
 }
 
-/// What `delegate_to_agent` answers where it did not do it; `caller` is who asked.
+/// The result of `delegate_to_agent` if the work could not be delegated. `caller` is the agent that called the tool.
 pub(crate) fn not_delegated(error: &str, caller: &AgentId) -> String {
     to_json(&NotDelegated { error, current_depth: caller.depth() })
 }
 
 fn to_json(value: &impl Serialize) -> String {
-    // Plain data with text keys: it always has a JSON form.
+    // Serialising plain data with text keys cannot fail.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_report_that_is_too_long_is_cut_and_the_json_stays_whole() {
-        // Characters that take six bytes each in JSON.
+        // Each character takes six bytes in JSON.
         let report = "\u{1}".repeat(300_000);
         let text = delegated("s", &report, &agent("1"), 256 * 1024);
         assert!(text.len() <= 256 * 1024);

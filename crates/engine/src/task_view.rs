@@ -1,4 +1,4 @@
-//! The event stream as API users of tasks see it: status, message, error, done.
+//! Converts the events of a run to the task events of the API: status, message, error, done.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,89 +12,70 @@ use serde::Serialize;
 
 use crate::skill_report::parts;
 
-/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {
-    /// Under way.
     Running,
-    /// Ended well.
     Completed,
-    /// Ended badly.
     Failed,
-    /// Cancelled.
     Cancelled,
 }
 
-/// One event of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum TaskEvent {
-    /// Its state, or something about it, changed.
+    /// The state of the task changed, or it made progress.
     Status {
-        /// The state.
         state: TaskState,
-        /// What happened.
+        /// A summary of the event that caused the change.
         message: String,
     },
-    /// Something was said.
-    Message {
-        /// The parts of the message.
-        parts: Vec<String>,
-    },
-    /// Something failed or was refused.
-    Error {
-        /// Why, as a word.
-        error_code: Code,
-        /// Why, for people.
-        error_message: String,
-    },
-    /// Nothing follows.
-    Done {
-        /// How it ended.
-        final_state: TaskState,
-    },
-    /// An event of an agent below the task's own, where the run or a skill says that these are told too.
+    /// The model of the agent wrote a text, or a skill's sub-agent has a result.
+    Message { parts: Vec<String> },
+    /// The task failed, or a request for a child was refused.
+    Error { error_code: Code, error_message: String },
+    /// The task has ended. No event follows.
+    Done { final_state: TaskState },
+    /// An event of a sub-agent of the task's agent. Only sent if `include_sub_agent_events` is set for the run or the
+    /// skill.
     SubAgent {
-        /// Whose it is.
         agent_id: AgentId,
-        /// The event; never another one of this kind.
+        /// Never itself a `SubAgent`.
         event: Box<TaskEvent>,
     },
 }
 
-/// Whose sub-agents are told of.
+/// The sub-agents whose events a task includes.
 #[derive(Debug, Default)]
 struct IncludedAgents {
-    /// Everybody's.
     all: bool,
-    /// Those of these skills.
+    /// The sub-agents of these skills.
     skills: BTreeSet<String>,
 }
 
-/// The sub-agent of a skill, as far as its parent's task has heard of it.
+/// The result of a skill's sub-agent, as far as events have reported it.
 #[derive(Debug, Clone, Default)]
 struct SkillFork {
     report: Option<Text>,
     failed: Option<String>,
 }
 
-/// Shows one agent's events as a task's.
+/// Presents one agent as a task.
 #[derive(Debug, Clone)]
 pub struct TaskView {
     agent: AgentId,
     failed: Option<(Code, String, bool)>,
-    /// What was refused last.
+    /// The last refusal of a child, with its reason.
     refused: Option<(Code, String)>,
     included: Arc<IncludedAgents>,
-    /// The open children that carry out a skill.
+    /// The open children that execute a skill.
     forked: HashMap<AgentId, SkillFork>,
-    /// The open children whose events are told.
+    /// The open children whose events this task includes.
     below: HashMap<AgentId, TaskView>,
 }
 
 impl TaskView {
-    /// The view of one agent; a run's root shows the run.
+    /// A view of this agent. The view of the root shows the whole run.
     pub fn new(agent: AgentId) -> Self {
         Self {
             agent,
@@ -106,7 +87,8 @@ impl TaskView {
         }
     }
 
-    /// What an event of the run means for this task. It needs all of them, from the first on.
+    /// Takes an event of the run and returns the task events that follow from it. The view must receive every event of
+    /// the run, from the first on.
     pub fn push(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
         if let EventBody::RunStarted(started) = body {
             self.included = Arc::new(included(started));
@@ -139,7 +121,7 @@ impl TaskView {
         Some(running(format!("Spawning sub-agent for skill: {skill}")))
     }
 
-    /// The event as one of the agents below, if those are told of.
+    /// The task events of a sub-agent, if this task includes them.
     fn include(&mut self, agent: &AgentId, body: &EventBody) -> Vec<TaskEvent> {
         let mut child = agent.clone();
         while let Some(parent) = child.parent().filter(|parent| *parent != self.agent) {
@@ -157,7 +139,7 @@ impl TaskView {
         told.into_iter().map(name).collect()
     }
 
-    /// What becomes of a skill's sub-agent is a message of two parts.
+    /// Reports the end of a skill's sub-agent as a message of two parts.
     fn forked_event(&mut self, agent: &AgentId, body: &EventBody) -> Option<TaskEvent> {
         let forked = self.forked.get_mut(agent)?;
         match body {
@@ -197,7 +179,7 @@ impl TaskView {
                 .map(|text| vec![TaskEvent::Message { parts: vec![text] }])
                 .unwrap_or_default(),
             EventBody::RunCompleted(_) => vec![TaskEvent::Done { final_state: TaskState::Completed }],
-            // What was refused and is all there was to do was said already.
+            // The refusal was the only work of the run, and its error event was sent already.
             EventBody::RunFailed(e) if self.refused.as_ref().is_some_and(|said| said.1 == e.reason) => {
                 vec![TaskEvent::Done { final_state: TaskState::Failed }]
             }
@@ -219,7 +201,7 @@ impl TaskView {
                     vec![TaskEvent::Done { final_state: TaskState::Cancelled }]
                 }
                 (FinalStatus::Failed, Some((code, reason, false))) => failed(code, reason),
-                (FinalStatus::Failed, None) => failed(Code::SubagentError, e.close_reason.clone()),
+                (FinalStatus::Failed, None) => failed(Code::SubagentError, e.close_reason.to_string()),
             },
             _ => Vec::new(),
         }

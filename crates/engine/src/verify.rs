@@ -1,4 +1,5 @@
-//! Checks a run's journal: numbers, chain, order, legality, and the tables of current state against the events.
+//! Verifies the journal of a run for `posse verify` and tests: event numbers, the hash chain, the order and legality of
+//! events, and that the tables of current state match the events.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +11,33 @@ use posse_domain::lifecycle::Run;
 use thiserror::Error;
 
 use crate::history::{HistoryError, fill};
-use crate::ports::{AgentRow, Head, Mail, READ_MAX_EVENTS, RunKey, Store, StoreError};
+use crate::ports::{AgentRow, Head, Mail, READ_MAX_EVENTS, RunEntry, RunKey, RunRow, Store, StoreError};
 use crate::projection::Projection;
 
-/// A journal that holds together.
+/// The result for an undamaged journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedJournal {
-    /// How many events there are.
     pub events: u64,
-    /// Where the journal ends; keep it elsewhere, and a cut tail will show.
+    /// The end of the journal. A copy of it that is kept elsewhere shows whether the end of the journal was cut off
+    /// later.
     pub head: Head,
 }
 
-/// A journal that does not.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VerifyError {
-    /// An event is wrong.
+    /// An event is missing, changed, or not allowed at its position.
     #[error("event {seq} of run {run}: {problem}")]
     Event {
-        /// The run.
         run: posse_domain::id::RunId,
-        /// The first bad event.
+        /// The number of the first bad event.
         seq: u64,
-        /// What is wrong.
         problem: String,
     },
-    /// A table does not say what the events say.
     #[error("the tables do not match the journal: {0}")]
     Tables(String),
-    /// A row of the run that no event tells about is not what was written: its head, its lease, its mail.
+    /// A row of the run that does not follow from its events is damaged: its head, its lease or its mailbox.
     #[error("{0}")]
     Rows(String),
-    /// The journal could not be read.
     #[error(transparent)]
     Store(StoreError),
 }
@@ -55,19 +51,20 @@ impl From<StoreError> for VerifyError {
     }
 }
 
-/// How often the tables are looked at again because the run went on meanwhile.
+/// How often the tables are read again because the run wrote events in the meantime.
 const LOOKS_MAX: usize = 100;
 
-/// Verifies a run, also while it works: what is compared was true at one moment.
+/// Verifies a run, which may be executing. The compared events and tables belong to the same moment.
 pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<VerifiedJournal, VerifyError> {
     let mut check = Check::new(key);
     let mut head = store.head(key).await?;
     for _ in 0..LOOKS_MAX {
-        // Before the events: an agent that a command was posted for is in the journal by then.
+        // Read before the events: the agent of every command that is read here is then among the events.
         let mail = store.mail(key).await?;
         check.read_on(store).await?;
         if check.head.seq < head.seq {
-            let problem = format!("the journal ends at {}, its head says {}", check.head.seq, head.seq);
+            let problem =
+                format!("the last event is {}, but the stored head is {}", check.head.seq, head.seq);
             return Err(check.bad(check.head.seq + 1, problem));
         }
         let rows = store.agents(key).await?;
@@ -77,22 +74,21 @@ pub async fn verify(store: &dyn Store, key: &RunKey) -> Result<VerifiedJournal, 
             continue;
         }
         if head != check.head {
-            let problem = format!("the journal ends at {}, its head says {}", check.head.seq, head.seq);
+            let problem =
+                format!("the last event is {}, but the stored head is {}", check.head.seq, head.seq);
             return Err(check.bad(check.head.seq, problem));
         }
-        // Nothing was written between the last event and the head: the tables are of the same moment.
+        // The head did not move while the tables were read, so they belong to the last event.
         let Some(run) = check.run.take() else { return Err(StoreError::UnknownRun(key.run.clone()).into()) };
         compare(rows, &run, &mut check.projection)?;
         compare_mail(&mail, &run)?;
-        if entry.map(|entry| entry.row).as_ref() != Some(&check.projection.run_row(&run)) {
-            return Err(VerifyError::Tables(format!("the row of run {} differs", key.run)));
-        }
+        compare_entry(entry, key, &check.projection.run_row(&run))?;
         if let Some(problem) = store.check_run(key).await?.problems.into_iter().next() {
             return Err(VerifyError::Rows(problem));
         }
         return Ok(VerifiedJournal { events: head.seq, head });
     }
-    let text = "the run writes faster than its tables can be compared; verify it again when it rests";
+    let text = "the run writes faster than its tables can be compared; verify it again when the run is idle";
     Err(StoreError::Failed(text.to_owned()).into())
 }
 
@@ -115,7 +111,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Takes the events that follow, to the end of the journal.
+    /// Reads and checks the next events, up to the end of the journal.
     async fn read_on(&mut self, store: &dyn Store) -> Result<(), VerifyError> {
         loop {
             let page = self.page(store).await?;
@@ -132,8 +128,8 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// The next events. Where the store finds a gap it gives none of its page: then they are read one by one, to
-    /// learn which is the first that is wrong.
+    /// The next events. If a page is damaged, the store returns no event of it. The events are then read one by one to
+    /// find the first damaged one.
     async fn page(&self, store: &dyn Store) -> Result<Vec<StoredEvent>, VerifyError> {
         for limit in [READ_MAX_EVENTS, 1] {
             match store.read(self.key, self.head.seq, limit).await {
@@ -153,10 +149,10 @@ impl<'a> Check<'a> {
 
     fn link(&mut self, stored: &StoredEvent) -> Result<(), VerifyError> {
         if stored.seq != self.head.seq + 1 {
-            return Err(self.bad(self.head.seq + 1, "it is missing".to_owned()));
+            return Err(self.bad(self.head.seq + 1, "the event is missing".to_owned()));
         }
         if stored.expected_hash(&self.head.hash, self.key.tenant.as_str(), &self.key.run) != stored.hash {
-            return Err(self.bad(stored.seq, "it does not fit the hash chain".to_owned()));
+            return Err(self.bad(stored.seq, "the event does not match the hash chain".to_owned()));
         }
         self.head = Head { seq: stored.seq, hash: stored.hash };
         Ok(())
@@ -177,14 +173,14 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Rebuilds the rows from the events and compares them with the ones in the table.
+/// Rebuilds the rows of agents from the events and compares them with the table.
 fn compare(found: Vec<AgentRow>, run: &Run, projection: &mut Projection) -> Result<(), VerifyError> {
     let ids = run.iter().map(|(id, _)| id.clone()).collect();
     let mut rebuilt: BTreeMap<AgentId, AgentRow> =
         projection.rows(run, ids).into_iter().map(|row| (row.id.clone(), row)).collect();
     for row in found {
         match rebuilt.remove(&row.id) {
-            Some(expected) if expected == row || as_before(&expected) == row => {}
+            Some(expected) if expected == row || is_of_older_version(&expected, &row) => {}
             Some(_) => return Err(VerifyError::Tables(format!("{} differs", row.id))),
             None => return Err(VerifyError::Tables(format!("{} is not in the journal", row.id))),
         }
@@ -195,7 +191,18 @@ fn compare(found: Vec<AgentRow>, run: &Run, projection: &mut Projection) -> Resu
     }
 }
 
-/// Commands are for agents that the run has.
+/// Compares the row of the run with the row that follows from its events.
+fn compare_entry(found: Option<RunEntry>, key: &RunKey, rebuilt: &RunRow) -> Result<(), VerifyError> {
+    match found {
+        Some(RunEntry { damage: Some(problem), .. }) => {
+            Err(VerifyError::Rows(format!("run {}: {problem}", key.run)))
+        }
+        Some(entry) if entry.row == *rebuilt => Ok(()),
+        _ => Err(VerifyError::Tables(format!("the row of run {} differs", key.run))),
+    }
+}
+
+/// Checks that every command in the mailbox is for an agent of the run.
 fn compare_mail(mail: &[Mail], run: &Run) -> Result<(), VerifyError> {
     match mail.iter().find(|mail| run.get(mail.command.agent()).is_none()) {
         Some(Mail { id, command }) => Err(VerifyError::Rows(format!(
@@ -207,17 +214,23 @@ fn compare_mail(mail: &[Mail], run: &Run) -> Result<(), VerifyError> {
     }
 }
 
-/// A row as it was before turn limits were counted in figures.
-fn as_before(row: &AgentRow) -> AgentRow {
+/// Whether an older version wrote `found` where this one writes `expected`: older versions did not count turn limits in the
+/// figures, and stored no numbers of events in force.
+fn is_of_older_version(expected: &AgentRow, found: &AgentRow) -> bool {
+    let mut expected = expected.clone();
+    if found.events_in_force.is_none() {
+        expected.events_in_force = None;
+    }
+    if expected == *found {
+        return true;
+    }
     let before = |json: &str| match serde_json::from_str::<Figures>(json) {
         Ok(figures) => serde_json::to_string(&Figures { turn_limited: 0, ..figures }).unwrap_or_default(),
         Err(_) => json.to_owned(),
     };
-    AgentRow {
-        usage_json: before(&row.usage_json),
-        subtree_usage_json: before(&row.subtree_usage_json),
-        ..row.clone()
-    }
+    expected.usage_json = before(&expected.usage_json);
+    expected.subtree_usage_json = before(&expected.subtree_usage_json);
+    expected == *found
 }
 
 impl From<HistoryError> for VerifyError {

@@ -1,4 +1,4 @@
-//! The workspace as an open directory, and the one way to open anything in it.
+//! The workspace as an open directory, and the only code that opens files in it.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,26 +13,26 @@ use super::{FileError, FileKind, Gate, RelPath};
 /// How often a path is resolved again when directories moved meanwhile.
 const OPEN_TRIES: usize = 64;
 
-/// What happens at a symbolic link.
+/// How symbolic links are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Links {
-    /// It is followed as long as it stays inside.
+    /// Followed as long as they stay inside.
     Inside,
-    /// It is an error.
+    /// An error.
     Refuse,
 }
 
-/// A directory whose files are reachable, and nothing else.
+/// An open directory, through which only the files beneath it are reachable.
 ///
-/// It stays on the directory that was opened, wherever its path leads later.
+/// It stays on the opened directory, even if its path leads elsewhere later.
 #[derive(Debug)]
 pub struct DirHandle {
     root: OwnedFd,
-    /// Where `root` is in the workspace, so that errors and results name paths as the caller does.
+    /// The path of `root` in the workspace, so that errors and results name paths as the caller does.
     pub(super) at: RelPath,
-    /// Where it really is in the workspace: differs if it was reached through a link and there is a gate.
+    /// The real path in the workspace. It differs from `at` if a link led here and there is a gate.
     pub(super) real: RelPath,
-    /// Who decides what may be seen; none lets everything pass.
+    /// Decides which paths may be read. None allows all.
     pub(super) gate: Option<Arc<dyn Gate>>,
 }
 
@@ -43,7 +43,7 @@ impl DirHandle {
             .map_err(|errno| FileError::Workspace { source: errno.into() })
     }
 
-    /// Opens a workspace if the system can do it from memory; none if it would have to wait for a disk.
+    /// Opens a workspace from the kernel's cache. None if that would wait for a disk.
     pub fn open_cached(workspace: &Path) -> Result<Option<Self>, FileError> {
         match Self::open_with(workspace, ResolveFlags::CACHED) {
             Ok(beneath) => Ok(Some(beneath)),
@@ -58,34 +58,33 @@ impl DirHandle {
         Ok(Self { root, at: RelPath::root(), real: RelPath::root(), gate: None })
     }
 
-    /// Whether a path is a directory beneath the workspace; why not, if it is not.
+    /// Checks that a path is a directory beneath the workspace.
     pub fn check_dir(&self, dir: &RelPath) -> Result<(), FileError> {
         self.open_at(dir, OFlags::PATH | OFlags::DIRECTORY, Links::Inside).map(drop)
     }
 
-    /// A directory of this one, as a root of its own: nothing above it can be reached from there.
+    /// Opens a directory beneath this one as a new root: nothing above it can be reached from there.
     pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
         let (root, real) = self.enter_admitted(dir)?;
         Ok(Self { root, at: self.shown(dir), real, gate: self.gate.clone() })
     }
 
-    /// The same for a directory that is open already and was reached without a link. Its caller has asked the
-    /// gate about the one file it is after.
+    /// Like [`descend`](Self::descend), for a directory that is already open and was reached without a link. The caller
+    /// has checked the gate for the one file it needs.
     pub(super) fn at_directory(&self, dir: OwnedFd, path: &RelPath) -> Self {
         Self { root: dir, at: self.shown(path), real: self.real.below(path), gate: None }
     }
 
-    /// The open directory itself.
     pub(super) fn directory(&self) -> &OwnedFd {
         &self.root
     }
 
-    /// `path` as the caller of the whole knows it.
+    /// `path` relative to the whole workspace, for the caller.
     pub(super) fn shown(&self, path: &RelPath) -> RelPath {
         self.at.below(path)
     }
 
-    /// Opens `path`; the kernel keeps it beneath the root.
+    /// Opens `path`. The kernel keeps it beneath the root.
     pub(super) fn open_at(&self, path: &RelPath, flags: OFlags, links: Links) -> Result<OwnedFd, FileError> {
         for _ in 0..OPEN_TRIES {
             match self.open_once(path, flags, links, ResolveFlags::empty()) {
@@ -96,14 +95,14 @@ impl DirHandle {
         Err(FileError::Unsettled { path: self.shown(path) })
     }
 
-    /// Opens a regular file for reading. Neither a pipe nor a terminal can make this wait.
+    /// Opens a regular file for reading. Neither a pipe nor a terminal can block this.
     pub(super) fn open_regular(&self, path: &RelPath, links: Links) -> Result<(File, Stat), FileError> {
         let fd = self.open_at(path, READ_FLAGS, links)?;
         self.regular(path, fd)
     }
 
-    /// The same if the system can do it from memory. With a gate, what is behind a link is for the way that
-    /// may wait.
+    /// Opens an admitted file from the kernel's cache. With a gate, a path through a link is left to the blocking
+    /// variant.
     pub(super) fn open_admitted_cached(&self, path: &RelPath) -> Result<Option<(File, Stat)>, FileError> {
         self.admit(path)?;
         let links = if self.gate.is_some() { Links::Refuse } else { Links::Inside };
@@ -137,7 +136,7 @@ impl DirHandle {
         }
     }
 
-    /// What an error of the kernel means for `path`.
+    /// Converts a kernel error about `path`.
     pub(super) fn error(&self, path: &RelPath, errno: Errno, links: Links) -> FileError {
         match (errno, links) {
             (Errno::LOOP, Links::Refuse) => FileError::Link { path: self.shown(path) },
@@ -146,5 +145,5 @@ impl DirHandle {
     }
 }
 
-/// A pipe opens at once and a terminal does not become ours.
+/// A pipe opens at once, and a terminal does not become the controlling one.
 const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

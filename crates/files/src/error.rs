@@ -1,4 +1,4 @@
-//! Why a file operation did not work, as precisely as the caller can use it.
+//! The errors of file operations, as precise as callers need them.
 
 use std::io;
 
@@ -7,142 +7,142 @@ use thiserror::Error;
 
 use super::{FileKind, RelPath};
 
-/// Why a file operation did not work. Paths are relative to the workspace.
+/// Why a file operation failed. Paths are relative to the workspace.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The workspace itself is not there. Never answered with another directory.
+    /// The workspace itself does not exist. No other directory is ever used instead.
     #[error("the workspace cannot be opened: {source}")]
     Workspace {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Nothing of that name.
+    /// No file has this path.
     #[error("`{path}` does not exist")]
     NotFound {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
     /// The path leads out of the workspace.
     #[error("`{path}` leads out of the workspace")]
     Outside {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// Links that go round in circles, or one that only the kernel itself can follow.
+    /// A cycle of links, or a link that only the kernel itself can follow.
     #[error("`{path}` goes through a symbolic link that cannot be followed")]
     BadLink {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// A link where none is followed.
+    /// A link where none may be followed.
     #[error("`{path}` is or goes through a symbolic link, which is not followed for writing")]
     Link {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// Not a regular file.
+    /// The file is not a regular one.
     #[error("`{path}` is a {kind}, not a regular file")]
     NotRegular {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
-        /// What it is.
+        /// The kind that was found.
         kind: FileKind,
     },
-    /// Not a directory, or a part of the path is not.
+    /// The path, or a part of it, is not a directory.
     #[error("`{path}` is not a directory, or goes through something that is not")]
     NotDirectory {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// Larger than this operation takes.
+    /// The file exceeds the limit of this operation.
     #[error("`{path}` has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
-        /// Its size, or as much of it as was seen.
+        /// The file's size, or as much of it as was read.
         bytes: u64,
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The system's own permissions forbid it.
+    /// The system's file permissions forbid it.
     #[error("the system's file permissions do not allow this on `{path}`")]
     Denied {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// The gate does not let it pass.
+    /// The gate refuses the path.
     #[error("`{path}` is not for you to see: {reason}")]
     Refused {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
-        /// What the gate said.
+        /// The gate's reason.
         reason: String,
     },
-    /// Nobody may write it.
+    /// The file, or its filesystem, is read-only.
     #[error("`{path}` is read-only")]
     ReadOnly {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
     /// A name that belongs to git.
     #[error("`{path}` belongs to git and is not written by file tools")]
     Protected {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// The content is not what the caller expected any more.
+    /// The content is no longer what the caller expects.
     #[error("`{path}` was changed in the meantime")]
     Changed {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// A name longer than the filesystem takes.
+    /// A name longer than the filesystem allows.
     #[error("a name in `{path}` is too long")]
     NameTooLong {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// Directories on the way kept moving while the kernel resolved the path.
+    /// Directories of the path kept moving while the kernel resolved it.
     #[error("`{path}` keeps being moved; try again")]
     Unsettled {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// The disk, or the quota, is full.
+    /// The disk or the quota is full.
     #[error("no space is left to write `{path}`")]
     NoSpace {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
     },
-    /// A file pattern that cannot be read.
+    /// A glob pattern that cannot be parsed.
     #[error("`{pattern}` is not a valid file pattern: {problem}")]
     BadGlob {
-        /// The pattern.
+        /// The pattern, shortened if it is long.
         pattern: String,
-        /// What is wrong with it.
+        /// The parser's error.
         problem: String,
     },
-    /// A regular expression that cannot be read.
+    /// A regular expression that cannot be parsed.
     #[error("not a valid regular expression: {problem}")]
     BadRegex {
-        /// What is wrong with it.
+        /// The parser's error.
         problem: String,
     },
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped before it was finished")]
     Stopped,
-    /// Anything else the system says.
+    /// Any other error of the system.
     #[error("`{path}`: {source}")]
     Io {
-        /// The path asked for.
+        /// The requested path.
         path: RelPath,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl FileError {
-    /// What an error of the kernel means for `path`.
+    /// Converts a kernel error about `path`.
     pub(super) fn of(path: &RelPath, errno: Errno) -> Self {
         let path = path.clone();
         match errno {
@@ -151,7 +151,7 @@ impl FileError {
             Errno::LOOP => FileError::BadLink { path },
             Errno::NOTDIR => FileError::NotDirectory { path },
             Errno::ISDIR => FileError::NotRegular { path, kind: FileKind::Directory },
-            // A socket cannot be opened at all, nor can a device without a driver.
+            // Neither a socket nor a device without a driver can be opened.
             Errno::NXIO | Errno::NODEV => FileError::NotRegular { path, kind: FileKind::Device },
             Errno::ACCESS | Errno::PERM => FileError::Denied { path },
             Errno::ROFS => FileError::ReadOnly { path },
@@ -162,7 +162,7 @@ impl FileError {
         }
     }
 
-    /// The same for an error of the standard library.
+    /// Converts an error of the standard library about `path`.
     pub(super) fn of_io(path: &RelPath, source: io::Error) -> Self {
         match Errno::from_io_error(&source) {
             Some(errno) => Self::of(path, errno),
@@ -170,7 +170,7 @@ impl FileError {
         }
     }
 
-    /// Whether it only says that something is not there any more, or not reachable: no reason to end a walk.
+    /// Whether it only means that an entry vanished or is unreachable, which does not end a walk.
     pub(super) fn is_absence(&self) -> bool {
         use FileError::{
             BadLink, Denied, Link, NameTooLong, NotDirectory, NotFound, NotRegular, Outside, Unsettled,

@@ -1,10 +1,10 @@
-//! Whether somebody else lets a path be looked at.
+//! Lets the caller's permission rules decide which paths may be read.
 //!
-//! The kernel keeps everything beneath the workspace; which part of that an agent may see is for its rules to
-//! say, and they are about paths. A path that was given may lead through links, so a rule for it says nothing
-//! about the file that is opened. With a [`Gate`] a path is opened without following links first, which costs
-//! nothing more and succeeds nearly always: then it is where it says. Only behind a link the system is asked
-//! where the open file really is, and the gate is asked about that too.
+//! The kernel keeps everything beneath the workspace. The agent's rules decide which part of it the agent may see, and
+//! they are about paths. A given path may lead through links, so a rule for it does not cover the file that is opened.
+//! With a [`Gate`] a path is first opened without following links, which costs nothing extra and nearly always
+//! succeeds: then the path is the real one. Only for a path through a link, the kernel is asked for the real path of
+//! the open file, and the gate decides about that too.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -18,12 +18,12 @@ use rustix::io::Errno;
 use super::dir_handle::Links;
 use super::{DirHandle, FileError, RelPath};
 
-/// How the system marks where a file was before its name was removed.
+/// The suffix with which the kernel marks a removed file.
 const REMOVED: &[u8] = b" (deleted)";
 
-/// Decides what of a workspace may be looked at. An error says why not, for the one who asked.
+/// Decides which paths of a workspace may be read. An error is the reason for the caller.
 ///
-/// It is asked about every path as it was given and, where that goes through a link, as it really is.
+/// It is called for every given path and, if that goes through a link, for the real path too.
 pub trait Gate: Send + Sync + std::fmt::Debug {
     /// Whether a listing or a search may begin in this directory.
     fn enter(&self, dir: &RelPath) -> Result<(), String>;
@@ -32,7 +32,7 @@ pub trait Gate: Send + Sync + std::fmt::Debug {
     fn open(&self, file: &RelPath) -> Result<(), String>;
 }
 
-/// What a gate is asked.
+/// A method of the gate.
 type Question = fn(&(dyn Gate + 'static), &RelPath) -> Result<(), String>;
 
 impl DirHandle {
@@ -42,7 +42,7 @@ impl DirHandle {
         self
     }
 
-    /// Opens a regular file that the gate lets pass.
+    /// Opens a regular file that the gate admits.
     pub(super) fn open_admitted(&self, path: &RelPath, links: Links) -> Result<(File, Stat), FileError> {
         if self.gate.is_none() {
             return self.open_regular(path, links);
@@ -59,7 +59,7 @@ impl DirHandle {
         }
     }
 
-    /// Opens a directory that the gate lets pass, and says where it really is.
+    /// Opens a directory that the gate admits, and returns its real path.
     pub(super) fn enter_admitted(&self, dir: &RelPath) -> Result<(OwnedFd, RelPath), FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         if self.gate.is_none() {
@@ -78,7 +78,7 @@ impl DirHandle {
         Ok((opened, real))
     }
 
-    /// Asks the gate about a file that is reached without a link from here on.
+    /// Checks the gate for a file that is reached without a link from here on.
     pub(super) fn admit(&self, path: &RelPath) -> Result<(), FileError> {
         if self.gate.is_none() {
             return Ok(());
@@ -95,14 +95,14 @@ impl DirHandle {
         question(&**gate, about).map_err(|reason| FileError::Refused { path: self.shown(path), reason })
     }
 
-    /// Where something that was opened beneath this directory really is, in the workspace. Whatever makes the
-    /// system's answer doubtful is an error.
+    /// The real path in the workspace of a file that was opened beneath this directory. A doubtful answer of the kernel
+    /// is an error.
     pub(super) fn real_path(&self, path: &RelPath, opened: &impl AsFd) -> Result<RelPath, FileError> {
         let failed = |errno| FileError::of(&self.shown(path), errno);
         let opened = resolve(opened).map_err(failed)?;
         let root = resolve(self.directory()).map_err(failed)?;
         let unsettled = || FileError::Unsettled { path: self.shown(path) };
-        // Moved out between the two looks, or its name was removed: nobody can tell any more.
+        // Moved out between the two calls, or its name was removed: the real path is unknown.
         let inner = opened.strip_prefix(&root).map_err(|_| unsettled())?;
         if opened.as_os_str().as_bytes().ends_with(REMOVED) {
             return Err(unsettled());
@@ -111,7 +111,7 @@ impl DirHandle {
     }
 }
 
-/// Where the system says that something open is.
+/// The path of an open file, from the kernel.
 fn resolve(opened: &impl AsFd) -> Result<PathBuf, Errno> {
     let name = format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd());
     let place = readlinkat(CWD, Path::new(&name), Vec::new())?;

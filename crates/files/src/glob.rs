@@ -1,4 +1,4 @@
-//! Finding files by a pattern of their path.
+//! Finds files by a pattern of their path.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,21 +9,21 @@ use super::ignored::IgnoreRules;
 use super::walk::walk;
 use super::{DirHandle, FileError, RelPath, Stop};
 
-/// Longest pattern taken.
+/// Maximum length of a pattern.
 pub const GLOB_PATTERN_MAX_BYTES: usize = 1_024;
-/// Most files that a search gives back.
+/// Maximum number of files in a result.
 pub const GLOB_RESULTS_MAX: usize = 1_000;
 
-/// Deepest that braces may be nested in each other.
+/// Maximum nesting of braces.
 const BRACES_MAX_DEPTH: usize = 8;
-/// Longest description of what is wrong with a pattern.
+/// Maximum length of a problem text.
 const PROBLEM_MAX_CHARS: usize = 200;
 
 /// Characters that make a part of a pattern more than a name.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
-/// A pattern, cut after the directories that it names literally: the search begins there, and a permission
-/// rule can tell what it is about.
+/// A pattern, split after its literal directories. The search begins there, and a permission rule can match that
+/// directory.
 #[derive(Debug, Clone)]
 pub struct GlobPattern {
     base: RelPath,
@@ -31,8 +31,7 @@ pub struct GlobPattern {
 }
 
 impl GlobPattern {
-    /// Reads a pattern that is relative to `base`. `*` and `?` stay within one name, `**` crosses
-    /// directories.
+    /// Parses a pattern that is relative to `base`. `*` and `?` stay within one name, `**` crosses directories.
     pub fn parse(base: &RelPath, pattern: &str) -> Result<Self, FileError> {
         let bad = |problem: &str| {
             // A pattern beyond the limit is not repeated in full.
@@ -55,7 +54,7 @@ impl GlobPattern {
         Ok(Self { base: base.below(&inner), matcher })
     }
 
-    /// Cuts a pattern after its leading directories without special characters.
+    /// Splits a pattern after its leading directories without special characters.
     fn split(pattern: &str) -> (&str, &str) {
         let special = pattern.find(SPECIAL).unwrap_or(pattern.len());
         match pattern[..special].rfind('/') {
@@ -64,7 +63,7 @@ impl GlobPattern {
         }
     }
 
-    /// Where the search begins.
+    /// The directory where the search begins.
     pub fn base(&self) -> &RelPath {
         &self.base
     }
@@ -75,20 +74,20 @@ impl GlobPattern {
     }
 }
 
-/// Compiles a pattern in which `*` stays within one name; an error says what is wrong with it.
+/// Compiles a pattern in which `*` stays within one name. An error describes the problem.
 pub(super) fn compile(pattern: &str) -> Result<GlobSet, String> {
     if is_beyond_nesting(pattern) {
         return Err(format!("its braces are nested more than {BRACES_MAX_DEPTH} deep"));
     }
-    // A leading `./` means nothing, but the matcher would look for it.
+    // A leading `./` has no meaning, but the matcher would search for it.
     let pattern = pattern.trim_start_matches("./");
     let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-    // A set of one: what compiles a single pattern panics if it becomes too large.
+    // A set of one pattern, because compiling a single pattern panics if it becomes too large.
     let set = glob.and_then(|glob| GlobSet::new([glob]));
     set.map_err(|error| error.kind().to_string().chars().take(PROBLEM_MAX_CHARS).collect())
 }
 
-/// Whether braces are nested deeper than a compiler that follows them on the stack should be given.
+/// Whether braces are nested too deep for a compiler that recurses on the stack.
 pub(super) fn is_beyond_nesting(pattern: &str) -> bool {
     let (mut depth, mut escaped) = (0_usize, false);
     pattern.chars().any(|c| {
@@ -103,22 +102,21 @@ pub(super) fn is_beyond_nesting(pattern: &str) -> bool {
     })
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobResult {
-    /// The files, in the order of their paths; at most as many as asked for.
+    /// The files, ordered by path, at most as many as requested.
     pub files: Vec<RelPath>,
-    /// How many match and may be named.
+    /// How many files match and may be named.
     pub total: usize,
-    /// Whether a limit was reached and part of the tree was not looked at.
+    /// Whether a limit was reached, so that part of the tree was not searched.
     pub cut: bool,
 }
 
 impl DirHandle {
-    /// Finds the regular files that match, without those that ignore files leave out.
+    /// Finds the regular files that match, without ignored files.
     ///
-    /// They come in the order of their paths and not of their age, so that the same tree gives the same
-    /// answer.
+    /// They are ordered by path and not by age, so that the same tree gives the same result.
     pub fn glob(&self, pattern: &GlobPattern, limit: usize, stop: &Stop) -> Result<GlobResult, FileError> {
         let mut found = GlobResult { files: Vec::new(), total: 0, cut: false };
         let tree = self.descend(pattern.base())?;

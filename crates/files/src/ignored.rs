@@ -1,4 +1,4 @@
-//! What `.gitignore` and `.ignore` leave out.
+//! Applies the rules of `.gitignore` and `.ignore` for listings, walks and discovery.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -13,14 +13,14 @@ use super::glob::is_beyond_nesting;
 use super::read::size;
 use super::{DirHandle, FileError, RelPath};
 
-/// Largest ignore file that is heeded.
+/// Maximum size of an ignore file. Larger ones have no effect.
 const IGNORE_FILE_MAX_BYTES: u64 = 256 * 1024;
-/// Most rules of one directory that are heeded; compiling more would take longer than the walk.
+/// Maximum number of rules per directory. Compiling more would take longer than the walk.
 const IGNORE_MAX_RULES: usize = 2_000;
 
-/// Ignore files of a directory, the later ones outranking the earlier.
+/// Ignore files of a directory. Later ones take precedence.
 const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
-/// Those that git knows: what another one lets in again stays out for whoever asks about git.
+/// The ignore files that git knows. For callers that ask about git, no other file can lift their rules.
 const GIT_IGNORE_FILES: [&str; 1] = [".gitignore"];
 /// The repository's own list, at the top only.
 const EXCLUDE_FILE: &str = ".git/info/exclude";
@@ -28,12 +28,12 @@ const EXCLUDE_FILE: &str = ".git/info/exclude";
 /// The rules of a directory and of those above it.
 #[derive(Debug, Default)]
 pub(super) struct IgnoreRules {
-    /// One per directory from the top down; none where there are no rules.
+    /// One entry per directory from the top down. None where there are no rules.
     levels: Vec<Option<Gitignore>>,
 }
 
 impl IgnoreRules {
-    /// The rules that hold in `dir`, but for its own.
+    /// The rules that apply in `dir`, without its own.
     pub(super) fn above(workspace: &DirHandle, dir: &RelPath) -> Self {
         let mut ignored = Self::default();
         let mut at = RelPath::root();
@@ -44,7 +44,7 @@ impl IgnoreRules {
         ignored
     }
 
-    /// Adds the rules of `dir`, the next directory down. Rules that cannot be read are no rules.
+    /// Adds the rules of `dir`, the next directory down. An unreadable ignore file has no effect.
     pub(super) fn enter(&mut self, tree: &DirHandle, dir: &RelPath) {
         self.enter_by(&IGNORE_FILES, tree, dir);
     }
@@ -57,7 +57,7 @@ impl IgnoreRules {
             let text = read_small(tree, &dir.join(OsStr::new(name))).unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
             for line in text.trim_start_matches('\u{feff}').lines().take(IGNORE_MAX_RULES - rules) {
-                // A line that is no pattern is skipped, as git does. So is one that would keep all others from compiling.
+                // Skips a line that is not a pattern, as git does, and one that would keep all others from compiling.
                 if !is_beyond_nesting(line) && builder.add_line(None, line).is_ok() {
                     rules += 1;
                 }
@@ -66,12 +66,12 @@ impl IgnoreRules {
         self.levels.push(if rules == 0 { None } else { builder.build().ok() });
     }
 
-    /// Goes back up one directory.
+    /// Removes the rules of the last directory.
     pub(super) fn leave_dir(&mut self) {
         self.levels.pop();
     }
 
-    /// Whether the rules leave `path` out. The nearest directory with something to say decides.
+    /// Whether the rules ignore `path`. The nearest directory with a matching rule decides.
     pub(super) fn leaves_out(&self, path: &RelPath, is_dir: bool) -> bool {
         if self.levels.iter().all(Option::is_none) {
             return false;
@@ -89,14 +89,14 @@ impl IgnoreRules {
 }
 
 impl DirHandle {
-    /// Whether git ignores a path, given without links: by a rule for it or for a directory above it, or because it is
-    /// git's own.
+    /// Whether git ignores a path, by a rule for it or for a directory above it, or because it belongs to git itself.
+    /// The path must be free of links.
     pub(crate) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return false };
         self.git_rules(dir).is_none_or(|rules| rules.ignores(name, is_dir))
     }
 
-    /// What git ignores in a directory, given without links; none if it ignores the directory itself.
+    /// Git's ignore rules in a directory. None if git ignores the directory itself. The path must be free of links.
     pub(crate) fn git_rules(&self, dir: &Path) -> Option<GitRules> {
         let mut rules = GitRules { ignored: IgnoreRules::default(), dir: RelPath::root() };
         rules.ignored.enter_by(&GIT_IGNORE_FILES, self, &rules.dir);
@@ -110,7 +110,8 @@ impl DirHandle {
         Some(rules)
     }
 
-    /// Where something that was opened beneath this directory really is in a project, of which this is the directory `dir`.
+    /// The real path in a project of a file that was opened beneath this directory, which is the project's directory
+    /// `dir`.
     pub(super) fn path_in_project(
         &self,
         path: &RelPath,
@@ -123,14 +124,14 @@ impl DirHandle {
         Ok(at.join(self.real_path(path, opened)?.as_path()))
     }
 
-    /// Why something of a project is not shown.
+    /// The error for an ignored file of a project.
     pub(super) fn git_ignored(&self, path: &RelPath) -> FileError {
         let reason = "git ignores it, so it is no part of the project".to_owned();
         FileError::Refused { path: self.shown(path), reason }
     }
 }
 
-/// What git ignores in a directory.
+/// Git's ignore rules in a directory.
 #[derive(Debug)]
 pub(crate) struct GitRules {
     ignored: IgnoreRules,
@@ -138,19 +139,18 @@ pub(crate) struct GitRules {
 }
 
 impl GitRules {
-    /// Whether it ignores this name there.
+    /// Whether git ignores this name in the directory.
     pub(crate) fn ignores(&self, name: &OsStr, is_dir: bool) -> bool {
         is_hidden(name) || self.ignored.leaves_out(&self.dir.join(name), is_dir)
     }
 }
 
-/// Names that no listing shows: git's own, and what a write has not finished yet.
+/// Names that no listing shows: git's own, and unfinished files of a write.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes() == b".git" || super::write::is_temporary(name)
 }
 
-/// A path that begins with `/`, because the matcher strips the directory of its rules from the front by
-/// letters.
+/// A path that begins with `/`, because the matcher strips the directory of its rules as a text prefix.
 fn anchored(path: &RelPath) -> PathBuf {
     let top = Path::new("/");
     if path.is_root() { top.to_owned() } else { top.join(path.as_path()) }

@@ -1,10 +1,10 @@
-//! What a name in a directory stands for.
+//! The kind of a directory entry.
 
 use std::fmt;
 
 use rustix::fs::FileType;
 
-/// What a name in a directory stands for.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -17,7 +17,7 @@ pub enum FileKind {
     Pipe,
     /// A socket.
     Socket,
-    /// A device, or something newer than this code.
+    /// A device, or a kind that this code does not know.
     Device,
 }
 
@@ -27,7 +27,7 @@ impl FileKind {
         Self::of_type(FileType::from_raw_mode(mode)).unwrap_or(FileKind::Device)
     }
 
-    /// The kind in a directory entry; none if the filesystem does not say.
+    /// The kind in a directory entry. None if the filesystem does not report it.
     pub(super) fn of_type(kind: FileType) -> Option<Self> {
         match kind {
             FileType::RegularFile => Some(FileKind::Regular),

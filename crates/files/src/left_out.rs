@@ -1,4 +1,4 @@
-//! What git ignores in a whole directory.
+//! Lists everything that git ignores in a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use super::dir_handle::Links;
 use super::walk::entries;
 use super::{DirHandle, FileKind, RelPath};
 
-/// Most entries that are looked at.
+/// Maximum number of entries that are examined.
 const LOOKED_AT_MAX: usize = 20_000;
 
 impl DirHandle {
-    /// What git ignores in a directory of this project, given without links; of a directory that is ignored only itself.
-    /// None if the directory is one, if it cannot be read, or has more than can be looked at.
+    /// The paths that git ignores in a directory of this project. Of an ignored directory only its own path is listed.
+    /// None if `dir` itself is ignored, cannot be read, or has too many entries. The path must be free of links.
     pub fn left_out(&self, dir: &Path) -> Option<Vec<PathBuf>> {
         let mut dirs = vec![dir.to_owned()];
         let mut all = Vec::new();

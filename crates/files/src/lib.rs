@@ -1,21 +1,19 @@
-//! Files of a workspace.
+//! Opens, reads, writes and searches files of a workspace, without ever leaving it.
 //!
-//! The question that shaped this module: how does one keep a path inside a directory while somebody else
-//! moves things around in it? Checking a path and then opening it cannot work, because a directory can become
-//! a symbolic link between the two. So nothing here is checked by path. [`DirHandle`] holds the workspace as an
-//! open directory, every name is resolved by the kernel (`openat2` with `RESOLVE_BENEATH`), and whatever was
-//! opened is used through its descriptor. A link that leaves the workspace fails at the moment it would be
-//! followed.
+//! The problem that shaped this crate: keep a path inside a directory while another process moves entries around in it.
+//! Checking a path and then opening it cannot work, because a directory can become a symbolic link between the two. So
+//! nothing here is checked by path. [`DirHandle`] holds the workspace as an open directory, the kernel resolves every
+//! name (`openat2` with `RESOLVE_BENEATH`), and an opened file is used through its descriptor. A link that leaves the
+//! workspace fails at the moment it would be followed.
 //!
-//! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path
-//!   that is written, and a link would make them speak of another file.
-//! - What may be seen at all is up to a [`Gate`], which is asked about the file that was opened, not only about
-//!   the path that was given.
+//! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path that is
+//!   written, and a link would make them refer to another file.
+//! - A [`Gate`] decides which files may be seen at all. It checks the file that was opened, not only the given path.
 //! - Walking ([`DirHandle::glob`], [`DirHandle::grep`]) follows no link below its start.
-//! - Paths are normalised by their letters alone ([`RelPath`]), before the kernel sees them, so that a
-//!   permission rule and the kernel judge the same path.
+//! - Paths are normalised as text ([`RelPath`]) before the kernel sees them, so that a permission rule and the kernel
+//!   judge the same path.
 //!
-//! Everything blocks; whoever needs otherwise runs it on a thread and can end it through [`Stop`].
+//! Everything blocks. An async caller runs it on a thread and can end it through [`Stop`].
 
 mod dir_handle;
 pub mod discovery;

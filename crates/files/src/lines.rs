@@ -1,16 +1,16 @@
-//! Parts of a text by line number.
+//! Selects parts of a text by line number.
 
 /// Some consecutive lines of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineRange<'a> {
-    /// The lines, without their line feeds; a carriage return before one is left out too.
+    /// The lines without their line feeds, and without a carriage return before one.
     pub lines: Vec<&'a [u8]>,
-    /// How many lines the whole text has.
+    /// The number of lines of the whole text.
     pub total: usize,
 }
 
-/// Takes `count` lines of `bytes` from line `first` on, the first line being 1. A line feed ends a line, so
-/// the last one of a text does not begin another.
+/// Takes `count` lines of `bytes` from line `first` on, counted from 1. A line feed ends a line, so a final one does
+/// not begin another.
 pub fn line_range(bytes: &[u8], first: usize, count: usize) -> LineRange<'_> {
     let skipped = first.saturating_sub(1);
     let end = skipped.saturating_add(count);

@@ -1,4 +1,4 @@
-//! Listing one directory.
+//! Lists one directory.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -11,39 +11,39 @@ use super::read::size;
 use super::walk::{Entry, entries};
 use super::{DirHandle, FileError, FileKind, RelPath};
 
-/// Most entries of a listing.
+/// Maximum number of entries in a listing.
 pub const LIST_MAX_ENTRIES: usize = 1_000;
 
 /// One entry of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Its path in the workspace.
+    /// The entry's path in the workspace.
     pub path: RelPath,
-    /// What it is; a link is not followed.
+    /// The kind of the entry. A link is not followed.
     pub kind: FileKind,
     /// The size of a regular file.
     pub bytes: Option<u64>,
 }
 
-/// A directory's content, sorted by name, without what ignore files leave out.
+/// The entries of a directory, sorted by name, without ignored ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The entries, at most [`LIST_MAX_ENTRIES`].
     pub entries: Vec<DirEntry>,
-    /// How many more were seen; in a directory beyond every limit there can be others.
+    /// How many more entries were seen. A directory beyond the limit of a walk can have others.
     pub more: usize,
-    /// How many were left out because an ignore file says so.
+    /// How many entries were omitted because an ignore file excludes them.
     pub ignored: usize,
 }
 
 impl DirHandle {
-    /// Lists a directory. Its own name is not held against ignore files: who asks for it by name wants it.
+    /// Lists a directory. Ignore rules do not apply to the directory itself, because the caller named it.
     pub fn list(&self, path: &RelPath) -> Result<Listing, FileError> {
         self.list_open(path, &self.descend(path)?)
     }
 
-    /// The same where this is the directory `dir` of a project: what git ignores there is left out, and a directory that
-    /// it ignores is not listed, however a link gets to it.
+    /// Like [`list`](Self::list), where this is the directory `dir` of a project: entries that git ignores there are
+    /// omitted, and an ignored directory is not listed, even if a link leads to it.
     pub fn list_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Listing, FileError> {
         let tree = self.descend(path)?;
         let real = self.path_in_project(path, tree.directory(), dir, project)?;

@@ -1,20 +1,20 @@
-//! The same work on many things, by a few threads.
+//! Runs the same work on many items with a few threads.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// More threads than this only wait for the disk.
+/// More threads would only wait for the disk.
 const MAX_THREADS: usize = 4;
-/// How many things a thread takes at once.
+/// How many items a thread takes at once.
 const CHUNK: usize = 16;
 
-/// What `work` gives for 0, 1, ... `count - 1`, in that order; or the first error that was met.
+/// The results of `work` for 0, 1, ... `count - 1`, in that order, or the first error.
 pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
     map_chunks(count, CHUNK, |chunk| chunk.map(&work).collect())
 }
 
-/// The same for up to `chunk` things at once.
+/// Like [`map`], for up to `chunk` items at once.
 pub(crate) fn map_chunks<T: Send, E: Send>(
     count: usize,
     chunk: usize,

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Longest path taken: Linux opens no longer one.
+/// Maximum length of a path: Linux opens no longer one.
 pub const PATH_MAX_BYTES: usize = 4095;
 
 /// Why a text is not a path beneath a workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PathProblem {
-    /// Nothing there.
+    /// The text is empty.
     #[error("is empty: give a path relative to the workspace")]
     Empty,
     /// It begins with `/`.
@@ -22,22 +22,22 @@ pub enum PathProblem {
     /// It begins with `~`.
     #[error("names a home directory: give a path relative to the workspace")]
     Home,
-    /// Its `..` lead out.
+    /// Its `..` lead out of the workspace.
     #[error("leads out of the workspace")]
     Outside,
-    /// A NUL in it.
+    /// It contains a NUL.
     #[error("contains a NUL character")]
     Nul,
-    /// Longer than any real one.
+    /// It is longer than any real path.
     #[error("is longer than {PATH_MAX_BYTES} bytes")]
     TooLong,
 }
 
-/// A path relative to the workspace, normalised by its letters: no `.`, no `..`, no doubled or closing `/`.
-/// The workspace itself is the empty path and is shown as `.`.
+/// A path relative to the workspace, normalised as text: no `.`, no `..`, no doubled or closing `/`. The workspace
+/// itself is the empty path and is shown as `.`.
 ///
-/// `a/../b` is `b` here even if `a` is a link to somewhere else. The kernel never sees the `..`, so what a
-/// permission rule was asked about is what is opened.
+/// `a/../b` is `b` here even if `a` is a link to somewhere else. The kernel never sees the `..`, so it opens exactly
+/// the path that a permission rule was checked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(PathBuf);
 
@@ -47,7 +47,7 @@ impl RelPath {
         Self::default()
     }
 
-    /// Reads what a model or a person wrote.
+    /// Parses a path that a model or a user wrote.
     pub fn parse(text: &str) -> Result<Self, PathProblem> {
         if text.is_empty() {
             return Err(PathProblem::Empty);
@@ -76,46 +76,46 @@ impl RelPath {
         self.0.as_os_str().is_empty()
     }
 
-    /// The path as the system takes it.
+    /// The path for system calls.
     pub fn as_path(&self) -> &Path {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
 
-    /// The path as rules and journals name it; lossy if it is not UTF-8, which a parsed path never is.
+    /// The path as rules and journals name it. Lossy if it is not UTF-8, which a parsed path never is.
     pub fn text(&self) -> String {
         self.as_path().to_string_lossy().into_owned()
     }
 
-    /// The last name; none for the workspace itself.
+    /// The last name. None for the workspace itself.
     pub fn name(&self) -> Option<&OsStr> {
         self.0.file_name()
     }
 
-    /// The directory it is in; none for the workspace itself.
+    /// The parent directory. None for the workspace itself.
     pub fn parent(&self) -> Option<RelPath> {
         self.0.parent().map(|parent| Self(parent.to_owned()))
     }
 
-    /// A name in this directory. `name` is one name as the system listed it, never something somebody wrote.
+    /// Appends a name. `name` is one name from a directory listing, never text from outside.
     pub(super) fn join(&self, name: &OsStr) -> RelPath {
         Self(self.0.join(name))
     }
 
-    /// A path below this one.
+    /// Appends a relative path.
     pub fn below(&self, inner: &RelPath) -> RelPath {
-        // Joining an empty path would leave a closing `/`.
+        // Joining an empty path would add a closing `/`.
         if inner.is_root() { self.clone() } else { Self(self.0.join(&inner.0)) }
     }
 
-    /// The names it is made of.
+    /// The names that the path consists of.
     pub fn names(&self) -> impl DoubleEndedIterator<Item = &OsStr> {
         self.0.iter()
     }
 }
 
 impl fmt::Display for RelPath {
-    /// Shows the path on one line: what would end the line or move a cursor is escaped, and so is what is not
-    /// UTF-8. A file's name must not be able to pass for two entries of a listing.
+    /// Shows the path on one line: characters that would end the line or move a cursor are escaped, and so is what is
+    /// not UTF-8. A file's name must not look like two entries of a listing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.as_path().as_os_str().as_bytes().utf8_chunks() {
             for c in chunk.valid().chars() {
@@ -130,8 +130,8 @@ impl fmt::Display for RelPath {
     }
 }
 
-/// The one spelling of any path text, for permission rules: like [`RelPath::parse`] but without refusing.
-/// What leaves the workspace keeps its leading `/` or `..`, so that no rule for a path inside matches it.
+/// Normalises any path text for permission rules: like [`RelPath::parse`], but it accepts every text. A path that
+/// leaves the workspace keeps its leading `/` or `..`, so that no rule for a path inside matches it.
 pub fn spelled(text: &str) -> String {
     let normal = NormalPath::of(text);
     let mut parts = vec![".."; normal.up];
@@ -143,10 +143,10 @@ pub fn spelled(text: &str) -> String {
     }
 }
 
-/// A path taken apart by its letters.
+/// A path split into its parts as text.
 struct NormalPath<'a> {
     absolute: bool,
-    /// How many directories above its start it goes.
+    /// How many directories above its start it leads.
     up: usize,
     parts: Vec<&'a str>,
 }
@@ -157,7 +157,7 @@ impl<'a> NormalPath<'a> {
         for part in text.split('/') {
             match part {
                 "" | "." => {}
-                // Above `/` there is only `/` again.
+                // The parent of `/` is `/`.
                 ".." => {
                     if normal.parts.pop().is_none() && !normal.absolute {
                         normal.up += 1;

@@ -1,4 +1,4 @@
-//! Reading a whole file.
+//! Reads whole files.
 
 use std::fs::File;
 use std::io::{IoSliceMut, Read};
@@ -9,13 +9,13 @@ use rustix::io::{ReadWriteFlags, preadv2};
 use super::dir_handle::Links;
 use super::{DirHandle, FileError, RelPath};
 
-/// Largest file that is read whole.
+/// Maximum size of a file that is read whole.
 pub const READ_MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How far into a file a NUL is looked for, to tell text from other data.
+/// How far into a file a NUL is searched, to distinguish text from other data.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
-/// Whether content looks like anything but text.
+/// Whether content looks like something other than text.
 pub fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(BINARY_PROBE_BYTES)].contains(&0)
 }
@@ -27,8 +27,8 @@ impl DirHandle {
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }
 
-    /// The same where this is the directory `dir` of a project: what git ignores there is not read, however a link gets
-    /// to it.
+    /// Like [`read`](Self::read), where this is the directory `dir` of a project: a file that git ignores there is not
+    /// read, even if a link leads to it.
     pub fn read_of_project(&self, path: &RelPath, dir: &Path, project: &Path) -> Result<Vec<u8>, FileError> {
         let (file, stat) = self.open_admitted(path, Links::Inside)?;
         let real = self.path_in_project(path, &file, dir, project)?;
@@ -38,17 +38,17 @@ impl DirHandle {
         self.read_open(path, file, size(stat.st_size), READ_MAX_BYTES)
     }
 
-    /// Reads a regular file of at most `max` bytes if all of it is in the system's memory; none if it is
-    /// larger or would have to be waited for. This is cheap enough for a thread that must not block.
+    /// Reads a regular file of at most `max` bytes if all of it is in the page cache. None if it is larger or the read
+    /// would block. Cheap enough for a thread that must not block.
     pub fn read_cached(&self, path: &RelPath, max: usize) -> Result<Option<Vec<u8>>, FileError> {
         let Some((file, stat)) = self.open_admitted_cached(path)? else { return Ok(None) };
-        // A filesystem that makes its files up as they are read says 0.
+        // Filesystems that generate their files on read report a size of 0.
         let Ok(size @ 1..) = usize::try_from(stat.st_size) else { return Ok(None) };
         if size > max {
             return Ok(None);
         }
         let mut bytes = vec![0; size];
-        // Whatever goes wrong here, and a file that grew or shrank meanwhile, is for the way that may wait.
+        // All errors, and a file that changed its size, are left to the blocking variant.
         let read = preadv2(&file, &mut [IoSliceMut::new(&mut bytes)], 0, ReadWriteFlags::NOWAIT);
         if !matches!(read, Ok(read) if read == size) {
             return Ok(None);
@@ -56,8 +56,7 @@ impl DirHandle {
         Ok(Some(bytes))
     }
 
-    /// Reads an open file, which may grow meanwhile: the limit holds for what is there, not for what was
-    /// said.
+    /// Reads an open file. It may grow meanwhile, so the limit applies to the bytes read, not to the reported size.
     pub(super) fn read_open(
         &self,
         path: &RelPath,
@@ -80,7 +79,7 @@ impl DirHandle {
     }
 }
 
-/// A size as the kernel gives it, which is signed but never negative.
+/// A size from the kernel, which is signed but never negative.
 pub(super) fn size(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or(0)
 }

@@ -1,11 +1,11 @@
-//! Ending work that blocks.
+//! A flag that ends blocking work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::FileError;
 
-/// A flag that long operations look at. A blocked thread cannot be ended from outside; it can be asked.
+/// A flag that long operations check. A blocked thread cannot be ended from outside, but it can be asked to end.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>, #[cfg(test)] Arc<looks::Looks>);
 
@@ -20,7 +20,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Whether the flag is set.
     pub fn is_stopped(&self) -> bool {
         #[cfg(test)]
         self.1.count(&self.0);
@@ -32,7 +32,7 @@ impl Stop {
     }
 }
 
-/// Flags that count how often they are looked at: a test sees from that how soon an operation would end.
+/// Flags that count how often they are checked: a test derives from that how soon an operation would end.
 #[cfg(test)]
 mod looks {
     use std::sync::Arc;
@@ -61,12 +61,12 @@ mod looks {
     }
 
     impl Stop {
-        /// A flag that is set once it has been looked at so many times.
+        /// A flag that is set after this many checks.
         pub(crate) fn after(looks: usize) -> Self {
             Self(Arc::default(), Arc::new(Looks { made: AtomicUsize::new(0), most: looks }))
         }
 
-        /// How often it was looked at.
+        /// How often the flag was checked.
         pub(crate) fn looks(&self) -> usize {
             self.1.made.load(Ordering::Relaxed)
         }

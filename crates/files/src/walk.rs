@@ -1,8 +1,8 @@
-//! Going through a tree.
+//! Walks over a directory tree, for searches.
 //!
-//! Every directory is opened from the start of the walk, by its whole path and without following a link, read
-//! to the end and closed. So a walk holds one descriptor however deep it is, and a directory that turns into
-//! a link while it runs is simply not entered.
+//! Every directory is opened from the start of the walk, by its whole path and without following a link, read to the
+//! end and closed. So a walk holds one descriptor however deep it is, and a directory that becomes a link meanwhile is
+//! simply not entered.
 
 use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -16,17 +16,16 @@ use super::dir_handle::Links;
 use super::ignored::{IgnoreRules, is_hidden};
 use super::{DirHandle, FileError, FileKind, RelPath, Stop};
 
-/// Most entries of one directory that are looked at.
+/// Maximum number of entries of one directory that are read.
 pub const DIR_MAX_ENTRIES: usize = 50_000;
-/// Most files that a walk goes through.
+/// Maximum number of files of a walk.
 pub const WALK_MAX_FILES: usize = 200_000;
-/// How many directories deep a walk goes.
+/// Maximum depth of a walk.
 pub const WALK_MAX_DEPTH: usize = 128;
 
-/// Room for the entries that the kernel hands over at a time.
+/// Buffer size for directory entries from the kernel.
 const DIR_BUFFER_BYTES: usize = 16 * 1024;
 
-/// One entry of a directory.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: OsString,
@@ -44,7 +43,7 @@ pub(super) struct Entries {
 /// How a walk ended.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WalkEnd {
-    /// Whether one of the limits was reached and something was not looked at.
+    /// Whether a limit was reached, so that something was not visited.
     pub(super) cut: bool,
 }
 
@@ -53,8 +52,7 @@ struct Level {
     entries: std::vec::IntoIter<Entry>,
 }
 
-/// Calls `visit` with every regular file of `tree` that `ignored` does not leave out, in the order of their
-/// paths. Paths are relative to `tree`.
+/// Calls `visit` with every regular file of `tree` that is not ignored, ordered by path. Paths are relative to `tree`.
 pub(super) fn walk(
     tree: &DirHandle,
     mut ignored: IgnoreRules,
@@ -129,7 +127,7 @@ pub(super) fn entries(tree: &DirHandle, path: &RelPath, dir: &OwnedFd) -> Result
             found.cut = true;
             break;
         }
-        // An entry that is gone by now is no entry.
+        // Skips an entry that has vanished.
         if let Some(kind) = FileKind::of_type(entry.file_type()).or_else(|| lookup(dir, name)) {
             found.entries.push(Entry { name: name.to_owned(), kind });
         }

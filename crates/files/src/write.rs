@@ -1,9 +1,8 @@
-//! Replacing a file, all of it or nothing.
+//! Replaces a file atomically.
 //!
-//! The new content goes into a new file beside the old one, is synced, and takes the old one's name; then the
-//! directory is synced. At every moment the name stands for the whole old content or the whole new one. All
-//! steps are relative to the open directory, so they happen in one place even if its path leads elsewhere
-//! meanwhile.
+//! The new content is written to a new file beside the old one, synced, and renamed over the old one. Then the
+//! directory is synced. At every moment the name refers to the whole old content or the whole new one. All steps are
+//! relative to the open directory, so they happen in one directory even if its path leads elsewhere meanwhile.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,16 +22,16 @@ use super::read::size;
 use super::walk::entries;
 use super::{DirHandle, FileError, READ_MAX_BYTES, RelPath, Stop};
 
-/// Largest content that is written; what is written can be read again.
+/// Maximum size of written content, so that it can be read again.
 pub const WRITE_MAX_BYTES: u64 = READ_MAX_BYTES;
 
-/// How the names of unfinished files begin and end.
+/// Prefix and suffix of the names of unfinished files.
 const TEMPORARY_START: &str = ".posse-";
 const TEMPORARY_END: &str = ".tmp";
-/// How often a name is made up that is taken already.
+/// How often another name is tried if one is taken.
 const TEMPORARY_TRIES: usize = 8;
 
-/// What a file must be for it to be replaced.
+/// The expected state of a file that is to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedFile {
     /// It does not exist.
@@ -52,11 +51,10 @@ impl ExpectedFile {
 }
 
 impl DirHandle {
-    /// Reads a file as one who wants to replace it: none if it does not exist, an error if it could not be
-    /// replaced.
+    /// Reads a file before it is replaced. None if it does not exist, an error if it cannot be replaced.
     pub fn inspect(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FileError> {
         check_name(path)?;
-        // No link is followed here, so where it is said to be is where it is.
+        // No link is followed here, so the given path is the real one.
         self.admit(path)?;
         match self.writable(path) {
             Ok((file, stat)) => self.read_open(path, file, size(stat.st_size), WRITE_MAX_BYTES).map(Some),
@@ -65,10 +63,9 @@ impl DirHandle {
         }
     }
 
-    /// Writes `bytes` to `path` if the file is still as `expected`, and makes the directories that are
-    /// missing.
+    /// Writes `bytes` to `path` if the file is still as `expected`, and creates missing directories.
     ///
-    /// Asked to stop, it leaves the file as it was. After any error [`Self::inspect`] tells which content is
+    /// If it is asked to stop, the file stays as it was. After any error [`Self::inspect`] shows which content is
     /// there: if only the last sync failed, it is the new one.
     pub fn replace(
         &self,
@@ -88,7 +85,7 @@ impl DirHandle {
         let file = RelPath::root().join(name);
         let mut temporary = Temporary::create(dir.directory(), name, dir.stat_of(&file)?).map_err(failed)?;
         temporary.fill(bytes).map_err(|source| FileError::of_io(&self.shown(path), source))?;
-        // As late as can be: what is between this look and the rename is all that can go unnoticed.
+        // As late as possible: only a change between this check and the rename goes unnoticed.
         if !expected.is_met_by(dir.inspect(&file)?.as_deref()) {
             return Err(FileError::Changed { path: self.shown(path) });
         }
@@ -99,9 +96,9 @@ impl DirHandle {
         }
     }
 
-    /// Removes what interrupted calls of [`Self::replace`] for this file left behind.
+    /// Removes unfinished files that interrupted calls of [`Self::replace`] for this file left behind.
     ///
-    /// Another call that is under way for the same file then fails, and leaves the file as it was.
+    /// A concurrent call for the same file then fails, and the file stays as it was.
     pub fn sweep(&self, path: &RelPath) -> Result<usize, FileError> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else { return Ok(0) };
         let dir = match self.open_at(&parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse) {
@@ -122,7 +119,7 @@ impl DirHandle {
     /// Opens a file that may be replaced.
     fn writable(&self, path: &RelPath) -> Result<(File, Stat), FileError> {
         let (file, stat) = self.open_regular(path, Links::Refuse)?;
-        // Renaming over a file asks for no permission on it; who took every write bit away meant it.
+        // A rename needs no permission on the old file, but a file without any write bit is meant to be read-only.
         if stat.st_mode & 0o222 == 0 {
             return Err(FileError::ReadOnly { path: self.shown(path) });
         }
@@ -137,7 +134,7 @@ impl DirHandle {
         }
     }
 
-    /// Opens the directory of `path`, and makes it if need be.
+    /// Opens the directory of `path`, and creates it if necessary.
     fn directory_of(&self, path: &RelPath) -> Result<DirHandle, FileError> {
         let parent = path.parent().unwrap_or_default();
         let dir = match self.open_at(&parent, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse) {
@@ -147,8 +144,8 @@ impl DirHandle {
         Ok(self.at_directory(dir, &parent))
     }
 
-    /// Makes directories one by one. Each is opened from the root again rather than from its parent, so that
-    /// one swapped for a link is refused like everywhere else.
+    /// Creates directories one by one. Each is opened from the root again rather than from its parent, so that a
+    /// directory that became a link is refused.
     fn make_directories(&self, path: &RelPath) -> Result<OwnedFd, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let failed = |errno| self.error(path, errno, Links::Refuse);
@@ -156,7 +153,7 @@ impl DirHandle {
         let mut dir = self.open_at(&at, flags, Links::Refuse)?;
         for name in path.names() {
             match mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
-                // The new name must be as durable as the file it will lead to.
+                // The new name must be as durable as the file it leads to.
                 Ok(()) => fsync(&dir).map_err(failed)?,
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),
@@ -168,10 +165,10 @@ impl DirHandle {
     }
 }
 
-/// Refuses the names that a file tool has no business with: what git keeps can make the next git command run
-/// anything, and an unfinished file is somebody's own.
+/// Refuses names that file tools must not write: files of git can make the next git command run anything, and an
+/// unfinished file belongs to its writer.
 fn check_name(path: &RelPath) -> Result<(), FileError> {
-    // Some filesystems do not tell `.GIT` from `.git`.
+    // Some filesystems do not distinguish `.GIT` from `.git`.
     let is_git = |name: &OsStr| name.as_bytes().eq_ignore_ascii_case(b".git");
     if path.names().any(|name| is_git(name) || is_temporary(name)) {
         return Err(FileError::Protected { path: path.clone() });
@@ -185,28 +182,26 @@ pub(super) fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(TEMPORARY_START.as_bytes()) && name.ends_with(TEMPORARY_END.as_bytes())
 }
 
-/// How the unfinished files for `name` begin. Not with the name itself: with more, that might become too
+/// The prefix of unfinished files for `name`. It is a hash, because a prefix with the name itself could become too
 /// long.
 fn temporary_start(name: &OsStr) -> String {
     let hash = blake3::hash(name.as_bytes()).to_hex();
     format!("{TEMPORARY_START}{}-", &hash[..16])
 }
 
-/// A file that has no name of its own yet; removed unless it gets one.
+/// An unfinished file. It is removed unless it gets its final name.
 struct Temporary<'a> {
     dir: &'a OwnedFd,
     file: File,
     name: String,
-    /// Whether `name` still stands for it.
+    /// Whether `name` still refers to the file.
     named: bool,
 }
 
 impl<'a> Temporary<'a> {
-    /// Makes one for the file `name`, with the mode and, where possible, the owner of the file it will
-    /// replace.
+    /// Creates an unfinished file for `name`, with the mode and, where possible, the owner of the file it will replace.
     fn create(dir: &'a OwnedFd, name: &OsStr, old: Option<Stat>) -> Result<Self, Errno> {
-        // A new file gets what the process gives new files; the copy of a secret must never be open to
-        // others.
+        // A new file gets the process's default mode. A copy of a secret must never be readable by others.
         let mode = if old.is_some() { 0o600 } else { 0o666 };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let start = temporary_start(name);
@@ -226,10 +221,11 @@ impl<'a> Temporary<'a> {
         Err(Errno::EXIST)
     }
 
-    /// Takes over owner and mode. Only a privileged process can give a file away; for others it is theirs.
+    /// Copies owner and mode. Only a privileged process can change the owner. Otherwise the file belongs to this
+    /// process's user.
     fn dress(&self, old: &Stat) -> Result<(), Errno> {
         let _ = fchown(&self.file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)));
-        // No set-user-id: the new content did not earn it.
+        // Drops set-user-id, which was not granted to the new content.
         fchmod(&self.file, Mode::from_raw_mode(old.st_mode & 0o777))
     }
 
@@ -238,13 +234,13 @@ impl<'a> Temporary<'a> {
         self.file.sync_all()
     }
 
-    /// Takes its name, durably. A file that was expected to be absent is not replaced.
+    /// Renames the file to its final name, durably. A file that was expected to be absent is not replaced.
     fn become_file(mut self, name: &OsStr, expected: ExpectedFile) -> Result<(), Errno> {
         let dir = self.dir.as_fd();
         match expected {
             ExpectedFile::Hash(_) => renameat(dir, &self.name, dir, name)?,
             ExpectedFile::Absent => match renameat_with(dir, &self.name, dir, name, RenameFlags::NOREPLACE) {
-                // Not every filesystem can do that; a hard link does not replace anything either.
+                // Not every filesystem supports that. A hard link does not replace a file either.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     linkat(dir, &self.name, dir, name, AtFlags::empty())?;
                     unlinkat(dir, &self.name, AtFlags::empty())?;
@@ -260,13 +256,13 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         if self.named {
-            // If this fails, a later sweep finds it by its name.
+            // If this fails, a later sweep finds the file by its name.
             let _ = unlinkat(self.dir, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// A number that nobody can guess: the standard library seeds its hashers from the system.
+/// An unpredictable number: the standard library seeds its hashers from the system.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -1,8 +1,8 @@
-//! The HTTP of all models: one client per process, whose connections are kept and shared.
+//! The HTTP client of all models of a process, whose connections are kept and shared.
 //!
-//! There are two halves, each made when it is first needed. The one for `http://` knows no certificates, so that a
-//! local server is asked without reading any; the one for `https://` reads the machine's certificates once. Redirects
-//! are not followed: they would carry a key to whoever they name.
+//! It has two parts, each created when it is first needed. The part for `http://` reads no certificates, so a local
+//! server needs none. The part for `https://` reads the machine's certificates once. Redirects are not followed: they
+//! would send a key to a host that the user did not name.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,48 +17,43 @@ use tokio::sync::OnceCell;
 
 use crate::wire::{Problem, ProblemKind, short};
 
-/// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long an unused connection is kept.
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
-/// How many unused connections to one server are kept.
+/// Limit of unused connections that are kept per server.
 const MAX_IDLE_CONNECTIONS: usize = 1024;
-/// Requests that go over one client at a time. Servers take about a hundred over one connection of HTTP/2, and what is
-/// beyond waits without a sign of life; each client has connections of its own.
+/// Limit of concurrent requests per client. Servers accept about a hundred streams over one HTTP/2 connection, and
+/// further requests wait without activity. Each client has its own connections.
 const STREAMS_PER_CLIENT: usize = 64;
-/// How many clients there are at most.
 const MAX_CLIENTS: usize = 64;
-/// How often a quiet connection is probed, so that one whose other end is gone is noticed.
+/// Interval at which a quiet connection is probed, to notice that the other end is gone.
 const PROBE_INTERVAL: Duration = Duration::from_secs(20);
-/// Headers that an answer may have.
+/// Limit of headers in an answer.
 const MAX_HEADERS: usize = 128;
-/// Bytes of headers that an answer over HTTP/2 may have.
+/// Limit of header bytes in an answer over HTTP/2.
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
-/// Bytes of an answer that is no success.
+/// Limit of body bytes in an error answer.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
-/// How long is waited for the rest of an answer that is no success: its head has said most.
+/// How long to wait for the rest of an error answer. Its head has the essentials.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of one answer, unpacked. The longest that models give are a few megabytes.
+/// Limit of bytes of one answer, decompressed. The longest answers of models have a few megabytes.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes that may follow an answer that has said its end.
+/// Limit of bytes after the logical end of an answer.
 const MAX_TAIL_BYTES: usize = 4 * 1024;
-/// How long is waited for them, beside everything else.
+/// How long to wait for these bytes, in the background.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Why nothing can be asked at all.
+/// The error if no client can be created.
 const NO_CLIENT: &str = "connections cannot be made here";
-/// Who asks.
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
 
-/// A proxy that model traffic goes through.
+/// A proxy for model traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Where it is.
     pub url: String,
-    /// Hosts that are asked directly, separated by commas, as `NO_PROXY` has them.
+    /// Hosts that are reached directly, separated by commas, as in `NO_PROXY`.
     pub except: Option<String>,
 }
 
-/// The HTTP of all models; cloning shares it.
+/// The HTTP client of all models. Clones share it.
 #[derive(Clone, Default)]
 pub struct Http {
     shared: Arc<ClientState>,
@@ -71,14 +66,14 @@ struct ClientState {
     secure: ConnectionPool,
 }
 
-/// The connections of one kind. They share what is known of certificates.
+/// The connections of one kind. They share the TLS configuration.
 #[derive(Default)]
 struct ConnectionPool {
     tls: OnceCell<ClientConfig>,
     clients: Mutex<Vec<(Client, Arc<AtomicUsize>)>>,
 }
 
-/// A request under way over one of the clients.
+/// Counts a request in progress over one of the clients.
 pub(crate) struct UnderWay(Arc<AtomicUsize>);
 
 impl Drop for UnderWay {
@@ -88,12 +83,12 @@ impl Drop for UnderWay {
 }
 
 impl Http {
-    /// Without a proxy, whatever the environment says.
+    /// A client without a proxy, whatever the environment sets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Through a proxy, or why it cannot be.
+    /// A client that uses a proxy, or the reason why the proxy is unusable.
     pub fn through(proxy: &Proxy) -> Result<Self, String> {
         let made = reqwest::Proxy::all(&proxy.url)
             .map_err(|error| format!("the proxy `{}` cannot be used: {}", proxy.url, reasons(&error)))?;
@@ -101,7 +96,7 @@ impl Http {
         Ok(Self { shared: Arc::new(ClientState { proxy: Some(made), ..ClientState::default() }) })
     }
 
-    /// Sends one request and gives the head of the answer.
+    /// Sends one request and returns the head of the answer.
     pub(crate) async fn post(
         &self,
         url: Url,
@@ -111,7 +106,8 @@ impl Http {
         let place = origin(&url);
         let (client, under_way) = self.client(&url).await?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // Packing would hold events back until there is enough to pack. What is packed all the same is unpacked.
+        // A compressing server would buffer events until it has enough data. A compressed answer is decompressed all
+        // the same.
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let sent = client.post(url).headers(headers).body(body).send().await;
         match sent {
@@ -120,7 +116,7 @@ impl Http {
         }
     }
 
-    /// Asks for a small document, without a key and within this time; none if there is no good answer.
+    /// Requests a small document, without a key and within this time. `None` if there is no successful answer.
     pub(crate) async fn get(&self, url: Url, within: Duration) -> Option<Vec<u8>> {
         let asked = async {
             let (client, under_way) = self.client(&url).await.ok()?;
@@ -134,7 +130,7 @@ impl Http {
         tokio::time::timeout(within, asked).await.ok().flatten()
     }
 
-    /// The client for one request to a place, which counts for as long as the second part is held.
+    /// The client for one request to this URL. The request counts as long as the second value is held.
     pub(crate) async fn client(&self, url: &Url) -> Result<(Client, UnderWay), Problem> {
         let secure = url.scheme() == "https";
         let half = if secure { &self.shared.secure } else { &self.shared.plain };
@@ -164,7 +160,7 @@ fn tls_config(roots: RootCertStore) -> Result<ClientConfig, String> {
 }
 
 impl ClientState {
-    /// The first client that has room, so that few requests share few connections; a new one if none has.
+    /// The first client with capacity, so that few requests share few connections. A new client if none has capacity.
     fn client_of(&self, half: &ConnectionPool, tls: &ClientConfig) -> Result<(Client, UnderWay), String> {
         let mut clients = half.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let room = clients.iter().position(|(_, count)| count.load(Ordering::Relaxed) < STREAMS_PER_CLIENT);
@@ -200,7 +196,7 @@ impl ClientState {
             .http2_adaptive_window(true)
             .http2_keep_alive_interval(PROBE_INTERVAL)
             .http2_keep_alive_timeout(PROBE_INTERVAL)
-            // The environment's proxies are for whoever reads the environment to pass on.
+            // Only the front end reads proxies from the environment and passes them in.
             .no_proxy();
         let builder = match &self.proxy {
             Some(proxy) => builder.proxy(proxy.clone()),
@@ -224,7 +220,7 @@ async fn roots_of_this_machine() -> Result<RootCertStore, String> {
     })
 }
 
-/// An answer whose head has come.
+/// An answer whose head has arrived.
 pub(crate) struct ResponseHead {
     response: reqwest::Response,
     bytes: usize,
@@ -246,22 +242,19 @@ impl ResponseHead {
         Err(Problem { status: Some(status.as_u16()), ..Problem::free(ProblemKind::Foreign, message) })
     }
 
-    /// The status.
     pub(crate) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// Whether the status is a success.
     pub(crate) fn is_success(&self) -> bool {
         self.response.status().is_success()
     }
 
-    /// The headers.
     pub(crate) fn headers(&self) -> &HeaderMap {
         self.response.headers()
     }
 
-    /// The next piece of the body; none at its end.
+    /// The next piece of the body. `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, Problem> {
         let chunk = self.response.chunk().await.map_err(|error| {
             Problem::cut(format!("the connection broke during the answer: {}", reasons(&error.without_url())))
@@ -273,8 +266,8 @@ impl ResponseHead {
         Ok(chunk)
     }
 
-    /// Reads the little that follows an answer that has said its end: a connection whose answer was not read to the end
-    /// cannot be used again.
+    /// Reads the rest after the logical end of an answer, because a connection whose answer was not read to the end
+    /// cannot be reused.
     pub(crate) async fn drained(mut self) {
         let before = self.bytes;
         let read = async {
@@ -287,7 +280,7 @@ impl ResponseHead {
         let _ = tokio::time::timeout(TAIL_TIMEOUT, read).await;
     }
 
-    /// The body of an answer that is no success, as far as it came in time and within the limit.
+    /// The body of an error answer, as far as it arrived within the time and size limits.
     pub(crate) async fn error_body(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         let read = async {
@@ -300,13 +293,13 @@ impl ResponseHead {
                 }
             }
         };
-        // What came until then is told; the rest is not worth more waiting.
+        // The part that arrived until then is returned. The rest is not worth more waiting.
         let _ = tokio::time::timeout(ERROR_BODY_TIMEOUT, read).await;
         body
     }
 }
 
-/// A request that got no answer.
+/// The problem of a request that got no answer.
 fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
     let why = reasons(error);
     let message = if error.is_builder() {
@@ -316,20 +309,20 @@ fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
     } else if error.is_connect() {
         format!("{place} cannot be reached: {why}")
     } else {
-        // It was sent, and may have been worked on: nobody knows what that cost.
+        // The request was sent and may have been processed, so its cost is unknown.
         let message = format!("{place} closed the connection without an answer: {why}");
         return Problem { usage: None, ..Problem::free(ProblemKind::Unreachable, message) };
     };
     Problem::free(ProblemKind::Unreachable, message)
 }
 
-/// Host and port, for people.
+/// Host and port, for users.
 fn origin(url: &Url) -> String {
     let host = url.host_str().unwrap_or("it");
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// An error with what caused it; the last is the one that helps.
+/// An error with its causes. The last cause is the most helpful.
 fn reasons(error: &dyn Error) -> String {
     let mut said = vec![error.to_string()];
     let mut next = error.source();
@@ -340,6 +333,6 @@ fn reasons(error: &dyn Error) -> String {
         }
         next = source.source();
     }
-    // The outermost ones only say that something was sent.
+    // The outermost errors only say that something was sent.
     short(&said.split_off(said.len().saturating_sub(2)).join(": "))
 }

@@ -1,5 +1,5 @@
-//! What models cost and how much they take, as far as it is known: a table that is part of the program (`prices.yaml`), and what
-//! the person's settings say instead. What is not known is not guessed: an unknown price is none.
+//! Prices and token limits of models, as far as they are known: a table in the program (`prices.yaml`), overridden by
+//! the user's settings. Unknown values are not guessed: an unknown price is `None`.
 //!
 //! Why it is like this: `docs/decisions/budget-prices.md`.
 
@@ -11,28 +11,26 @@ use posse_domain::nearest::nearest;
 use posse_engine::ports::ModelFacts;
 use serde::Deserialize;
 
-/// The table.
 const TABLE: &str = include_str!("prices.yaml");
-/// Context of a model that nobody knows.
+/// Context of an unknown model.
 const UNKNOWN_CONTEXT_TOKENS: u64 = 128_000;
-/// The same of one on the person's machine, where memory limits it.
+/// Context of an unknown model on the user's machine, where memory limits it.
 const LOCAL_CONTEXT_TOKENS: u64 = 32_000;
-/// Longest reply of a model that nobody knows.
+/// Longest reply of an unknown model.
 const UNKNOWN_OUTPUT_TOKENS: u64 = 8_192;
 
 static KNOWN: LazyLock<Table> = LazyLock::new(|| {
-    // The table is part of the program, and a test reads it.
+    // The table is part of the program, and a test parses it.
     serde_saphyr::from_str(TABLE).unwrap_or_default()
 });
 
-/// A price as people write it: dollars for a million tokens. Only input and output have to be said; a cache and
-/// thinking cost what other tokens cost unless they are said too.
+/// A price as users write it: dollars for a million tokens. Only input and output are required. Cache and thinking
+/// tokens cost the same as other tokens unless they have their own price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceTag {
     /// Input that was not in a cache.
     pub input: Usd,
-    /// Output.
     pub output: Usd,
     /// Input read from a cache.
     #[serde(default)]
@@ -47,7 +45,7 @@ pub struct PriceTag {
 
 impl From<PriceTag> for Price {
     fn from(tag: PriceTag) -> Self {
-        // A millionth of a dollar for a million tokens is what `Price` counts in.
+        // `Price` counts in millionths of a dollar for a million tokens.
         let plain = Price::plain(tag.input.micros(), tag.output.micros());
         Price {
             cached: tag.cache_read.map_or(plain.cached, Usd::micros),
@@ -58,7 +56,6 @@ impl From<PriceTag> for Price {
     }
 }
 
-/// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -68,7 +65,6 @@ struct Table {
     models: BTreeMap<String, PriceRow>,
 }
 
-/// A model in the file.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceRow {
@@ -91,29 +87,27 @@ impl PriceRow {
     }
 }
 
-/// The person's own prices, by full name.
+/// The user's own prices, by full name.
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
     own: BTreeMap<String, PriceTag>,
 }
 
 impl Prices {
-    /// These prices before those of the table; each under its full name, `provider/model`.
+    /// Prices that override the table, each under its full name, `provider/model`.
     pub fn new(own: impl IntoIterator<Item = (String, PriceTag)>) -> Self {
         Self { own: own.into_iter().collect() }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.own.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.own.is_empty()
     }
 
-    /// What is known of a model. On the person's own machine it costs nothing unless they say that it does.
+    /// The known facts about a model. A model on the user's own machine costs nothing unless the user sets a price.
     pub(crate) fn look_up(&self, provider: &str, model: &str, is_local: bool) -> ModelFacts {
         let name = format!("{provider}/{model}");
         let sheet = sheet(&name);
@@ -128,12 +122,12 @@ impl Prices {
     }
 }
 
-/// The day on which the prices of the table were taken, such as `2026-10-09`.
+/// The date of the prices in the table, such as `2026-10-09`.
 pub fn prices_taken() -> &'static str {
     &KNOWN.taken
 }
 
-/// The provider whose model this is, if the table has it under one only.
+/// The provider of a model, if the table lists the model under exactly one provider.
 pub(crate) fn provider_of(model: &str) -> Option<&'static str> {
     let model = undated(model);
     let mut owners =
@@ -161,7 +155,7 @@ fn sheet(name: &str) -> Option<&'static PriceRow> {
     KNOWN.models.get(name).or_else(|| KNOWN.models.get(undated(name)))
 }
 
-/// A name without the date of its release: dated models cost what their family costs.
+/// A name without its release date. Dated models cost the same as their family.
 fn undated(name: &str) -> &str {
     let is_number =
         |text: &str, digits: usize| text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! A model behind HTTP: builds the request, sends it, and reads the answer as it comes.
+//! A model behind HTTP: builds the request, sends it, and reads the answer while it streams.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,7 +16,6 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::endpoint::{Endpoint, Format, Key};
-use crate::genai::Genai;
 use crate::http::{Http, ResponseHead};
 use crate::prices::nearest_model;
 use crate::provider_queue::ProviderQueue;
@@ -31,9 +30,8 @@ use crate::wire::{
     WireRequest, check_values,
 };
 
-/// Bytes that count as one token where the provider does not count: few, because too little would be counted otherwise.
+/// Bytes per token where the provider does not count tokens. A low value, so that usage is not underestimated.
 const ESTIMATED_BYTES_PER_TOKEN: u64 = 3;
-/// A model of a provider.
 pub(crate) struct Remote {
     shared: Arc<RemoteState>,
 }
@@ -45,21 +43,12 @@ struct RemoteState {
     scrub: Scrub,
     key_header: KeyHeader,
     target: Target,
-    speech: Speech,
+    wire: Box<dyn Wire>,
     facts: ModelFacts,
     http: Http,
-    line: Arc<ProviderQueue>,
+    queue: Arc<ProviderQueue>,
 }
 
-/// Who makes requests and reads answers.
-enum Speech {
-    /// One of our own formats.
-    Wire(Box<dyn Wire>),
-    /// The `genai` crate.
-    Genai(Genai),
-}
-
-/// Which header a key goes into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyHeader {
     /// `x-api-key`.
@@ -69,23 +58,21 @@ enum KeyHeader {
 }
 
 impl Remote {
-    /// The model of this name at the endpoint.
     pub(crate) fn new(
         endpoint: &Endpoint,
         model: &str,
         facts: ModelFacts,
         http: &Http,
-        line: Arc<ProviderQueue>,
+        queue: Arc<ProviderQueue>,
         text_models: &TextModels,
     ) -> Self {
         let full_name = format!("{}/{model}", endpoint.provider);
-        let own = |wire| Speech::Wire(with_tools(wire, endpoint, &full_name, text_models));
-        let speech = match endpoint.format {
-            Format::Genai => Speech::Genai(Genai::at(endpoint)),
-            Format::Anthropic => own(Box::new(Anthropic)),
-            Format::Responses => own(Box::new(Responses)),
-            Format::Chat => own(Box::new(Chat::at(&endpoint.base_url, model))),
+        let wire: Box<dyn Wire> = match endpoint.format {
+            Format::Anthropic => Box::new(Anthropic),
+            Format::Responses => Box::new(Responses),
+            Format::Chat => Box::new(Chat::at(&endpoint.base_url, model)),
         };
+        let wire = with_tools(wire, endpoint, &full_name, text_models);
         Self {
             shared: Arc::new(RemoteState {
                 provider: endpoint.provider.as_str().into(),
@@ -94,22 +81,23 @@ impl Remote {
                 scrub: Scrub::of(endpoint.key.as_ref()),
                 key_header: key_header(endpoint),
                 target: Target { full_name, model: model.to_owned(), abilities: ModelFeatures::of(model) },
-                speech,
+                wire,
                 facts,
                 http: http.clone(),
-                line,
+                queue,
             }),
         }
     }
 }
 
-/// A model at an endpoint, with a line of its own and without a memory: for one who asks for no other model there.
+/// A model at an endpoint, with its own queue and without memory of tool support, for a caller that uses no other model
+/// there.
 pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
-    let line = ProviderQueue::new(endpoint.provider.as_str().into(), endpoint.limits);
-    Arc::new(Remote::new(endpoint, model, facts, http, line, &TextModels::default()))
+    let queue = ProviderQueue::new(endpoint.provider.as_str().into(), endpoint.limits);
+    Arc::new(Remote::new(endpoint, model, facts, http, queue, &TextModels::default()))
 }
 
-/// Tokens of a subscription and of gateways go where other providers' keys go.
+/// Subscription tokens and gateway tokens use the `authorization` header, like other providers' keys.
 fn key_header(endpoint: &Endpoint) -> KeyHeader {
     let is_token = |key: &Key| key.secret().starts_with("sk-ant-oat") || key.origin().ends_with("AUTH_TOKEN");
     match endpoint.format {
@@ -128,7 +116,7 @@ impl Model for Remote {
     }
 
     fn admit(&self, size: CallSize) -> Admission {
-        self.shared.line.admit(size)
+        self.shared.queue.admit(size)
     }
 
     fn call(
@@ -145,7 +133,7 @@ impl Model for Remote {
             let mut shown = |part: StreamPart| parts.part(part, &mut show);
             let answered = shared.answer(&request, &mut shown, &mut estimated).await;
             parts.finish(&mut show);
-            // Here and nowhere else: what follows sees no answer and no problem with the key in it.
+            // Scrubbed here, so that the code below sees no answer and no problem that contains the key.
             match answered {
                 Ok(answer) => shared.reply(shared.scrub.answer(answer), &estimated),
                 Err(problem) => Err(shared.failure(&shared.scrub.problem(problem), call)),
@@ -162,26 +150,19 @@ impl RemoteState {
         sink: &mut (dyn FnMut(StreamPart) + Send),
         estimated: &mut UsageEstimate,
     ) -> Result<Answer, Problem> {
-        let wire = match &self.speech {
-            Speech::Wire(wire) => wire,
-            Speech::Genai(genai) => {
-                estimated.sent_bytes = bytes_of(request);
-                return genai.answer(&self.target, request, self.key.as_ref(), &self.http, sink).await;
-            }
-        };
-        let WireRequest { path, headers, body } = wire.request(&self.target, request);
+        let WireRequest { path, headers, body } = self.wire.request(&self.target, request);
         let url = self.url(&path)?;
         let headers = self.headers(&headers)?;
         estimated.sent_bytes = body.len();
         let mut answered = self.http.post(url, headers, body).await?;
         if !answered.is_success() {
-            return Err(self.refusal(&**wire, &mut answered).await);
+            return Err(self.refusal(&mut answered).await);
         }
-        let mut reader = wire.reader(&self.target, request);
+        let mut reader = self.wire.reader(&self.target, request);
         let mut begun = false;
         let mut show = |part| {
             if !std::mem::replace(&mut begun, true) {
-                self.line.answering();
+                self.queue.answering();
             }
             if let StreamPart::Thinking(text) = &part {
                 estimated.thinking_bytes += text.len();
@@ -194,13 +175,13 @@ impl RemoteState {
         reader.finish()
     }
 
-    /// The path beneath the base URL. Whether a base URL ends with the version is told differently everywhere.
+    /// The path beneath the base URL. Base URLs of servers may or may not end with the version.
     fn url(&self, path: &str) -> Result<Url, Problem> {
         let base = Url::parse(&self.base_url).ok();
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let Some(mut url) = base else {
             let message = format!(
-                "its base URL `{}` is not one: it has to begin with `https://` or `http://` and a host",
+                "invalid base URL `{}`: it must begin with `https://` or `http://` and a host",
                 self.base_url
             );
             return Err(Problem::free(ProblemKind::Request, message));
@@ -237,11 +218,11 @@ impl RemoteState {
         Ok(headers)
     }
 
-    async fn refusal(&self, wire: &dyn Wire, answered: &mut ResponseHead) -> Problem {
+    async fn refusal(&self, answered: &mut ResponseHead) -> Problem {
         let body = answered.error_body().await;
-        // Before anything is shortened, so that no part of the key is left.
+        // Scrubbed before anything is shortened, so that no part of the key remains.
         let body = self.scrub.cut_text(&String::from_utf8_lossy(&body));
-        wire.refusal(&ErrorResponse {
+        self.wire.refusal(&ErrorResponse {
             status: answered.status(),
             headers: answered.headers(),
             body: body.as_bytes(),
@@ -250,34 +231,33 @@ impl RemoteState {
     }
 
     fn reply(&self, answer: Answer, estimated: &UsageEstimate) -> Result<ModelReply, ModelFailure> {
-        self.line.succeeded(answer.usage.as_ref());
+        self.queue.succeeded(answer.usage.as_ref());
         let Answer { reply, usage, stop } = answer;
         if let StopReason::Refused(why) = stop {
             let message = format!("{} refused to answer: {why}", self.target.full_name);
             let error = CallError::new(Code::ModelError, message);
             return Err(ModelFailure { usage, ..ModelFailure::last(error) });
         }
-        // Nobody sends nothing: a server that counts no input counts nothing.
+        // A usage without input tokens means that the server does not count. It is estimated instead.
         let usage = usage.filter(|usage| usage.input_tokens > 0);
         let usage = usage.unwrap_or_else(|| estimated.with(&reply));
         Ok(ModelReply { reply, usage, cut_off: stop == StopReason::Length, tag: None })
     }
 
     fn failure(&self, problem: &Problem, call: u32) -> ModelFailure {
-        let retry = self.line.failed(problem, call);
+        let retry = self.queue.failed(problem, call);
         let error =
             CallError { status: problem.status, ..CallError::new(problem.code(), self.error_text(problem)) };
         ModelFailure { error: Box::new(error), usage: problem.usage, tag: None, retry }
     }
 
-    /// A problem in words.
     fn error_text(&self, problem: &Problem) -> String {
         let (provider, message) = (&self.provider, &problem.message);
         match (problem.kind, &self.key) {
             (ProblemKind::Key, Some(key)) => {
-                format!("{provider} does not take the key from {}: {message}", key.origin())
+                format!("{provider} does not accept the key from {}: {message}", key.origin())
             }
-            (ProblemKind::Key, None) => format!("{provider} wants a key and there is none: {message}"),
+            (ProblemKind::Key, None) => format!("{provider} needs an API key and none is set: {message}"),
             (ProblemKind::NoModel, _) => {
                 let near = nearest_model(&self.target.full_name);
                 let meant = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
@@ -291,15 +271,7 @@ impl RemoteState {
     }
 }
 
-/// About how long a request is that somebody else writes.
-fn bytes_of(request: &ModelRequest) -> usize {
-    let messages: usize =
-        request.messages.iter().map(|message| serde_json::to_vec(message).map_or(0, |m| m.len())).sum();
-    let tools: usize = request.tools.iter().map(|tool| tool.description.len() * 2).sum();
-    request.system.len() + tools + messages
-}
-
-/// What a call whose provider counts nothing is thought to have taken.
+/// The estimated usage of a call whose provider counts nothing.
 #[derive(Debug, Default)]
 struct UsageEstimate {
     sent_bytes: usize,
@@ -321,7 +293,7 @@ impl UsageEstimate {
     }
 }
 
-/// How an answer comes, told from its first byte: what servers say about it is often wrong.
+/// The shape of an answer, judged by its first byte, because the headers of servers are often wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Events,
@@ -331,7 +303,7 @@ enum Shape {
 }
 
 impl Shape {
-    /// None if there is nothing to tell it from.
+    /// `None` if there is no byte to judge by.
     fn of(bytes: &[u8]) -> Option<Self> {
         Some(match bytes.iter().find(|byte| !byte.is_ascii_whitespace())? {
             b'{' | b'[' => Shape::Whole,
@@ -343,7 +315,7 @@ impl Shape {
     }
 }
 
-/// Reads an answer until its end, or until it says that nothing follows.
+/// Reads an answer until its end, or until the reader knows that nothing follows.
 async fn read(
     answered: &mut ResponseHead,
     reader: &mut dyn ReplyReader,

@@ -1,8 +1,8 @@
-//! Takes the key out of all that a provider sends: one walk over each type that leaves this crate.
+//! Removes the key from everything that a provider sends, with one walk over each type that leaves this crate.
 //!
-//! No model knows the key, but a server that echoes what it was sent does, and it may do so in any field: a tool's name,
-//! a call's id, the key of an argument, an error in the middle of a stream. The walks name every field, without `..`, so
-//! that a new field does not compile until its own line decides what happens to it.
+//! No model knows the key, but a server that echoes its request does, and it may echo it in any field: a tool's name, a
+//! call's id, the key of an argument, an error in the middle of a stream. The walks list every field, without `..`, so
+//! that a new field does not compile until a line decides how it is scrubbed.
 
 use std::borrow::Cow;
 
@@ -14,25 +14,23 @@ use posse_engine::ports::StreamPart;
 use crate::endpoint::Key;
 use crate::wire::{Answer, Problem, StopReason};
 
-/// What takes a key out; without a key, nothing changes.
+/// Removes a key. Without a key, it changes nothing.
 #[derive(Clone, Default)]
 pub(crate) struct Scrub(Option<Scrubber>);
 
 impl Scrub {
-    /// For this key.
     pub(crate) fn of(key: Option<&Key>) -> Self {
         Self(key.and_then(|key| Scrubber::of(key.secret())))
     }
 
-    /// A text that may have been cut.
+    /// Scrubs a text that may have been truncated.
     pub(crate) fn cut_text(&self, text: &str) -> String {
         self.0.as_ref().map_or_else(|| text.to_owned(), |scrubber| scrubber.cut_text(text))
     }
 
-    /// A whole answer.
     pub(crate) fn answer(&self, answer: Answer) -> Answer {
         let Some(scrubber) = &self.0 else { return answer };
-        // Counts are numbers of our own type.
+        // Counts are numbers, which cannot contain a key.
         let Answer { reply, usage, stop } = answer;
         let stop = match stop {
             StopReason::Refused(why) => StopReason::Refused(scrubber.cut_text(&why)),
@@ -41,9 +39,8 @@ impl Scrub {
         Answer { reply: clean(scrubber, reply), usage, stop }
     }
 
-    /// A problem.
     pub(crate) fn problem(&self, problem: Problem) -> Problem {
-        // The kind has nothing but times.
+        // The kind contains only durations.
         let Problem { kind, message, status, usage } = problem;
         Problem { kind, message: self.cut_text(&message), status, usage }
     }
@@ -56,7 +53,7 @@ fn clean(scrubber: &Scrubber, reply: Reply) -> Reply {
             Cow::Owned(clean) => clean.into(),
             Cow::Borrowed(_) => Text::Here(text.clone()),
         },
-        // A name that we gave; what it names was never sent by a provider.
+        // The host created this name, and its content was never sent by a provider.
         stored @ Text::Stored(_) => stored,
     };
     let calls = calls.into_iter().map(|call| {
@@ -67,7 +64,8 @@ fn clean(scrubber: &Scrubber, reply: Reply) -> Reply {
         ToolCall { id, name, input }
     });
     let calls = calls.collect();
-    // A provider takes back only what it wrote, often signed: what has to be changed is dropped.
+    // A provider accepts only its own unmodified content, which is often signed. Content that would have to change is
+    // dropped.
     let raw = raw.filter(|raw| {
         let RawReply { model: _, content } = &**raw;
         let mut clean = content.clone();
@@ -77,7 +75,7 @@ fn clean(scrubber: &Scrubber, reply: Reply) -> Reply {
     Reply { text, calls, raw }
 }
 
-/// Takes the key out of pieces, also where it is spread over two of them.
+/// Removes the key from pieces of a stream, also if it is split over two of them.
 #[derive(Default)]
 pub(crate) struct ScrubbedParts {
     scrub: Scrub,
@@ -86,15 +84,14 @@ pub(crate) struct ScrubbedParts {
 }
 
 impl ScrubbedParts {
-    /// For this key.
     pub(crate) fn new(scrub: Scrub) -> Self {
         Self { scrub, ..Self::default() }
     }
 
-    /// Takes a piece, and shows what can be shown by now.
+    /// Takes a piece, and shows the part that is safe to show.
     pub(crate) fn part(&mut self, part: StreamPart, show: &mut dyn FnMut(StreamPart)) {
         let Some(scrubber) = &self.scrub.0 else { return show(part) };
-        // What is held back is still a sign of life.
+        // A piece that is held back still counts as activity.
         let or_alive = |text: String, kind: fn(String) -> StreamPart| {
             if text.is_empty() { StreamPart::Alive } else { kind(text) }
         };
@@ -112,7 +109,7 @@ impl ScrubbedParts {
         }
     }
 
-    /// Shows what was held back.
+    /// Shows the text that was held back.
     pub(crate) fn finish(&mut self, show: &mut dyn FnMut(StreamPart)) {
         let Some(scrubber) = &self.scrub.0 else { return };
         for (stream, kind) in [

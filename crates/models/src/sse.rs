@@ -1,37 +1,35 @@
-//! Server-sent events, taken apart as the bytes come in.
+//! Decodes server-sent events from a stream of bytes.
 //!
-//! Bytes may be cut anywhere: within a line end, within a character. Lines lie in the bytes that came until they are
-//! whole, so a byte is copied once, into the data of its event. Comments, which some providers send as pings, give
-//! nothing; an event that the stream breaks off in is no event.
+//! Input may be split anywhere, also within a line end or a character. Complete lines are read in place, so each byte
+//! is copied only once, into the data of its event. Comments, which some providers send as pings, produce nothing. An
+//! event that the stream ends in is dropped.
 
 use std::borrow::Cow;
 
 use crate::wire::{Flow, Problem, StreamEvent};
 
-/// Bytes of one event.
 pub(crate) const MAX_EVENT_BYTES: usize = 8 * 1024 * 1024;
-/// What a stream may begin with.
+/// A stream may begin with this.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Takes a stream of events apart.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     line: Vec<u8>,
-    /// The kind of the event so far.
+    /// The kind of the current event so far.
     event: Vec<u8>,
-    /// Its data so far.
+    /// The data of the current event so far.
     data: Vec<u8>,
-    /// Whether there was a line of data; it may have been empty.
+    /// Whether the event had a line of data, which may be empty.
     has_data: bool,
-    /// Whether the last byte was a carriage return, so that a newline now belongs to it.
+    /// Whether the last byte was a carriage return, so that a following newline belongs to it.
     after_return: bool,
-    /// Whether the first line is behind.
+    /// Whether the first line was read.
     begun: bool,
 }
 
 impl Decoder {
-    /// Takes the next bytes and hands over every event that they complete, until one ends the stream.
+    /// Takes the next bytes and passes every completed event to `take`, until one ends the stream.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -54,7 +52,7 @@ impl Decoder {
                 let mut line = std::mem::take(&mut self.line);
                 line.extend_from_slice(&bytes[..end]);
                 let flow = self.take_line(&line, &mut take)?;
-                // Its room is used again.
+                // The buffer is reused.
                 line.clear();
                 self.line = line;
                 flow
@@ -94,7 +92,7 @@ impl Decoder {
                 self.event.clear();
                 self.event.extend_from_slice(value);
             }
-            // A comment, an id, a time to wait before coming back: nothing that a call needs.
+            // A comment, an id or a reconnection time, which a call does not need.
             _ => {}
         }
         Ok(Flow::On)

@@ -1,31 +1,61 @@
-//! Answers of "always", which count in later runs of the same directory.
+//! Stores answers of "always", which apply to later runs in the same directory.
 //!
-//! Why the facade stores them and not its caller: an answer comes from a terminal, a page or a protocol, and must mean the
-//! same from each.
-
-use std::error::Error;
+//! The facade stores them and not its caller, because an answer comes from a terminal, a page or a protocol, and must
+//! mean the same from each.
 
 use posse_domain::permission::Pattern;
+use thiserror::Error;
 
-/// Where approvals are stored.
+/// The port to a store of approvals, which a front end implements.
 pub trait ApprovalStore: Send + Sync {
-    /// Stores that this literal is allowed in the runs of a directory, given by its whole path. Storing it twice is no
-    /// error.
-    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), Box<dyn Error + Send + Sync>>;
+    /// Stores that this literal is allowed in the runs of a directory, given by its whole path. Storing it twice is not
+    /// an error.
+    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), ApprovalError>;
 }
 
-/// What became of an answer for later runs. For this one it counts in any case.
+/// Why an approval was not stored. The stored ones are as they were.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ApprovalError {
+    /// The stored approvals cannot be read.
+    #[error("{store}: {problem}")]
+    Unreadable {
+        /// The name of the store, such as the path of its file.
+        store: String,
+        /// The reason.
+        problem: String,
+    },
+    /// The store has the most approvals that are kept for one directory.
+    #[error("{max} approvals are kept for {dir} already")]
+    Full {
+        /// The name of the store, such as the path of its file.
+        store: String,
+        /// The directory of the runs.
+        dir: String,
+        /// The limit for one directory.
+        max: usize,
+    },
+    /// The store cannot be written.
+    #[error("{store} cannot be written: {problem}")]
+    Unwritable {
+        /// The name of the store, such as the path of its file.
+        store: String,
+        /// The reason.
+        problem: String,
+    },
+}
+
+/// Whether an answer was stored for later runs. It applies to this run in any case.
 #[derive(Debug)]
 pub enum StoredApproval {
-    /// The answer was about this call alone, or there is no store.
+    /// The answer was about this call alone, or no store is set.
     None,
-    /// The literal is allowed in later runs of the directory.
+    /// The literal is allowed in later runs in the directory.
     Stored {
-        /// What is allowed.
+        /// The allowed operation.
         literal: Pattern,
-        /// In the runs of this directory.
+        /// The directory of the runs.
         dir: String,
     },
-    /// It could not be stored, so that later runs ask again.
-    Failed(Box<dyn Error + Send + Sync>),
+    /// The answer could not be stored, so later runs ask again.
+    Failed(ApprovalError),
 }

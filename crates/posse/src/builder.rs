@@ -1,38 +1,88 @@
-//! Puts a `Posse` together.
+//! Builds a `Posse`: connects the store, models, tools, sandbox and file ports.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_engine::ports::{Faults, Hooks, Model, Models, Store, System, TenantId, Tool};
+use posse_engine::ports::{
+    Faults, Hooks, Model, Models, RunFiles, RunRecords, Store, System, TenantId, Tool, WorkspaceError,
+    Workspaces,
+};
 use posse_engine::{Parts, Runtime, RuntimeOptions};
 use posse_models::{ModelRegistry, Prices, Providers};
-use posse_sandbox::{Sandbox, SandboxOptions};
+use posse_sandbox::{LocalRecords, Sandbox, SandboxOptions, WorkspaceViews};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use posse_tools::hooks::{CommandHooks, Hook};
-use posse_tools::{Outputs, Search, ToolServices};
+use posse_tools::{Search, ToolServices};
+use posse_workspace::{LocalFiles, LocalWorkspaces, TemporaryState, WorkspaceSettings};
 
 use crate::approvals::ApprovalStore;
 use crate::replay::ReplayHome;
 use crate::system::ProcessSystem;
-use crate::workspaces::{HostWorkspaces, WorkspaceSettings};
 use crate::{Error, Posse};
 
-/// The directory of what runs leave beside the journal.
+/// The directory of runs' files beside the journal.
 const RUNS: &str = "runs";
 
-enum StoreLocation {
-    Memory,
-    Directory(PathBuf),
-    Existing(PathBuf),
-    Given(Arc<dyn Store>),
+/// The directory for everything but the journal: workspaces, outputs, process records, replays. It also has the
+/// journal, unless the embedder supplies a store.
+enum StateDir {
+    /// A temporary directory is created.
+    Absent,
+    ReadWrite(PathBuf),
+    ReadOnly(PathBuf),
 }
 
-/// Describes a [`Posse`] before it is opened.
+impl StateDir {
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Absent => None,
+            Self::ReadWrite(dir) | Self::ReadOnly(dir) => Some(dir),
+        }
+    }
+
+    /// Opens the journal that belongs to this directory.
+    fn store(
+        &self,
+        faults: &Faults,
+        lease: Option<Duration>,
+        label: Option<String>,
+    ) -> Result<Arc<dyn Store>, Error> {
+        Ok(match self {
+            Self::Absent => Arc::new(MemoryStore::default()),
+            Self::ReadWrite(dir) => {
+                let mut options = SqliteOptions { faults: faults.clone(), ..SqliteOptions::default() };
+                options.lease = lease.unwrap_or(options.lease);
+                options.label = label.unwrap_or(options.label);
+                Arc::new(SqliteStore::open(dir, options)?)
+            }
+            Self::ReadOnly(dir) => match SqliteStore::open_existing_read_only(dir)? {
+                Some(store) => Arc::new(store),
+                None => Arc::new(MemoryStore::default()),
+            },
+        })
+    }
+}
+
+/// An embedder's own storage of files, in place of directories of this machine.
+#[derive(Clone)]
+pub struct FilePorts {
+    /// Creates workspaces and merges them.
+    pub workspaces: Arc<dyn Workspaces>,
+    /// States how programs see them.
+    pub views: Arc<dyn WorkspaceViews>,
+    /// Serves results, salvage and cleaning.
+    pub files: Arc<dyn RunFiles>,
+    /// Stores outputs and records of processes.
+    pub records: Arc<dyn RunRecords>,
+}
+
+/// Configures a [`Posse`] before it is opened.
 pub struct PosseBuilder {
-    place: StoreLocation,
+    state: StateDir,
+    store: Option<Arc<dyn Store>>,
     models: Vec<(String, Arc<dyn Model>)>,
-    catalog: Option<Arc<dyn Models>>,
+    registry: Option<Arc<dyn Models>>,
     script_dir: PathBuf,
     providers: Providers,
     prices: Prices,
@@ -40,8 +90,10 @@ pub struct PosseBuilder {
     system: Option<Arc<dyn System>>,
     faults: Faults,
     lease: Option<Duration>,
+    label: Option<String>,
     sandbox: SandboxOptions,
-    workspaces: Option<WorkspaceSettings>,
+    workspaces: WorkspaceSettings,
+    file_ports: Option<FilePorts>,
     search: Search,
     hooks: Option<Arc<dyn Hooks>>,
     command_hooks: Vec<Hook>,
@@ -52,9 +104,10 @@ pub struct PosseBuilder {
 impl Default for PosseBuilder {
     fn default() -> Self {
         Self {
-            place: StoreLocation::Memory,
+            state: StateDir::Absent,
+            store: None,
             models: Vec::new(),
-            catalog: None,
+            registry: None,
             script_dir: PathBuf::from("."),
             providers: Providers::default(),
             prices: Prices::default(),
@@ -62,8 +115,10 @@ impl Default for PosseBuilder {
             system: None,
             faults: Faults::default(),
             lease: None,
+            label: None,
             sandbox: SandboxOptions::default(),
-            workspaces: Some(WorkspaceSettings::default()),
+            workspaces: WorkspaceSettings::default(),
+            file_ports: None,
             search: Search::default(),
             hooks: None,
             command_hooks: Vec::new(),
@@ -74,28 +129,28 @@ impl Default for PosseBuilder {
 }
 
 impl PosseBuilder {
-    /// Keeps the journal in this directory. Several processes may share it.
+    /// Stores workspaces, outputs, process records and replays in this directory, and the journal too unless the
+    /// embedder supplies a [store](Self::store). Several processes may share it.
     pub fn state_dir(mut self, dir: impl AsRef<Path>) -> Self {
-        self.place = StoreLocation::Directory(dir.as_ref().to_owned());
+        self.state = StateDir::ReadWrite(dir.as_ref().to_owned());
         self
     }
 
-    /// Looks at the journal in this directory and writes nothing, not even a missing directory: then there are no
-    /// runs.
+    /// Reads this state directory and writes nothing. If the directory is missing, it has no runs.
     pub fn open_read_only(mut self, dir: impl AsRef<Path>) -> Self {
-        self.place = StoreLocation::Existing(dir.as_ref().to_owned());
+        self.state = StateDir::ReadOnly(dir.as_ref().to_owned());
         self
     }
 
-    /// Keeps the journal in memory: for tests.
-    pub fn in_memory(mut self) -> Self {
-        self.place = StoreLocation::Memory;
-        self
+    /// Keeps the journal in memory, whatever the state directory.
+    pub fn in_memory(self) -> Self {
+        self.store(Arc::new(MemoryStore::default()))
     }
 
-    /// Keeps the journal in a store of the embedder's own.
+    /// Keeps the journal in the embedder's own store. This does not affect files: everything beside the journal is in
+    /// the [state directory](Self::state_dir), with any store.
     pub fn store(mut self, store: Arc<dyn Store>) -> Self {
-        self.place = StoreLocation::Given(store);
+        self.store = Some(store);
         self
     }
 
@@ -105,14 +160,14 @@ impl PosseBuilder {
         self
     }
 
-    /// Finds models in a catalogue of the embedder's own.
+    /// Resolves models with the embedder's own registry.
     pub fn models(mut self, models: Arc<dyn Models>) -> Self {
-        self.catalog = Some(models);
+        self.registry = Some(models);
         self
     }
 
-    /// Reaches providers as this says: where they are, with which keys, within which limits. Nothing is read from the
-    /// environment; without this only providers are reached that want no key.
+    /// Sets where providers are, with which keys and limits. Nothing is read from the environment. Without this, only
+    /// providers that need no key are reachable.
     ///
     /// ```
     /// use posse::{Key, Posse, ProviderWords, Providers};
@@ -130,155 +185,150 @@ impl PosseBuilder {
         self
     }
 
-    /// Prices that go before those of Posse's table.
+    /// Sets prices that take precedence over Posse's table.
     pub fn prices(mut self, prices: Prices) -> Self {
         self.prices = prices;
         self
     }
 
-    /// Where relative `scripted/<file>` names are looked for.
+    /// Sets the directory that relative `scripted/<file>` names refer to.
     pub fn script_dir(mut self, dir: impl AsRef<Path>) -> Self {
         dir.as_ref().clone_into(&mut self.script_dir);
         self
     }
 
-    /// Adds a tool to the built-in ones; one of the same name replaces it.
+    /// Adds a tool to the built-in ones. A tool with the same name replaces it.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// How the boxes are made that commands run in. By default this program makes them, which needs
+    /// Sets how the sandboxes of commands are created. By default this program creates them, which requires
     /// [`init`](crate::init) first in its `main`.
     pub fn sandbox(mut self, options: SandboxOptions) -> Self {
         self.sandbox = options;
         self
     }
 
-    /// How the workspaces are made that agents who can change files work in.
+    /// Sets how workspaces are created for agents that can change files.
     pub fn workspaces(mut self, settings: WorkspaceSettings) -> Self {
-        self.workspaces = Some(settings);
+        self.workspaces = settings;
         self
     }
 
-    /// Lets all agents work in the run's directory, one writer at a time, and merges nothing. So it is without a
-    /// state directory too: there is nowhere to keep workspaces then.
-    pub fn in_place(mut self) -> Self {
-        self.workspaces = None;
+    /// Keeps workspaces, results and outputs with these ports. [Workspace settings](Self::workspaces) have no effect
+    /// then.
+    pub fn file_ports(mut self, ports: FilePorts) -> Self {
+        self.file_ports = Some(ports);
         self
     }
 
-    /// Who is asked when an agent searches the web. Without this, nobody is, and the agent is told how to change that.
+    /// Sets the service that searches the web for agents. Without it, a search fails with a text that says how to set
+    /// it.
     pub fn search(mut self, search: Search) -> Self {
         self.search = search;
         self
     }
 
-    /// Another clock and another source of chance.
+    /// Replaces the clock and the source of random numbers.
     pub fn system(mut self, system: Arc<dyn System>) -> Self {
         self.system = Some(system);
         self
     }
 
-    /// Fault points, for tests that end the process.
+    /// Sets fault points, for tests that kill the process.
     pub fn faults(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
     }
 
-    /// How long a silent owner keeps its runs.
+    /// Sets the label by which users recognise this process when it executes a run, such as `host:pid`; default: its
+    /// process id. An embedder's own [store](Self::store) sets it in its own way.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets how long a lease lasts without renewal.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self.options.heartbeat = lease / 3;
         self
     }
 
-    /// Whose runs these are.
+    /// Sets the namespace of the runs; default: `local`.
     pub fn tenant(mut self, tenant: TenantId) -> Self {
         self.options.tenant = tenant;
         self
     }
 
-    /// Programs that hear of what agents do, and may object.
+    /// Sets hooks that are called before and after operations of agents, and may deny them.
     pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
         self.hooks = Some(hooks);
         self
     }
 
-    /// The same as commands that run in the sandbox, unless there are [hooks](Self::hooks) of the embedder's own.
+    /// Sets hooks as commands that run in the sandbox. They have no effect if the embedder sets its own
+    /// [hooks](Self::hooks).
     pub fn command_hooks(mut self, hooks: Vec<Hook>) -> Self {
         self.command_hooks = hooks;
         self
     }
 
-    /// Stores answers of "always" here ([`Posse::answer`]); without a store they count for their run alone.
+    /// Stores answers of "always" here ([`Posse::answer`]). Without a store they apply to their run alone.
     pub fn approvals(mut self, approvals: Arc<dyn ApprovalStore>) -> Self {
         self.approvals = Some(approvals);
         self
     }
 
-    /// Opens it.
+    /// Opens the state directory and returns the `Posse`.
     pub fn open(self) -> Result<Posse, Error> {
-        // What runs leave beside the journal: long outputs, and who is alive.
-        let runs = match &self.place {
-            StoreLocation::Directory(dir) => Some(dir.join(RUNS)),
-            StoreLocation::Memory | StoreLocation::Existing(_) | StoreLocation::Given(_) => None,
+        let (state, temporary) = if let Some(dir) = self.state.path() {
+            (dir.to_owned(), None)
+        } else {
+            let dir = TemporaryState::new().map_err(WorkspaceError::from)?;
+            (dir.path().to_owned(), Some(dir))
         };
-        let files = match (&self.place, &self.workspaces) {
-            (StoreLocation::Directory(dir) | StoreLocation::Existing(dir), Some(settings)) => {
-                Some(posse_workspace::Workspaces::new(dir, settings.host.clone()))
-            }
-            _ => None,
-        };
-        let replays = match (&runs, &self.workspaces) {
-            (Some(runs), Some(settings)) => Some(ReplayHome {
-                state: runs.parent().unwrap_or(runs).to_owned(),
-                git: settings.host.git.clone(),
-            }),
-            _ => None,
-        };
+        let mut settings = self.workspaces;
+        let writes = !matches!(self.state, StateDir::ReadOnly(_));
+        let replays = writes.then(|| ReplayHome { state: state.clone(), git: settings.options.git.clone() });
         let mut sandbox = self.sandbox;
-        if let StoreLocation::Directory(dir) | StoreLocation::Existing(dir) = &self.place {
-            // No command sees the journal, wherever it is kept.
-            sandbox.hidden.push(dir.clone());
-        }
-        let store: Arc<dyn Store> = match self.place {
-            StoreLocation::Memory => Arc::new(MemoryStore::default()),
-            StoreLocation::Given(store) => store,
-            StoreLocation::Directory(dir) => {
-                let mut options = SqliteOptions { faults: self.faults.clone(), ..SqliteOptions::default() };
-                options.lease = self.lease.unwrap_or(options.lease);
-                Arc::new(SqliteStore::open(&dir, options)?)
-            }
-            StoreLocation::Existing(dir) => match SqliteStore::open_existing_read_only(&dir)? {
-                Some(store) => Arc::new(store),
-                None => Arc::new(MemoryStore::default()),
-            },
+        // No command sees the state directory, wherever it is.
+        sandbox.hidden.push(state.clone());
+        let store = match self.store {
+            Some(store) => store,
+            None => self.state.store(&self.faults, self.lease, self.label)?,
         };
-        let models = self.catalog.unwrap_or_else(|| {
-            let catalog = ModelRegistry::new(self.script_dir).providers(self.providers).prices(self.prices);
+        let models = self.registry.unwrap_or_else(|| {
+            let registry = ModelRegistry::new(self.script_dir).providers(self.providers).prices(self.prices);
             for (name, model) in self.models {
-                catalog.insert(name, model);
+                registry.insert(name, model);
             }
-            Arc::new(catalog)
+            Arc::new(registry)
         });
-        let outputs = runs.clone().map(Outputs::beneath);
         let sandbox = Sandbox::new(sandbox);
-        let workspaces = match (self.workspaces, &runs) {
-            (Some(mut settings), Some(runs)) => {
-                let faults = self.faults.clone();
-                settings.host.faults = Some(Arc::new(move |point| faults.hit(point)));
-                let state = runs.parent().unwrap_or(runs).to_owned();
-                Some(HostWorkspaces::new(&state, runs.clone(), sandbox.clone(), settings))
-            }
-            _ => None,
+        let file_ports = self.file_ports.unwrap_or_else(|| {
+            let files = Arc::new(LocalFiles::new(&state, settings.options.clone()));
+            let faults = self.faults.clone();
+            settings.options.faults = Some(Arc::new(move |point| faults.hit(point)));
+            let workspaces = match temporary {
+                Some(state) => LocalWorkspaces::temporary(state, sandbox.clone(), settings),
+                None => LocalWorkspaces::new(&state, sandbox.clone(), settings),
+            };
+            let (views, workspaces) = (Arc::new(workspaces.clone()), Arc::new(workspaces));
+            FilePorts { workspaces, views, files, records: Arc::new(LocalRecords::new(&state.join(RUNS))) }
+        });
+        let FilePorts { workspaces, views, files, records } = file_ports;
+        let workspaces = Some(workspaces).filter(|_| writes);
+        let hands = ToolServices {
+            sandbox,
+            records: Some(records.clone()),
+            search: self.search,
+            views,
+            ..ToolServices::default()
         };
-        let mut hands = ToolServices { sandbox, outputs, search: self.search, ..ToolServices::default() };
-        if let Some(workspaces) = &workspaces {
-            hands.views = Arc::new(workspaces.clone());
-        }
         let commands = self.command_hooks;
-        // Without hooks there is nobody to ask whether they want to hear of anything.
+        // Without hooks, `None` lets the engine skip the check which operations need a hook.
         let own = self.hooks.is_none() && !commands.is_empty();
         let own = own.then(|| CommandHooks::new(hands.clone(), commands));
         let failures = own.as_ref().map(CommandHooks::failures);
@@ -290,10 +340,9 @@ impl PosseBuilder {
         }
         let shared: Arc<[Tool]> = tools.clone().into();
         let tenant = self.options.tenant.clone();
-        let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(runs)));
-        let workspaces = workspaces.map(|all| Arc::new(all) as Arc<dyn posse_engine::ports::Workspaces>);
+        let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(Some(records))));
         let parts = Parts { store, models, tools, system, workspaces, hooks, faults: self.faults };
-        let posse = Posse::new(Runtime::new(parts, self.options), tenant, shared, files, replays);
+        let posse = Posse::new(Runtime::new(parts, self.options), tenant, shared, Some(files), replays);
         Ok(Posse { hook_failures: failures, approvals: self.approvals, ..posse })
     }
 }

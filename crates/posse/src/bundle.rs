@@ -1,8 +1,8 @@
-//! A run in one file, to be replayed elsewhere.
+//! Reads and writes bundles: a run in one file, to be replayed elsewhere.
 //!
 //! A bundle is gzip over lines of JSON: a manifest, then every event, every blob and every file of the base, and a last
-//! line with the hash of all before it. `zcat` and any JSON tool can read it. The version in the manifest is the
-//! version of all of it.
+//! line with the hash of all before it. `zcat` and any JSON tool can read it. The version in the manifest applies to
+//! the whole file.
 //!
 //! Why it is like this: `docs/decisions/replay-bundle-format.md`.
 
@@ -19,68 +19,69 @@ use posse_domain::event::{Event, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::text::BlobRef;
+use posse_engine::ports::FileKind;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The version of bundles written today.
+/// The version of bundles that are written.
 pub(crate) const BUNDLE_VERSION: u32 = 1;
-/// How the names of bundles end.
+/// The file extension of bundles.
 pub const BUNDLE_EXTENSION: &str = "posse";
 /// Largest entry that is read.
 const ENTRY_MAX_BYTES: u64 = 512 * 1024 * 1024;
-/// Largest manifest that is read: room for the names of tens of thousands of files. Its lists take up to eight times that in
-/// memory.
+/// Largest manifest that is read: room for the names of tens of thousands of files. Its lists take up to eight times
+/// that in memory.
 const MANIFEST_MAX_BYTES: u64 = 4 * 1024 * 1024;
-/// Most bytes that are read of a bundle, unpacked.
+/// Limit of unpacked bytes that are read from a bundle.
 const UNPACKED_MAX_BYTES: u64 = 8 * 1024 * 1024 * 1024;
-/// Most bytes that are read for each byte of the file. Journals are packed to a tenth; gzip can do a thousandth.
+/// Limit of unpacked bytes for each byte of the file. Journals compress to a tenth; gzip can reach a thousandth.
 const UNPACKED_MAX_RATIO: u64 = 64;
-/// What is read of every bundle, however well it is packed.
+/// The minimum of the unpacked limit, for small files.
 const UNPACKED_FLOOR_BYTES: u64 = 64 * 1024 * 1024;
-/// Most JSON values in the events for each byte of the file. A value of two bytes takes 32 in memory.
+/// Limit of JSON values in the events for each byte of the file. A value of two bytes takes 32 in memory.
 const VALUES_MAX_RATIO: u64 = 2;
-/// How many are read of every bundle.
+/// The minimum of the limit of values, for small files.
 const VALUES_FLOOR: u64 = 2_000_000;
-/// Most entries of one kind.
+/// Limit of entries of one kind.
 const ENTRIES_MAX: u64 = 10_000_000;
 /// Longest path of a file.
 const PATH_MAX_BYTES: usize = 4_096;
 
-/// Why a bundle cannot be used. Every text names the place.
+/// Why a bundle cannot be used. Every text names the position.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BundleError {
-    /// It cannot be opened or read.
+    /// The file cannot be opened or read.
     #[error("{path}: {problem}", path = .path.display())]
     Unreadable {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// It was written by a newer Posse.
+    /// A newer Posse wrote the bundle.
     #[error(
         "{path} was written by a newer Posse (bundle version {found}, this one knows {BUNDLE_VERSION})",
         path = .path.display()
     )]
     Newer {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
-        /// The version found.
+        /// The version of the bundle.
         found: u32,
     },
-    /// An entry is not what it should be.
+    /// An entry is invalid.
     #[error("{path} is damaged at {entry}: {problem}", path = .path.display())]
     Damaged {
-        /// The file.
+        /// The path of the bundle.
         path: PathBuf,
-        /// Which entry.
+        /// The position of the entry.
         entry: String,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
 }
 
-/// What a bundle holds; its first line.
+/// The first line of a bundle, which describes its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
@@ -93,21 +94,22 @@ pub(crate) struct Manifest {
     pub(crate) events: u64,
     pub(crate) blobs: u64,
     pub(crate) files: u64,
-    /// The tree of the base, if the run began with one; of the files before secrets were left out.
+    /// The tree of the base, if the run began with one; of the files before secrets were replaced.
     pub(crate) base_tree: Option<String>,
-    /// Events whose text has marks in place of secrets: their hashes, and those of all after them, do not fit.
+    /// Events in which marks replace secrets: their hashes, and those of all later events, do not match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) changed_events: Vec<u64>,
-    /// Blobs that have marks in place of secrets: they keep the name of what they were.
+    /// Blobs in which marks replace secrets: they keep the hash of the original.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) changed_blobs: Vec<Hash>,
-    /// Files of the base that have marks in place of secrets.
+    /// Files of the base in which marks replace secrets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) changed_files: Vec<String>,
-    /// What of the base is not in it, each with why.
+    /// Files of the base that the bundle omits, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_out: Vec<String>,
-    /// What the run found on the machine, without the texts that it did not use: it keeps the name of what it was.
+    /// The catalogue of discovered definitions without the texts that the run did not use. It keeps the original's
+    /// hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shortened_blob: Option<Hash>,
 }
@@ -118,7 +120,7 @@ impl Manifest {
     }
 }
 
-/// Content: as text if it is that, so that people can read it.
+/// Content, as text if it is valid UTF-8, so that users can read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Content {
@@ -138,15 +140,6 @@ impl Content {
             Content::Base64(text) => BASE64.decode(text).map_err(|error| error.to_string()),
         }
     }
-}
-
-/// What a file of the base is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum FileKind {
-    Plain,
-    Executable,
-    Symlink,
 }
 
 /// One line of a bundle.
@@ -184,7 +177,7 @@ pub(crate) struct Writer<W> {
     hasher: LineHash,
 }
 
-/// The hash over all lines: each line's hash joins the one before it.
+/// The hash over all lines: each line's hash is combined with the one before it.
 struct LineHash(Hash);
 
 impl LineHash {
@@ -212,7 +205,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads the lines of a bundle, one after the other, and checks them on the way.
+/// Reads and checks the lines of a bundle, one after the other.
 struct Reader {
     path: PathBuf,
     from: BufReader<GzDecoder<BufReader<Take<File>>>>,
@@ -221,7 +214,7 @@ struct Reader {
     limits: Limits,
 }
 
-/// How much is read of a bundle: a small file stays small in memory, whatever is in it.
+/// Limits of reading a bundle: a small file stays small in memory, whatever it contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
     unpacked_bytes: u64,
@@ -238,7 +231,7 @@ impl Limits {
     }
 }
 
-/// At least as many as the text has JSON values: each but the first follows one of these.
+/// An upper bound of the JSON values in a text: each but the first follows one of these characters.
 fn values_at_most(json: &str) -> u64 {
     1 + json.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count() as u64
 }
@@ -256,7 +249,7 @@ impl Reader {
             return Err(BundleError::Unreadable { path: path.to_owned(), problem });
         }
         let limits = Limits::of(metadata.len());
-        // A file that grows while it is read is read no further than it was.
+        // A file that grows while it is read is only read to its original length.
         let from = BufReader::new(GzDecoder::new(BufReader::new(file.take(metadata.len()))));
         Ok(Self { path: path.to_owned(), from, hasher: LineHash(Hash::ZERO), read: 0, limits })
     }
@@ -289,7 +282,7 @@ impl Reader {
         }
         if let Entry::End { hash } = &entry {
             if *hash != self.hasher.0 {
-                return Err(self.damaged(entry.name(), "the hash does not fit what stands before it"));
+                return Err(self.damaged(entry.name(), "the hash does not match the lines before it"));
             }
         } else {
             self.hasher.add(&line);
@@ -297,9 +290,9 @@ impl Reader {
         Ok(entry)
     }
 
-    /// A line that is none of ours: a newer bundle may well have such, and then that is what to say.
+    /// The error for a line that does not parse. If the bundle has a newer version, that is the reason.
     fn unknown(&self, line: &[u8], place: String, error: &serde_json::Error) -> BundleError {
-        // Only the version is kept of it: all of a hostile line as values would take many times its size.
+        // Only the version is kept: a whole hostile line as values would take many times its size.
         #[derive(Deserialize)]
         struct Peek {
             manifest: PeekManifest,
@@ -316,7 +309,7 @@ impl Reader {
     }
 }
 
-/// A bundle that was read and found whole.
+/// A bundle that was read and checked completely.
 pub(crate) struct Bundle {
     pub(crate) manifest: Manifest,
     /// The events, with their long texts.
@@ -333,7 +326,7 @@ pub(crate) struct BaseFile {
 /// Reads a bundle to its end and checks everything in it.
 pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
     let mut stored: Vec<StoredEvent> = Vec::new();
-    // Looked through once for each blob: a list would be looked through from end to end.
+    // A set, because each blob is looked up in it.
     let mut changed: Option<HashSet<Hash>> = None;
     let mut blobs: HashMap<Hash, String> = HashMap::new();
     let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
@@ -374,13 +367,13 @@ pub(crate) fn read(path: &Path) -> Result<Bundle, BundleError> {
     })?;
     let last = stored.last().map(|event| (event.seq, event.hash));
     if last != Some((manifest.head_seq, manifest.head_hash)) {
-        return Err(damaged("its events".to_owned(), "they do not end where the manifest says".to_owned()));
+        return Err(damaged("its events".to_owned(), "they do not end where the manifest states".to_owned()));
     }
     let events = whole(&stored, &blobs).map_err(|(seq, problem)| damaged(format!("event {seq}"), problem))?;
     Ok(Bundle { manifest, events })
 }
 
-/// The files of the base, one after the other. The bundle was read before.
+/// Passes the files of the base to `take`. The bundle was checked before.
 pub(crate) fn files(
     path: &Path,
     mut take: impl FnMut(BaseFile) -> Result<(), BundleError>,
@@ -395,7 +388,7 @@ pub(crate) fn files(
     .map(drop)
 }
 
-/// Hands every entry between the manifest and the last line to `take`.
+/// Passes every entry between the manifest and the last line to `take`.
 fn walk(
     path: &Path,
     mut take: impl FnMut(&Manifest, Entry) -> Result<(), BundleError>,
@@ -431,11 +424,11 @@ fn walk(
     Ok(manifest)
 }
 
-/// The chain holds up to the first event that was changed.
+/// Checks an event. The hash chain is valid up to the first changed event.
 fn check_event(manifest: &Manifest, before: Option<&StoredEvent>, event: &StoredEvent) -> Result<(), String> {
     let expected = before.map_or(1, |before| before.seq + 1);
     if event.seq != expected {
-        return Err(format!("event {expected} should stand here"));
+        return Err(format!("event {expected} should be here"));
     }
     let changed = manifest.changed_events.first().is_some_and(|first| *first <= event.seq);
     let previous = before.map_or(Hash::ZERO, |before| before.hash);
@@ -458,7 +451,7 @@ fn whole(stored: &[StoredEvent], blobs: &HashMap<Hash, String>) -> Result<Vec<Ev
     stored.iter().map(decode).collect()
 }
 
-/// A path that stays beneath where it is laid out, and is nobody's repository.
+/// A path that stays beneath its target directory and is not part of a repository.
 fn safe_path(path: Content) -> Result<PathBuf, String> {
     use std::os::unix::ffi::OsStringExt;
     let bytes = path.into_bytes()?;

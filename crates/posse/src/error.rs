@@ -1,134 +1,131 @@
-//! What can go wrong for an embedder.
+//! The error type of the facade, for embedders.
 
 use std::path::PathBuf;
 
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::RunStatus;
-use posse_engine::ports::StoreError;
-use posse_engine::{HistoryError, RuntimeError};
-use posse_workspace::{ApplyError, WorkspaceError};
+use posse_engine::ports::{ApplyError, StoreError, WorkspaceError};
+use posse_engine::{HistoryError, RequestField, RuntimeError};
 use thiserror::Error;
 
 use crate::bundle::BundleError;
 
-/// Why something was not done.
+/// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// Something in the request is wrong; nothing was written.
+    /// A part of the request is invalid. Nothing was written.
     #[error("{field}: {problem}")]
     Invalid {
-        /// Which part.
-        field: &'static str,
-        /// What is wrong.
+        /// The name of that part.
+        field: RequestField,
+        /// Why it is invalid.
         problem: String,
     },
-    /// No run starts with this.
+    /// No run id starts with this prefix.
     #[error("there is no run `{0}`")]
     NoRun(String),
-    /// The one run that starts with this was removed.
+    /// The only run whose id starts with this prefix was removed.
     #[error("run {run} was removed; its journal ended with hash {head}")]
     Removed {
-        /// The run.
+        /// The removed run.
         run: RunId,
         /// The hash of its last event.
         head: Hash,
     },
-    /// Several runs start with this.
+    /// Several run ids start with this prefix.
     #[error("`{prefix}` fits several runs: {}", examples.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The given prefix.
         prefix: String,
-        /// Some that fit.
+        /// Some of the matching ids.
         examples: Vec<String>,
     },
     /// The run has no such agent.
     #[error("there is no agent {0}")]
     NoAgent(AgentId),
-    /// The run has ended.
+    /// The run has ended, so it accepts no commands.
     #[error("run {run} has ended ({status})")]
     Ended {
-        /// The run.
-        run: RunId,
-        /// How.
-        status: RunStatus,
-    },
-    /// The run has not ended.
-    #[error("run {0} has not ended")]
-    StillRunning(RunId),
-    /// The run has ended, but not well.
-    #[error("run {run} {status}; what it made may be half of something")]
-    NotCompleted {
-        /// The run.
+        /// The ended run.
         run: RunId,
         /// How it ended.
         status: RunStatus,
     },
-    /// The run has no files of its own.
-    #[error(
-        "run {0} worked in place: nobody in it could change files, or it has no state directory to keep them in"
-    )]
-    InPlace(RunId),
+    /// The run has not ended, so it has no result.
+    #[error("run {0} has not ended")]
+    StillRunning(RunId),
+    /// The run failed or was cancelled.
+    #[error("run {run} {status}; its changes may be incomplete")]
+    NotCompleted {
+        /// The run in question.
+        run: RunId,
+        /// How it ended.
+        status: RunStatus,
+    },
+    /// No agent of the run could change files.
+    #[error("run {0} has no files of its own: no agent in it could change files")]
+    NoFiles(RunId),
     /// The files of a run could not be used.
     #[error("the files of run {run}: {problem}")]
     Files {
-        /// The run.
+        /// The run in question.
         run: RunId,
-        /// What is wrong.
+        /// The reason.
         problem: WorkspaceError,
     },
-    /// Cleaning could not go on.
+    /// Cleaning stopped at an error.
     #[error("cleaning: {0}")]
     Cleaning(WorkspaceError),
-    /// What a run made could not be brought into the checkout.
+    /// The changes of a run could not be applied to the checkout.
     #[error("run {run} was not applied to {}: {problem}", .dir.display())]
     NotApplied {
-        /// The run.
+        /// The run in question.
         run: RunId,
         /// The checkout.
         dir: PathBuf,
-        /// Why not.
+        /// The reason, such as a conflict.
         problem: ApplyError,
     },
-    /// There is a file where a run was to be written, and it was not to be replaced.
-    #[error("{}: it is there already", .0.display())]
+    /// The target of an export exists, and it was not to be replaced.
+    #[error("{}: the file exists already", .0.display())]
     ExportExists(PathBuf),
-    /// A run could not be written into a file; nothing is there under its name.
+    /// An export failed. No file was created under its name.
     #[error("{path}: {problem}", path = .path.display())]
     NotExported {
-        /// The file.
+        /// The target file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         problem: String,
     },
     /// A bundle cannot be used.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A run's files could not be read while it was written into a file.
+    /// A run's files could not be read during an export.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
-    /// Nobody waits for this answer, or not any more.
+    /// No call waits for this answer, or no longer.
     #[error("{agent} does not wait for an answer about `{operation}`")]
     NotAsked {
-        /// The agent.
+        /// The agent that was answered.
         agent: AgentId,
-        /// What was answered.
+        /// The operation that the answer was about.
         operation: String,
     },
     /// The journal could not be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The run could not be started, read or carried on.
+    /// The run could not be started, read or continued.
     #[error(transparent)]
     Runtime(RuntimeError),
-    /// The journal holds something that cannot be read.
+    /// The journal contains something that cannot be read.
     #[error(transparent)]
     History(#[from] HistoryError),
 }
 
 impl Error {
-    /// Something in a request is wrong.
-    pub fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
+    /// The error for an invalid part of a request.
+    pub fn invalid(field: RequestField, problem: impl Into<String>) -> Self {
         Self::Invalid { field, problem: problem.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! Following a run's journal.
+//! Follows a run's journal, for front ends and embedders.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,51 +16,51 @@ use crate::Error;
 pub struct JournalEvent {
     /// Its number in its run, without gaps.
     pub seq: u64,
-    /// The agent it happened to.
+    /// The agent that the event is about.
     pub agent_id: AgentId,
-    /// Its kind.
+    /// Its kind, such as `agent.tool_finished`.
     pub kind: &'static str,
-    /// When, in milliseconds since 1970.
+    /// When it happened, in milliseconds since 1970.
     pub at_ms: i64,
     /// What happened, in one line.
     pub summary: String,
-    /// All of it, as JSON, long texts included; only what a run found on the machine, which may be megabytes, is named
-    /// by its blob.
+    /// The fields of the event as JSON, including long texts. Only the catalogue of discovered definitions, which may
+    /// have megabytes, is named by its blob.
     pub detail: serde_json::Value,
-    /// All of it, typed, with the same texts.
+    /// The typed event, with the same texts.
     pub body: EventBody,
 }
 
-/// The events of a run, each once and in order, including those that are not written yet.
+/// The events of a run, each once and in order, including future ones.
 pub struct Events {
     store: Arc<dyn Store>,
     key: RunKey,
     after: u64,
     pulse: watch::Receiver<Pulse>,
     page: VecDeque<StoredEvent>,
-    /// Whether what the run found on the machine is fetched, too.
+    /// Whether the catalogue of discovered definitions is fetched, too.
     with_found: bool,
 }
 
 impl Events {
     pub(crate) fn new(store: Arc<dyn Store>, key: RunKey, after: u64) -> Self {
-        // Watched before the first read: what is written in between wakes the next look.
+        // Watched before the first read: a write in between wakes the next read.
         let pulse = store.watch(&key);
         Self { store, key, after, pulse, page: VecDeque::new(), with_found: false }
     }
 
-    /// The same, with what the run found on the machine.
+    /// Also fetches the catalogue of discovered definitions.
     pub(crate) fn with_found(self) -> Self {
         Self { with_found: true, ..self }
     }
 
-    /// The next event that is already written, if there is one. Dropping the future loses no event.
+    /// The next event that is already written, if any. Dropping the future loses no event.
     pub async fn try_next(&mut self) -> Result<Option<JournalEvent>, Error> {
         if self.page.is_empty() {
             self.pulse.mark_unchanged();
             self.page = self.store.read(&self.key, self.after, READ_MAX_EVENTS).await?.into();
         }
-        // Taken off the page only once it is whole: a caller may stop waiting for a long text.
+        // Removed from the page only once it is complete: a caller may stop waiting for a long text.
         let Some(stored) = self.page.front() else { return Ok(None) };
         let event = self.decode(stored).await?;
         self.after = event.seq;
@@ -68,7 +68,7 @@ impl Events {
         Ok(Some(event))
     }
 
-    /// The next event; waits until there is one. Dropping the future loses no event.
+    /// Waits for the next event. Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<JournalEvent, Error> {
         loop {
             if let Some(event) = self.try_next().await? {
@@ -100,7 +100,7 @@ impl Events {
     }
 }
 
-/// One agent's events as a task's.
+/// The events of one agent in the form of a task: a translation for embedders, not a fold (see [`view`](crate::view)).
 pub struct TaskEvents {
     events: Events,
     view: TaskView,
@@ -115,7 +115,7 @@ impl TaskEvents {
         Self { events, view: TaskView::new(agent), ready: VecDeque::new(), done: false, over: false }
     }
 
-    /// The next event; none after `done`, or after the end of the run.
+    /// The next event; `None` after `done`, or after the end of the run.
     pub async fn next(&mut self) -> Result<Option<TaskEvent>, Error> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -127,7 +127,7 @@ impl TaskEvents {
             }
             let event = self.events.next().await?;
             self.ready.extend(self.view.push(&event.agent_id, &event.body));
-            // Nothing follows the end of a run, also not for an agent that never was.
+            // No event follows the end of a run, even if the agent does not exist.
             self.over = matches!(
                 event.body,
                 EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)

@@ -1,5 +1,5 @@
-//! What `explain` says beyond the rules: whether there is such a tool, whether the agent owns the path, and what a rule about
-//! a skill makes of it. The engine looks at the same when a call is made.
+//! Explains decisions beyond the rules: whether the tool exists, whether the agent owns the path, and what a rule about
+//! a skill decides. The engine uses the same checks for an agent's call.
 
 use posse_domain::contract::Contract;
 use posse_domain::event::EffectClass;
@@ -11,22 +11,22 @@ use posse_domain::permission::{
 use posse_domain::skill::{DELEGATE_TO_AGENT, SKILL_FILES, SKILL_TOOL};
 use posse_engine::ports::Tool;
 
-use crate::Error;
+use crate::{Error, RequestField};
 
 /// The tools that show files of skills.
 const SKILL_READERS: [&str; 2] = ["read", "list"];
 
-/// An operation that somebody asks about.
+/// The operation to explain.
 pub(crate) struct ExplainQuery<'a> {
     operation: Operation<'a>,
     /// Whether it changes files.
     writes: bool,
-    /// The skill that it is about, if its own operation does not say so.
+    /// The skill that it uses, if the operation itself does not name it.
     skill: Option<String>,
 }
 
 impl<'a> ExplainQuery<'a> {
-    /// Reads `tool` or `tool:specifier`; blanks around either are nothing, as in a call.
+    /// Parses `tool` or `tool:specifier`. Blanks around either are ignored, as in a call.
     pub(crate) fn read(text: &'a str, tools: &[Tool]) -> Result<Self, Error> {
         let (name, specifier) = match text.split_once(':') {
             Some((name, specifier)) => (name.trim(), Some(specifier.trim())),
@@ -37,7 +37,7 @@ impl<'a> ExplainQuery<'a> {
         if tool.is_none() && bare != NETWORK {
             let names = || tools.iter().map(|tool| tool.name).chain([NETWORK]);
             let meant = hint(nearest(bare, names()));
-            return Err(Error::invalid("operation", format!("there is no tool `{bare}`{meant}")));
+            return Err(Error::invalid(RequestField::Operation, format!("unknown tool `{bare}`{meant}")));
         }
         let skill = specifier.and_then(|specifier| match bare {
             DELEGATE_TO_AGENT => Some(specifier.to_ascii_lowercase()),
@@ -51,15 +51,15 @@ impl<'a> ExplainQuery<'a> {
         Ok(Self { operation: Operation::new(bare, specifier).in_dir(dir), writes, skill })
     }
 
-    /// Every layer's say, and the outcome.
+    /// The decision of every layer, and the outcome.
     pub(crate) fn explain(
         &self,
         authority: &Authority,
-        contract_json: &str,
+        contract: &Contract,
         approvals: &Approvals,
     ) -> Explanation {
         let mut explanation = authority.explain(approvals, &self.operation);
-        // A rule about a skill binds every way to it.
+        // A rule about a skill applies to every way of using it.
         let ruling = self
             .skill
             .as_deref()
@@ -70,7 +70,7 @@ impl<'a> ExplainQuery<'a> {
         {
             explanation.verdict = ruling;
         }
-        let owns = Contract::from_json(contract_json).map(|contract| contract.step.owns).unwrap_or_default();
+        let owns = &contract.step.owns;
         let outside = self.writes
             && !owns.is_empty()
             && self
@@ -114,6 +114,10 @@ mod tests {
   "outputs": {"report_format": "markdown", "report_path_pattern": ".posse/step-<idx>-result.md", "result_schema": null}
 }"#;
 
+    fn owning() -> Contract {
+        Contract::from_json(OWNING).expect("a contract")
+    }
+
     fn authority(denied: &[&str]) -> Authority {
         let run: RunId = "k3f9ab2c".parse().expect("an id");
         let rule =
@@ -137,7 +141,9 @@ mod tests {
     fn explained(operation: &str, denied: &[&str]) -> Explanation {
         let tools = crate::builtin_tools();
         let asked = ExplainQuery::read(operation, &tools).expect(operation);
-        asked.explain(&authority(denied), "{}", &Approvals::none())
+        let mut contract = owning();
+        contract.step.owns.clear();
+        asked.explain(&authority(denied), &contract, &Approvals::none())
     }
 
     #[test]
@@ -146,7 +152,7 @@ mod tests {
         for (text, meant) in [("frobnicate", ""), ("bahs:ls", "bash"), ("netwrok", "network")] {
             let Err(error) = ExplainQuery::read(text, &tools) else { panic!("{text}") };
             let error = error.to_string();
-            assert!(error.contains("there is no tool") && error.contains(meant), "{error}");
+            assert!(error.contains("unknown tool") && error.contains(meant), "{error}");
         }
     }
 
@@ -181,7 +187,6 @@ mod tests {
 
     #[test]
     fn a_path_that_the_agent_does_not_own_is_denied_for_writes_alone() {
-        Contract::from_json(OWNING).expect("a contract");
         let tools = crate::builtin_tools();
         for (operation, is_denied) in [
             ("write:src/auth/a.rs", false),
@@ -192,7 +197,7 @@ mod tests {
             ("read:src/other.rs", false),
         ] {
             let asked = ExplainQuery::read(operation, &tools).expect(operation);
-            let verdict = asked.explain(&authority(&[]), OWNING, &Approvals::none()).verdict;
+            let verdict = asked.explain(&authority(&[]), &owning(), &Approvals::none()).verdict;
             assert_eq!(verdict.decision == Decision::Deny, is_denied, "{operation}: {verdict}");
             if is_denied {
                 assert!(verdict.to_string().contains("src/auth/**, a.txt"), "{verdict}");
@@ -201,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_about_the_network() {
+    fn the_network_is_never_a_question() {
         assert_eq!(explained("network", &[]).verdict.decision, Decision::Deny);
     }
 }

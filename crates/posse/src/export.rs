@@ -1,4 +1,4 @@
-//! A run as one file that can be replayed elsewhere, without secrets.
+//! Exports a run as one file that can be replayed elsewhere, without secrets.
 
 mod unused;
 
@@ -14,67 +14,68 @@ use flate2::write::GzEncoder;
 use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
-use posse_workspace::{RunSpace, WorkspaceError};
+use posse_domain::object_id::ObjectId;
+use posse_engine::ports::{FileKind, WorkspaceError};
 use serde_json::Value;
 
-use crate::base;
-use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, FileKind, Manifest, Writer};
+use crate::base::BaseReader;
+use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, Manifest, Writer};
 use crate::secrets::{RedactedText, Secrets, hide, is_secret_field};
 use crate::{Error, Posse};
 use unused::OmittedTexts;
 
 /// Files of at least this size are named in the summary.
 pub const LARGE_FILE_BYTES: u64 = 1024 * 1024;
-/// Most files that are named.
+/// Limit of named files.
 const LARGE_FILES_MAX: usize = 10;
-/// Most places of secrets that are named.
+/// Limit of named positions of secrets.
 const PLACES_MAX: usize = 100;
 
-/// How a run is exported.
+/// Options of an export.
 #[derive(Debug, Clone, Default)]
 pub struct ExportOptions {
-    /// Values that must not be in the bundle: the person's keys. Whatever looks like a key is left out in any case.
+    /// Values that must not be in the bundle: the user's keys. Anything that looks like a key is replaced in any case.
     pub secrets: Vec<String>,
-    /// Whether a file that is there is replaced.
+    /// Whether an existing file is replaced.
     pub overwrite: bool,
 }
 
-/// What was exported.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+/// The result of an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportSummary {
-    /// The run.
+    /// The exported run.
     pub run: RunId,
-    /// The bundle.
+    /// The path of the bundle.
     pub path: PathBuf,
-    /// Its size.
+    /// The size of the bundle.
     pub bytes: u64,
     /// The hash of the run's last event.
     pub head: Hash,
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
-    /// How many blobs.
+    /// The number of blobs that events name.
     pub blobs: u64,
-    /// How many files of the base.
+    /// How many files the run began with.
     pub files: u64,
-    /// Their size.
+    /// The size of these files.
     pub file_bytes: u64,
     /// The largest of them, from [`LARGE_FILE_BYTES`] on, the largest first.
     pub large_files: Vec<(String, u64)>,
-    /// How many secrets were left out.
+    /// How many secrets were replaced by a mark.
     pub secrets: u64,
-    /// Where secrets were left out, and what they looked like: a bounded list.
+    /// Where secrets were replaced, and what they looked like: a bounded list.
     pub secret_places: Vec<String>,
-    /// What of the base is not in it, each with why.
+    /// Files of the base that the bundle omits, each with the reason.
     pub left_out: Vec<String>,
-    /// How many definitions that were found on the machine are in it without their texts: the run did not use them.
+    /// How many discovered definitions are in it without their texts, because the run did not use them.
     pub unused_agents: u64,
-    /// How many skills, likewise.
+    /// How many discovered skills are in it without their texts, because the run did not use them.
     pub unused_skills: u64,
-    /// Whether the run began with files of its own; without, a replay reads the folder as it is then.
+    /// Whether the run began with its own files. If not, a replay reads the folder at that time.
     pub has_base: bool,
 }
 
-/// What was found by looking through everything, before anything is written.
+/// The result of searching everything for secrets, before anything is written.
 #[derive(Default)]
 struct Survey {
     changed_events: Vec<u64>,
@@ -90,7 +91,7 @@ struct Survey {
 }
 
 impl Survey {
-    /// Notes what was found at a place.
+    /// Records the secrets that were found at a position.
     fn note(&mut self, place: &str, cleaned: &RedactedText) {
         self.secrets += cleaned.found.len() as u64;
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
@@ -107,16 +108,16 @@ impl Survey {
     }
 }
 
-/// Everything that goes into a bundle, but for the base.
+/// Everything in a bundle except the base.
 struct Journal {
     events: Vec<StoredEvent>,
     blobs: BTreeMap<Hash, Vec<u8>>,
-    base_tree: Option<String>,
+    base_tree: Option<ObjectId>,
 }
 
 impl Posse {
-    /// Writes a run into one file that replays elsewhere: its events, its long texts and the files it began with. Keys
-    /// are replaced by a mark wherever they stand. The file is there whole or not at all.
+    /// Exports a run to one file that can be replayed elsewhere: its events, its long texts and the files it began
+    /// with. Keys are replaced by a mark wherever they are. The file is created atomically.
     pub async fn export(
         &self,
         run: &RunId,
@@ -124,18 +125,13 @@ impl Posse {
         options: ExportOptions,
     ) -> Result<ExportSummary, Error> {
         let journal = self.journal(run).await?;
-        let space = match (&journal.base_tree, &self.files) {
-            (Some(_), Some(files)) => {
-                let opened = files.open(run.as_str());
-                Some(opened.map_err(|problem| Error::Files { run: run.clone(), problem })?)
-            }
-            _ => None,
-        };
+        let files = self.files.clone();
+        let base = journal.base_tree.zip(files).map(|(tree, files)| BaseReader::new(files, run, tree));
         let exporting = Exporter {
             run: run.clone(),
             tenant: self.tenant.as_str().to_owned(),
             journal,
-            space,
+            base,
             secrets: Secrets::new(options.secrets),
             to: to.to_owned(),
             overwrite: options.overwrite,
@@ -153,7 +149,7 @@ impl Posse {
             let mut event = posse_engine::decode(&key, &stored)?;
             names.extend(event.body.missing().into_iter().map(|at| at.blob));
             if let EventBody::RunStarted(started) = &event.body {
-                base_tree = started.base.as_ref().map(|base| base.tree.to_string());
+                base_tree = started.base.as_ref().map(|base| base.tree);
             }
             events.push(stored);
             Ok(())
@@ -174,7 +170,7 @@ struct Exporter {
     run: RunId,
     tenant: String,
     journal: Journal,
-    space: Option<RunSpace>,
+    base: Option<BaseReader>,
     secrets: Secrets,
     to: PathBuf,
     overwrite: bool,
@@ -235,8 +231,8 @@ impl Exporter {
     }
 
     fn survey_files(&self, survey: &mut Survey) -> Result<(), Error> {
-        let Some(space) = &self.space else { return Ok(()) };
-        let left_out = base::each_file::<WorkspaceError>(space, |file| {
+        let Some(base) = &self.base else { return Ok(()) };
+        let left_out = base.each_file::<WorkspaceError>(|file| {
             let name = file.path.display().to_string();
             let bytes = file.content.len() as u64;
             survey.files += 1;
@@ -266,7 +262,7 @@ impl Exporter {
             events: self.journal.events.len() as u64,
             blobs: self.journal.blobs.len() as u64,
             files: survey.files,
-            base_tree: self.journal.base_tree.clone(),
+            base_tree: self.journal.base_tree.map(|tree| tree.to_string()),
             changed_events: survey.changed_events.clone(),
             changed_blobs: survey.changed_blobs.clone(),
             changed_files: survey.changed_files.clone(),
@@ -275,7 +271,7 @@ impl Exporter {
         }
     }
 
-    /// Writes the bundle beside its name and gives it the name once it is durable.
+    /// Writes the bundle to a temporary file and renames it once it is durable.
     fn write(&mut self, manifest: Manifest) -> Result<u64, Error> {
         let folder = self.to.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new(".")).to_owned();
@@ -291,7 +287,7 @@ impl Exporter {
             let named = if self.overwrite {
                 fs::rename(&unfinished, &self.to)
             } else {
-                // A link, unlike a rename, does not replace what came meanwhile.
+                // A link, unlike a rename, does not replace a file that was created meanwhile.
                 fs::hard_link(&unfinished, &self.to)
             };
             let synced = named.and_then(|()| File::open(&folder)?.sync_all());
@@ -300,7 +296,7 @@ impl Exporter {
                 _ => self.failed(error),
             })
         });
-        // Gone already where it was renamed.
+        // Gone already if it was renamed.
         drop(fs::remove_file(&unfinished));
         written
     }
@@ -316,8 +312,8 @@ impl Exporter {
             let entry = Entry::Blob { hash: *hash, content: Content::of(bytes.clone()) };
             writer.entry(&entry).map_err(failed)?;
         }
-        if let Some(space) = &self.space {
-            base::each_file::<Error>(space, |file| self.write_file(&mut writer, file))?;
+        if let Some(base) = &self.base {
+            base.each_file::<Error>(|file| self.write_file(&mut writer, file))?;
         }
         let gzip = writer.end().map_err(failed)?;
         let mut buffer = gzip.finish().map_err(failed)?;
@@ -330,7 +326,7 @@ impl Exporter {
     fn write_file<W: Write>(&self, writer: &mut Writer<W>, file: BaseFile) -> Result<(), Error> {
         let BaseFile { path, kind, content } = file;
         let content = match self.secrets.clean(&content) {
-            // Where a link leads is no place for a mark: it would lead nowhere.
+            // A mark in a link's target would break the link.
             Some(cleaned) if kind != FileKind::Symlink => cleaned.bytes,
             _ => content,
         };
@@ -340,21 +336,21 @@ impl Exporter {
     }
 }
 
-/// A text without its secrets. JSON stays JSON: each of its strings is cleaned by itself.
+/// Removes the secrets of a text. JSON stays JSON: each of its strings is cleaned separately.
 fn clean_json(secrets: &Secrets, text: &[u8]) -> Option<RedactedText> {
     let Ok(mut value) = serde_json::from_slice::<Value>(text) else { return secrets.clean(text) };
     let mut found = Vec::new();
     clean_value(secrets, &mut value, &mut found);
     match serde_json::to_vec(&value) {
         Ok(bytes) if !found.is_empty() => Some(RedactedText { bytes, found }),
-        // Found across the strings of one value; a text that would no longer be JSON is left as its strings are.
+        // Found across several strings. If the cleaned text is not JSON, only the separately cleaned strings are used.
         _ => secrets
             .clean(text)
             .filter(|cleaned| serde_json::from_slice::<serde::de::IgnoredAny>(&cleaned.bytes).is_ok()),
     }
 }
 
-/// A field of an object. What only its name makes a secret is looked for as a text would have both.
+/// Cleans a field of an object. A value that is a secret only because of its name is searched like a text with both.
 fn clean_field(secrets: &Secrets, name: &str, text: &mut String, found: &mut Vec<&'static str>) {
     if is_secret_field(name, text) {
         hide(text);

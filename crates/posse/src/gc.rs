@@ -1,27 +1,27 @@
-//! Cleaning: what runs that have ended leave on disk and in the journal.
+//! Garbage collection: removes what ended runs leave on disk and in the journal.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use posse_engine::ports::{RunEntry, StoreError};
-use posse_workspace::{GcOptions, GcReport, WorkspaceError, Workspaces};
+use posse_engine::ports::{GcOptions, GcSummary, RunEntry, StoreError};
 
 use crate::{Error, Posse};
 
-/// Most runs that one cleaning looks at, so that it ends; the next one goes on.
+/// Limit of runs that one cleaning inspects, so that it ends. The next one continues.
 const RUNS_MAX: u32 = 1_000_000;
 const DAY: Duration = Duration::from_hours(24);
 
-/// What to clean.
+/// Options of a cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcRequest {
-    /// Only say what would go.
+    /// Only report what would be removed.
     pub dry_run: bool,
-    /// How old the workspaces of a run that has ended must be to go.
+    /// The minimum age of an ended run's workspaces.
     pub workspaces_older_than: Duration,
-    /// How old salvaged work must be to go.
+    /// The minimum age of salvage.
     pub salvage_older_than: Duration,
-    /// How long ago a run must have ended to go as a whole, out of the journal too; none keeps them all.
+    /// How long ago a run must have ended to be removed completely, including its journal; `None` keeps all runs.
     pub runs_older_than: Option<Duration>,
 }
 
@@ -36,28 +36,9 @@ impl Default for GcRequest {
     }
 }
 
-/// What was cleaned.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GcSummary {
-    /// What went, or would go.
-    pub removed: Vec<String>,
-    /// What stayed, and why.
-    pub kept: Vec<(String, String)>,
-    /// How many bytes on disk that freed, or would.
-    pub freed_bytes: u64,
-}
-
-impl GcSummary {
-    fn add(&mut self, report: GcReport) {
-        self.removed.extend(report.removed);
-        self.kept.extend(report.kept);
-        self.freed_bytes += report.freed_bytes;
-    }
-}
-
 impl Posse {
-    /// Removes what runs that have ended left, is old, and is reachable elsewhere or wanted no more. A run that is
-    /// open is never touched, and whatever cannot be inspected is kept.
+    /// Removes what ended runs left, if it is old and reachable elsewhere or no longer wanted. An open run is never
+    /// touched, and whatever cannot be inspected is kept.
     pub async fn clean(&self, cleaning: GcRequest) -> Result<GcSummary, Error> {
         let now = SystemTime::now();
         let mut cleaned = GcSummary::default();
@@ -70,21 +51,26 @@ impl Posse {
                 gone.insert(entry.run.to_string());
             }
         }
-        if let Some(files) = self.files.clone() {
+        if let Some(files) = &self.files {
             entries.retain(|entry| !gone.contains(entry.run.as_str()));
-            let open = entries.into_iter().map(|entry| (entry.run.to_string(), is_open(&entry))).collect();
-            let broken = |error: tokio::task::JoinError| WorkspaceError::Damaged(error.to_string());
-            let task = tokio::task::spawn_blocking(move || clean_files(&files, &open, cleaning, now));
-            let report = task.await.map_err(broken).and_then(|report| report);
-            cleaned.add(report.map_err(Error::Cleaning)?);
+            let open: HashMap<String, bool> =
+                entries.into_iter().map(|entry| (entry.run.to_string(), is_open(&entry))).collect();
+            let options = GcOptions {
+                dry_run: cleaning.dry_run,
+                workspaces_older_than: cleaning.workspaces_older_than,
+                salvage_older_than: cleaning.salvage_older_than,
+                is_open: Arc::new(move |run| open.get(run).copied()),
+                now,
+            };
+            cleaned.add(files.clean(options).await.map_err(Error::Cleaning)?);
         }
-        // What would go is still there.
+        // The directories of runs that a dry run would remove still exist.
         cleaned.kept.retain(|(what, _)| !what.strip_prefix("run ").is_some_and(|run| gone.contains(run)));
         Ok(cleaned)
     }
 
-    /// Removes a whole run: first its files, so that one cut off in between is found again by its journal. Whether it
-    /// is gone.
+    /// Removes a whole run and returns whether it is gone. Its files are first, so that its journal still leads to an
+    /// interrupted removal.
     async fn clean_run(
         &self,
         entry: &RunEntry,
@@ -93,17 +79,13 @@ impl Posse {
     ) -> Result<bool, Error> {
         let run = &entry.run;
         let what = format!("run {run}");
-        // Before its files go: a journal that cannot be removed would stay without them.
+        // Before its files are removed: a journal that cannot be removed would stay without them.
         if let Some(problem) = self.damage_of(entry).await? {
             cleaned.kept.push((what, format!("it is damaged: {problem}")));
             return Ok(false);
         }
-        if let Some(files) = self.files.clone() {
-            let name = run.to_string();
-            let task = tokio::task::spawn_blocking(move || remove_files(&files, &name, dry_run));
-            let removed =
-                task.await.map_err(|error| Error::Cleaning(WorkspaceError::Damaged(error.to_string())))?;
-            match removed {
+        if let Some(files) = &self.files {
+            match files.remove(run, dry_run).await {
                 Ok(report) => cleaned.add(report),
                 Err(problem) => {
                     cleaned.kept.push((what, problem.to_string()));
@@ -115,7 +97,7 @@ impl Posse {
             return Ok(true);
         }
         match self.store.remove(&self.key(run)).await {
-            // Somebody else may have removed it meanwhile.
+            // Another process may have removed it meanwhile.
             Ok(_) | Err(StoreError::UnknownRun(_)) => Ok(true),
             Err(error @ StoreError::Open(_)) => {
                 cleaned.kept.push((what, error.to_string()));
@@ -124,10 +106,8 @@ impl Posse {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-impl Posse {
-    /// What is wrong with the rows of a run that say whether it may be removed.
+    /// The damage in the rows that decide whether a run may be removed.
     async fn damage_of(&self, entry: &RunEntry) -> Result<Option<String>, Error> {
         match &entry.damage {
             Some(problem) => Ok(Some(problem.clone())),
@@ -136,30 +116,7 @@ impl Posse {
     }
 }
 
-fn remove_files(files: &Workspaces, run: &str, dry_run: bool) -> Result<GcReport, WorkspaceError> {
-    if !dry_run {
-        return files.remove_run(run);
-    }
-    let freed_bytes = files.check_removable(run)?;
-    Ok(GcReport { removed: vec![format!("run {run}")], kept: Vec::new(), freed_bytes })
-}
-
-fn clean_files(
-    files: &Workspaces,
-    open: &HashMap<String, bool>,
-    cleaning: GcRequest,
-    now: SystemTime,
-) -> Result<GcReport, WorkspaceError> {
-    files.gc(GcOptions {
-        dry_run: cleaning.dry_run,
-        workspaces_older_than: cleaning.workspaces_older_than,
-        salvage_older_than: cleaning.salvage_older_than,
-        is_open: &|run| open.get(run).copied(),
-        now,
-    })
-}
-
-/// Somebody may still write the last of a run that has ended.
+/// A process may still write the last events of a run that has ended.
 fn is_open(entry: &RunEntry) -> bool {
     entry.row.ended_at_ms.is_none() || entry.holder.is_some()
 }

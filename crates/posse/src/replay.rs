@@ -1,4 +1,4 @@
-//! Recorded runs, run again without a model.
+//! Replays recorded runs without a model.
 
 mod rights;
 
@@ -7,28 +7,27 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
-use posse_domain::lifecycle::RunStatus;
 use posse_domain::permission::Approvals;
 use posse_domain::request::RunRequest;
+use posse_engine::ports::WorkspaceError;
 use posse_engine::{Recording, Replay, RunHandle};
 use posse_models::replay::{REPLAY, Replay as ReplayModel};
-use posse_workspace::WorkspaceError;
+use posse_workspace::{Layout, RepositoryError};
 
-use crate::base::{self, Layout};
-use crate::bundle::{self, BUNDLE_EXTENSION, BundleError};
-use crate::work::blocking;
-use crate::{Error, Posse};
+use crate::base::BaseReader;
+use crate::bundle::{self, BUNDLE_EXTENSION, BaseFile, BundleError};
+use crate::{Error, Posse, RequestField};
 
-/// The folder of the state directory in which the files of replays are laid out.
+/// The folder of the state directory for the files of replays.
 const REPLAYS: &str = "replays";
-/// A folder that no run uses is left alone for so long: its run may be about to start.
+/// How long an unused folder is kept: its run may be about to start.
 const UNUSED_AFTER: Duration = Duration::from_hours(1);
-/// Runs that are looked through for the folders they use.
-const LOOKED_THROUGH: u32 = 10_000;
+/// Limit of runs that are read to find the folders in use.
+const RUNS_READ_MAX: u32 = 10_000;
 /// How many names are tried for a new folder.
 const NAME_TRIES: u32 = 1_000;
 
-/// Where the files of replays are laid out, and with which git.
+/// The state directory for the files of replays, and the git program.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplayHome {
     pub(crate) state: PathBuf,
@@ -42,54 +41,54 @@ enum Source {
     Bundle(PathBuf),
 }
 
-/// A recorded run, ready to be run again.
+/// A recorded run that can be replayed.
 #[derive(Debug, Clone)]
 pub struct RecordedRun {
     recording: Arc<Recording>,
     source: Source,
     model: String,
-    /// Whether secrets were left out of it.
+    /// Whether secrets were removed from it.
     is_changed: bool,
 }
 
 impl RecordedRun {
-    /// The run.
+    /// The run that was recorded.
     pub fn run(&self) -> &RunId {
         self.recording.run()
     }
 
-    /// The model's name under which any process finds it again: `replay/<run>`, or `replay/<path of a bundle>`.
+    /// The model name by which any process finds it again: `replay/<run>`, or `replay/<path of a bundle>`.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// What was asked for.
+    /// The text of its request.
     pub fn request(&self) -> Arc<str> {
         self.recording.started().request.text.to_shared()
     }
 
-    /// Whether it began with files of its own, which a replay begins with too.
+    /// Whether it began with its own files, which a replay begins with too.
     pub fn has_base(&self) -> bool {
         self.recording.started().base.is_some()
     }
 
-    /// How many model calls it has.
+    /// The number of model calls.
     pub fn calls(&self) -> usize {
         self.recording.call_count()
     }
 
-    /// Whether it is a bundle: somebody else's, who has no rights here.
+    /// Whether it is a bundle: another user may have created it, who has no rights here.
     pub fn is_bundle(&self) -> bool {
         matches!(self.source, Source::Bundle(_))
     }
 
-    /// Where a replay works if it has no files of its own and no other directory is named. The path in a bundle means
+    /// The directory of a replay without its own files, if no other directory is named. The path in a bundle means
     /// nothing here.
     pub fn dir(&self) -> Option<&str> {
         (!self.is_bundle()).then_some(self.recording.started().request.dir.as_str())
     }
 
-    /// What a person should know before it runs: `approvals` are what they allow, `dir` is where they let it work.
+    /// Notes for the user before the replay: `approvals` are what the user allows, `dir` is where they let it work.
     pub fn notes(&self, approvals: &Approvals, dir: Option<&Path>) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_bundle() {
@@ -101,11 +100,11 @@ impl RecordedRun {
             notes.push(format!("run {} has no files of its own: {dir} is read as it is now", self.run()));
         }
         if !self.recording.has_ended() {
-            notes.push(format!("run {} had not ended: the replay ends where it stood", self.run()));
+            notes.push(format!("run {} had not ended: the replay ends where the recording ends", self.run()));
         }
         if self.is_changed {
             notes.push(
-                "secrets were left out of this bundle: requests are compared by their text, without them"
+                "secrets were removed from this bundle: requests are compared by their text, without them"
                     .to_owned(),
             );
         }
@@ -117,28 +116,30 @@ impl RecordedRun {
         Replay { recording: self.recording.clone(), model, is_own: !self.is_bundle(), attended }
     }
 
-    /// The recorded request, with the rights of the person who runs it again.
+    /// The recorded request, with the rights of the user who replays it.
     fn request_again(&self, dir: String, overrides: RunRequest) -> Result<RunRequest, Error> {
         let recorded = self.recording.run_request();
         let mut request = rights::limited(recorded, self.is_bundle(), &overrides.terms)?;
         request.terms.operator_rules = overrides.terms.operator_rules;
-        // No provider is asked.
+        // No provider is called.
         request.terms.base_url = None;
+        let model = &self.recording.started().contract.execution.model;
+        request.terms.recorded_model.get_or_insert_with(|| model.clone());
         Ok(RunRequest { model: self.model.clone(), dir, ..request })
     }
 }
 
-/// The recorded run that a model's name stands for: what follows `replay/`.
+/// The recorded run that a model's name refers to: what follows `replay/`.
 pub fn replayed(model: &str) -> Option<&str> {
     model.strip_prefix(REPLAY)?.strip_prefix('/')
 }
 
 impl Posse {
-    /// A recorded run: the beginning of the id of a run that is kept here, or the path of a bundle.
+    /// Loads a recorded run, by the prefix of a run's id in this store or by the path of a bundle.
     pub async fn recorded(&self, name: &str) -> Result<RecordedRun, Error> {
         if name.is_empty() {
             let problem = format!("write `{REPLAY}/<run>`, or `{REPLAY}/<file>.{BUNDLE_EXTENSION}`");
-            return Err(Error::invalid("model", problem));
+            return Err(Error::invalid(RequestField::Model, problem));
         }
         let path = Path::new(name);
         let is_bundle = path.extension().is_some_and(|extension| extension == BUNDLE_EXTENSION);
@@ -156,7 +157,8 @@ impl Posse {
         for event in &mut events {
             posse_engine::fill(&*self.store, &key, event).await?;
         }
-        let recording = Recording::new(events).map_err(|problem| Error::invalid("model", problem))?;
+        let recording =
+            Recording::new(events).map_err(|problem| Error::invalid(RequestField::Model, problem))?;
         Ok(RecordedRun {
             recording: Arc::new(recording),
             source: Source::Journal,
@@ -179,11 +181,11 @@ impl Posse {
         Ok(RecordedRun { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
     }
 
-    /// Runs a recorded run again: the same request, terms and files, and the recorded replies. Of `overrides` count the text
-    /// of the request, which must be the recorded one if there is one; the directory, for a run that has no files of its
-    /// own; and rules and approvals. The operator's rules are always those of `overrides`. A run that is kept here has its
-    /// own approvals and rules, and those of `overrides` besides; of a bundle only the rules that narrow count, and nothing
-    /// that was approved. `attended` is as in [`Posse::start_request`].
+    /// Replays a recorded run: the same request, terms and files, and the recorded replies. These parts of `overrides`
+    /// apply: the text of the request, which must equal the recorded one if set; the directory, for a run without its
+    /// own files; rules and approvals. The operator's rules are always those of `overrides`. A run of this store keeps
+    /// its own approvals and rules, in addition to those of `overrides`. Of a bundle only the rules that narrow apply,
+    /// and none of its approvals. `attended` is as in [`Posse::start_request`].
     pub async fn replay(
         &self,
         recorded: &RecordedRun,
@@ -193,15 +195,15 @@ impl Posse {
         let text = overrides.text.to_shared();
         if !text.is_empty() && text != recorded.request() {
             let problem = format!(
-                "run {} was asked for something else; leave the request out, or give the same",
+                "run {} was asked for something else; omit the request, or give the same",
                 recorded.run()
             );
-            return Err(Error::invalid("request", problem));
+            return Err(Error::invalid(RequestField::Request, problem));
         }
         let laid_out = self.lay_out(recorded).await?;
         let started = self.start_replay(recorded, (overrides, attended), laid_out.as_deref()).await;
         if let (Err(_), Some(dir)) = (&started, &laid_out) {
-            // Nobody uses it, and nobody will.
+            // No run uses the folder, and none will.
             drop(posse_files::trees::remove(dir));
         }
         started
@@ -216,77 +218,79 @@ impl Posse {
         let own = Some(overrides.dir.clone()).filter(|dir| !dir.is_empty());
         let named = laid_out.map(|dir| dir.display().to_string()).or(own);
         let dir = named.or_else(|| recorded.dir().map(str::to_owned)).ok_or_else(|| {
-            Error::invalid("dir", "the bundle has no files of its own: say which directory it may read")
+            Error::invalid(
+                RequestField::Dir,
+                "the bundle has no files of its own: name the directory that it may read",
+            )
         })?;
         let request = recorded.request_again(dir, overrides)?;
         let asks = attended || recorded.recording.is_attended();
         Ok(self.runtime.start_replay(request, asks, recorded.replay(attended)).await?)
     }
 
-    /// What a run that is resumed repeats, if it is a replay.
+    /// The recorded run that a resumed run repeats, if it is a replay.
     pub(crate) async fn replay_of(&self, run: &RunId) -> Result<Option<RecordedRun>, Error> {
-        let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
-        let Some(entry) = entry.filter(|entry| entry.row.status == RunStatus::Running.as_str()) else {
+        let known = self.runs(run.as_str(), 1).await?.into_iter().next();
+        let Some(known) = known.filter(|known| known.status.is_running()) else {
             return Ok(None);
         };
-        match replayed(&entry.row.model) {
+        match replayed(&known.model) {
             Some(name) => Ok(Some(self.recorded(name).await?)),
             None => Ok(None),
         }
     }
 
-    /// Lays out the files that a recorded run began with; none if it had none, or if there is nowhere to put them.
+    /// Writes the files that a recorded run began with to a folder; `None` if it had none, or if there is no directory
+    /// for them.
     async fn lay_out(&self, recorded: &RecordedRun) -> Result<Option<PathBuf>, Error> {
         let Some(home) = self.replays.clone().filter(|_| recorded.has_base()) else { return Ok(None) };
         self.sweep(&home).await?;
-        let space = match (&recorded.source, &self.files) {
-            (Source::Journal, Some(files)) => {
-                let opened = files.open(recorded.run().as_str());
-                Some(opened.map_err(|problem| Error::Files { run: recorded.run().clone(), problem })?)
-            }
-            _ => None,
-        };
-        let source = recorded.source.clone();
-        blocking(recorded.run(), move |run| {
-            let failed = |problem: WorkspaceError| Error::Files { run: run.clone(), problem };
-            let dir = free_name(&home, run).map_err(failed)?;
+        let base = recorded.recording.started().base.as_ref().zip(self.files.clone());
+        let base = base.map(|(base, files)| BaseReader::new(files, recorded.run(), base.tree));
+        let (source, run) = (recorded.source.clone(), recorded.run().clone());
+        let task = tokio::task::spawn_blocking(move || {
+            let unusable = |problem: WorkspaceError| Error::Files { run: run.clone(), problem };
+            let failed = |error: RepositoryError| unusable(error.into());
+            let dir = free_name(&home, &run).map_err(unusable)?;
             let mut layout = Layout::new(&dir).map_err(failed)?;
-            match (&source, space) {
+            match (&source, base) {
                 (Source::Bundle(path), _) => bundle::files(path, |file| {
                     let name = file.path.display().to_string();
-                    layout.add(file).map_err(|error| BundleError::Damaged {
+                    layout.add(&file.path, file.kind, file.content).map_err(|error| BundleError::Damaged {
                         path: path.clone(),
                         entry: format!("file {name}"),
                         problem: error.to_string(),
                     })
                 })?,
-                (Source::Journal, Some(space)) => {
-                    base::each_file(&space, |file| layout.add(file)).map(drop).map_err(failed)?;
+                (Source::Journal, Some(base)) => {
+                    let add = |file: BaseFile| Ok(layout.add(&file.path, file.kind, file.content)?);
+                    base.each_file(add).map(drop).map_err(unusable)?;
                 }
                 (Source::Journal, None) => {}
             }
             layout.finish(&home.git).map_err(failed)?;
             Ok(Some(dir))
-        })
-        .await
+        });
+        let broken = |error: tokio::task::JoinError| Error::Files {
+            run: recorded.run().clone(),
+            problem: WorkspaceError::Damaged(format!("the work broke off: {error}")),
+        };
+        task.await.map_err(broken)?
     }
 
     /// Removes the folders of replays that have ended.
     async fn sweep(&self, home: &ReplayHome) -> Result<(), Error> {
         let Ok(entries) = std::fs::read_dir(home.state.join(REPLAYS)) else { return Ok(()) };
-        let runs = self.store.runs(&self.tenant, "", LOOKED_THROUGH).await?;
-        let used: Vec<&str> = runs
-            .iter()
-            .filter(|run| run.row.status == RunStatus::Running.as_str())
-            .map(|run| run.row.dir.as_str())
-            .collect();
+        let runs = self.runs("", RUNS_READ_MAX).await?;
+        let used: Vec<&str> =
+            runs.iter().filter(|run| run.status.is_running()).map(|run| run.dir.as_str()).collect();
         for entry in entries.flatten() {
             let path = entry.path();
             let is_old = entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|modified| {
                 SystemTime::now().duration_since(modified).is_ok_and(|age| age >= UNUSED_AFTER)
             });
             if is_old && !used.iter().any(|dir| Path::new(dir) == path) {
-                // What cannot be removed now is found again by the next replay.
+                // The next replay tries again to remove what cannot be removed now.
                 drop(posse_files::trees::remove(&path));
             }
         }
@@ -294,13 +298,13 @@ impl Posse {
     }
 }
 
-/// A folder that is not there yet.
+/// Creates a folder with an unused name.
 fn free_name(home: &ReplayHome, run: &RunId) -> Result<PathBuf, WorkspaceError> {
     let all = home.state.join(REPLAYS);
     let failed =
         |error: std::io::Error| WorkspaceError::Unsupported(format!("making {}: {error}", all.display()));
     std::fs::create_dir_all(&all).map_err(failed)?;
-    // The path of a run's folder is kept as the machine knows it.
+    // The path of a run's folder is stored in canonical form.
     let all = all.canonicalize().map_err(failed)?;
     for number in 1..=NAME_TRIES {
         let dir = all.join(format!("{run}-{number}"));
@@ -310,5 +314,5 @@ fn free_name(home: &ReplayHome, run: &RunId) -> Result<PathBuf, WorkspaceError> 
             Err(error) => return Err(failed(error)),
         }
     }
-    Err(WorkspaceError::Unsupported(format!("there is no free name in {}", all.display())))
+    Err(WorkspaceError::Unsupported(format!("no free name in {}", all.display())))
 }

@@ -1,4 +1,4 @@
-//! Keys that must not leave the machine in an exported run.
+//! Finds and replaces keys that must not leave the machine in an exported run.
 
 mod assigned;
 mod flags;
@@ -13,20 +13,20 @@ pub(crate) use named::is_secret_field;
 pub use named::{names_a_secret, url_passwords};
 use shapes::{shaped, word};
 
-/// What stands where a secret stood, filled up to its length.
+/// The mark that replaces a secret, padded to its length. Bundles contain it, so it never changes.
 const MARK: &str = "[secret left out";
-/// The same where that does not fit.
+/// The mark for a short secret.
 const SHORT_MARK: &str = "[secret";
 /// Shorter values are words, not keys: replacing them would ruin the text and hide nothing.
 const VALUE_MIN_BYTES: usize = 8;
-/// Longest private key that is looked for after its first line.
+/// Longest private key after its first line.
 const PEM_MAX_BYTES: usize = 64 * 1024;
-/// Characters between the name of a secret and its value.
+/// Limit of characters between the name of a secret and its value.
 const ASSIGNMENT_MAX_BYTES: usize = 8;
 /// Length of the secret half of an AWS key.
 const AWS_SECRET_BYTES: usize = 40;
 
-/// What is looked for.
+/// The values to search for.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     values: Vec<Vec<u8>>,
@@ -36,16 +36,16 @@ pub(crate) struct Secrets {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RedactedText {
     pub(crate) bytes: Vec<u8>,
-    /// What was found, once for each time.
+    /// The kind of each secret that was found.
     pub(crate) found: Vec<&'static str>,
 }
 
 impl Secrets {
-    /// Looks for these values and for everything that looks like a key.
+    /// Searches for these values and for everything that has the shape of a key.
     pub(crate) fn new(values: impl IntoIterator<Item = String>) -> Self {
         let mut all: Vec<Vec<u8>> = Vec::new();
         for value in values.into_iter().filter(|value| value.len() >= VALUE_MIN_BYTES) {
-            // In a journal it stands as JSON has it.
+            // In a journal the value is escaped as JSON.
             let json = serde_json::to_string(&value).unwrap_or_default();
             let json = json.trim_start_matches('"').strip_suffix('"').unwrap_or_default().to_owned();
             if json != value && json.len() >= VALUE_MIN_BYTES {
@@ -59,12 +59,12 @@ impl Secrets {
         Self { values: all }
     }
 
-    /// The text without its secrets; none if it has none.
+    /// The text without its secrets; `None` if it has none.
     pub(crate) fn clean(&self, text: &[u8]) -> Option<RedactedText> {
         let mut out: Option<RedactedText> = None;
         let (mut at, mut copied) = (0, 0);
         while at < text.len() {
-            // What is before the place was copied: a rule that looks back finds its secret where it begins.
+            // The text before was copied already: a rule that reads backwards finds its secret where it begins.
             let Some((secret, name)) = self.secret_at(text, at).filter(|(secret, _)| secret.start >= copied)
             else {
                 at += 1;
@@ -83,7 +83,7 @@ impl Secrets {
         out
     }
 
-    /// The first secret that a rule finds here, and what it is.
+    /// The first secret that a rule finds here, and its kind.
     fn secret_at(&self, text: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
         let rest = &text[at..];
         if let Some(value) = self.values.iter().find(|value| rest.starts_with(value)) {
@@ -99,7 +99,7 @@ impl Secrets {
             return assigned::element(text, at).map(|value| (value, "a value with the name of a secret"));
         }
         let by_shape = || shaped(rest).map(|(length, name)| (at..at + length, name));
-        // What a value looks like says more than the name that it was given.
+        // The shape of a value is better evidence than its name.
         let by_name = || {
             let (value, name) = named::found(text, at)?;
             Some((value.clone(), shaped(&text[value]).map_or(name, |(_, shape)| shape)))
@@ -112,8 +112,8 @@ impl Secrets {
     }
 }
 
-/// Whether a word may begin here. Nothing of what is looked for can stand in the middle of one: `task-…` is no key. In
-/// JSON the end of a line is a backslash and a letter, which are no part of the word that follows.
+/// Whether a word may begin here. No secret begins in the middle of a word: `task-…` is not a key. In JSON a line break
+/// is a backslash and a letter, which do not belong to the word that follows.
 fn begins_word(text: &[u8], at: usize) -> bool {
     match text[..at] {
         [] | [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -127,13 +127,13 @@ fn flag(text: &[u8], at: usize) -> Option<(Range<usize>, &'static str)> {
     long.or_else(|| flags::found(text, at)).map(|value| (value, "the value of a flag"))
 }
 
-/// A field of an object whose name says that its whole value is a secret.
+/// Replaces the value of a field whose name makes it a secret.
 pub(crate) fn hide(value: &mut String) {
     *value = String::from_utf8_lossy(&mark(value.as_bytes())).into_owned();
 }
 
-/// What stands where a secret stood. As long as it was, and with as many lines, so that what is said of sizes and places
-/// elsewhere stays true.
+/// The mark that replaces a secret. It has the same length and the same number of lines, so that sizes and positions in
+/// other texts stay correct.
 fn mark(secret: &[u8]) -> Vec<u8> {
     if secret.len() <= SHORT_MARK.len() {
         return vec![b'*'; secret.len()];
@@ -146,10 +146,10 @@ fn mark(secret: &[u8]) -> Vec<u8> {
     mark
 }
 
-/// A private key, with its first and last line. In JSON its lines end in `\n`, in a file in a real one.
+/// A private key, with its first and last line. In JSON its lines end in `\n`, in a file in a real line break.
 fn private_key(rest: &[u8]) -> Option<usize> {
     let head = rest.strip_prefix(b"-----BEGIN ")?;
-    // As OpenSSL and OpenSSH end its name, and as OpenPGP does.
+    // The endings of the name in OpenSSL and OpenSSH, and in OpenPGP.
     let name = &head[..head.len().min(64)];
     let (name_end, last) = [&b"PRIVATE KEY-----"[..], b"PRIVATE KEY BLOCK-----"]
         .into_iter()
@@ -158,11 +158,11 @@ fn private_key(rest: &[u8]) -> Option<usize> {
     let begin = rest.len() - head.len() + name_end;
     let end = find(body, b"-----END ")
         .and_then(|end| find(&body[end..], last).map(|at| begin + end + at + last.len()));
-    // One that is cut off is a key all the same.
+    // A truncated key is a key all the same.
     Some(end.unwrap_or(begin + body.len()))
 }
 
-/// The secret half of an AWS key can only be told by the name in front of it.
+/// Only the name in front of it identifies the secret half of an AWS key.
 fn aws_secret(text: &[u8], at: usize) -> Option<usize> {
     const NAME: &[u8] = b"aws_secret_access_key";
     let is_value = |byte: &u8| byte.is_ascii_alphanumeric() || b"/+=".contains(byte);

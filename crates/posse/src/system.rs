@@ -1,27 +1,27 @@
-//! The clock and the chance of a process.
+//! The engine's port to the clock, randomness and memory of this process.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::BoxFuture;
 use posse_domain::id::RunId;
-use posse_engine::ports::System;
+use posse_engine::ports::{RecordError, RunRecords, System};
 
 /// Wall time, and random bits for ids.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessSystem {
-    /// Where the processes of runs are written down.
-    runs: Option<PathBuf>,
+    /// The store of process records.
+    records: Option<Arc<dyn RunRecords>>,
     seeds: RandomState,
     drawn: AtomicU64,
 }
 
 impl ProcessSystem {
-    pub(crate) fn new(runs: Option<PathBuf>) -> Self {
-        Self { runs, ..Self::default() }
+    pub(crate) fn new(records: Option<Arc<dyn RunRecords>>) -> Self {
+        Self { records, ..Self::default() }
     }
 }
 
@@ -37,7 +37,7 @@ impl System for ProcessSystem {
     }
 
     fn random(&self) -> u64 {
-        // Keyed by the operating system's randomness once per process: good enough for ids, which are checked
+        // Keyed by the operating system's randomness once per process. That is good enough for ids, which are checked
         // against the ones in use anyway. The time keeps two processes with equal keys apart.
         let mut hasher = self.seeds.build_hasher();
         hasher.write_u64(self.drawn.fetch_add(1, Ordering::Relaxed));
@@ -49,16 +49,11 @@ impl System for ProcessSystem {
         std::path::Path::new(dir).is_dir()
     }
 
-    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), String>> {
-        let Some(runs) = &self.runs else { return Box::pin(async { Ok(()) }) };
-        let records = posse_tools::records(runs, &run.to_string());
-        Box::pin(async move {
-            let ended = tokio::task::spawn_blocking(move || posse_sandbox::end_recorded(&records));
-            let ended = ended.await.map_err(|error| error.to_string())?;
-            ended
-                .map(drop)
-                .map_err(|error| format!("what an earlier owner left running cannot be ended: {error}"))
-        })
+    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), RecordError>> {
+        match &self.records {
+            Some(records) => records.end_processes(run),
+            None => Box::pin(std::future::ready(Ok(()))),
+        }
     }
 
     fn freed(&self) {

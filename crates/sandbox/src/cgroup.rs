@@ -1,7 +1,8 @@
-//! Limits for all processes of a call together, where the machine lets us set them.
+//! Limits all processes of a call together by cgroups, where the machine allows it.
 //!
-//! A process is moved into a cgroup once, when its init starts: moving waits for the whole machine (10 to 30 ms,
-//! measured), being born there costs nothing. An init carries one call at a time, so its limits are the call's.
+//! A process is moved into a cgroup once, when its init starts: a move waits for the whole machine (10 to 30 ms,
+//! measured), while a fork inside the cgroup costs nothing. An init runs one call at a time, so its limits are the
+//! call's.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,17 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::spec::Limits;
 
-/// How names of our cgroups begin; then the process that made them.
+/// The prefix of Posse's cgroups. The id of the creating process follows.
 const PREFIX: &str = "posse-";
 
 /// The cgroups of one init.
 #[derive(Debug)]
 pub(super) struct Cgroups {
-    /// Directories, and which limits each holds.
+    /// Directories, with the controllers of each.
     dirs: Vec<(PathBuf, &'static [&'static str])>,
 }
 
-/// Where cgroups can be made on this machine, found once.
+/// Where this machine allows new cgroups. Found once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CgroupDirs {
     places: Vec<CgroupDir>,
@@ -34,11 +35,11 @@ struct CgroupDir {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hierarchy {
-    /// One hierarchy for everything.
+    /// cgroup v2, with one hierarchy for everything.
     Unified,
-    /// The old hierarchy of the pids controller.
+    /// The v1 hierarchy of the pids controller.
     Pids,
-    /// The old hierarchy of the memory controller.
+    /// The v1 hierarchy of the memory controller.
     Memory,
 }
 
@@ -51,8 +52,7 @@ impl Hierarchy {
         }
     }
 
-    /// The files that hold the limits. The first of each must take its value, the others are for what not every
-    /// kernel has.
+    /// The files and values of the limits. The first of each is required; not every kernel has the others.
     fn settings(self, limits: &Limits) -> Vec<(&'static str, String, bool)> {
         let (pids, memory) = (limits.processes.to_string(), limits.memory_bytes.to_string());
         match self {
@@ -72,7 +72,7 @@ impl Hierarchy {
 }
 
 impl CgroupDirs {
-    /// Looks for places where this process may make cgroups, and proves each by making one.
+    /// Finds directories where this process may create cgroups, and proves each by creating one.
     pub(super) fn find() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -85,7 +85,7 @@ impl CgroupDirs {
                 continue;
             }
             let Some(dir) = own_dir(kind, &own, &mounts) else { continue };
-            // In the one hierarchy a cgroup with processes cannot hand controllers down; the one above can.
+            // In v2, a cgroup with processes cannot delegate controllers, but its parent can.
             let above = dir.parent().map(Path::to_owned).filter(|_| kind == Hierarchy::Unified);
             let works = [Some(dir), above].into_iter().flatten().find(|parent| {
                 sweep(parent);
@@ -96,7 +96,7 @@ impl CgroupDirs {
         Self { places }
     }
 
-    /// The controllers that limits can be set for.
+    /// The controllers that can be limited.
     pub(super) fn controllers(&self) -> Vec<&'static str> {
         let mut all: Vec<&str> =
             self.places.iter().flat_map(|place| place.kind.controllers()).copied().collect();
@@ -104,7 +104,7 @@ impl CgroupDirs {
         all
     }
 
-    /// Makes cgroups with these limits and moves a process there.
+    /// Creates cgroups with these limits and moves a process into them.
     pub(super) fn make(&self, limits: &Limits, pid: u32) -> io::Result<Cgroups> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +120,7 @@ impl CgroupDirs {
 }
 
 impl Cgroups {
-    /// How often a process was ended because memory ran out.
+    /// How many processes the kernel killed because memory ran out.
     pub(super) fn memory_kills(&self) -> u64 {
         let count = |text: String| {
             let line = text.lines().find_map(|line| line.strip_prefix("oom_kill "))?;
@@ -157,7 +157,7 @@ fn make_one(dir: &Path, kind: Hierarchy, limits: &Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets what the kernel keeps in a file. One that is not there is not made: then this is no cgroup but some directory.
+/// Writes a value to an existing file. If the file does not exist, the directory is not a cgroup.
 fn set(file: &Path, value: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).open(file)?.write_all(value.as_bytes())
 }
@@ -168,13 +168,13 @@ fn proves(place: &CgroupDir) -> bool {
         let _ = set(&place.parent.join("cgroup.subtree_control"), "+pids +memory");
     }
     let made = make_one(&dir, place.kind, &Limits::default()).is_ok();
-    // A process can only be moved where its old place and its new one have an ancestor we may write to.
+    // A process can only be moved if this process may write to a common ancestor of both cgroups.
     let movable = made && fs::OpenOptions::new().write(true).open(dir.join("cgroup.procs")).is_ok();
     let _ = fs::remove_dir(dir);
     movable
 }
 
-/// Removes what processes left behind that are gone. A cgroup with anybody in it cannot be removed.
+/// Removes cgroups of processes that have ended. A cgroup with a process in it cannot be removed.
 fn sweep(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -209,7 +209,7 @@ fn own_dir(kind: Hierarchy, own: &str, mounts: &str) -> Option<PathBuf> {
         fits.then_some(dir)
     })?;
     let dir = Path::new(mount).join(path.trim_start_matches('/'));
-    // In a container the path may be one of another namespace: then the mount itself is as far up as we see.
+    // In a container, the path may belong to another namespace. Then the mount itself is the topmost visible cgroup.
     Some(if dir.is_dir() { dir } else { PathBuf::from(mount) })
 }
 

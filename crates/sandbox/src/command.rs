@@ -1,9 +1,10 @@
-//! One call, as a caller asks for it, and how it is told to an init.
+//! A call in a sandbox: the request of a caller, and its conversion to the specification for an init.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use posse_engine::ports::WORKSPACE_SHOWN_AT;
 use serde::{Deserialize, Serialize};
 
 use super::spec::{CacheSpec, CallSpec, ExtraStreams, Limits, Mode};
@@ -11,102 +12,90 @@ use super::view::View;
 use super::{DiskLimit, SandboxError};
 use crate::process::OutputLimits;
 
-/// Where programs see an isolated workspace, wherever it is on the machine: so the same commands print the same.
-pub const WORKSPACE_SHOWN_AT: &str = "/workspace";
-/// Where they see the objects that the git repository of an isolated workspace borrows.
+/// Where programs see the objects that the git repository of an isolated workspace borrows.
 pub const OBJECTS_SHOWN_AT: &str = "/run/posse/objects";
-/// How git is told of objects where nothing can be shown elsewhere than it is.
+/// How git finds these objects where nothing can be mounted.
 const OBJECTS_VARIABLE: &str = "GIT_ALTERNATE_OBJECT_DIRECTORIES";
-/// Most characters of an output that is kept if nobody says.
+/// The default limit of kept output, in bytes.
 const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// Whose the workspace of a call is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// A person's: whatever appears in it under a protected name is put aside when the call is over, and `.git` is
-    /// protected as well.
-    #[default]
-    InPlace,
-    /// The agent's own. Protected names that are there cannot be changed; what appears is refused when the agent's
-    /// work is integrated. Its `.git` is its own.
-    Own,
-}
-
-/// A directory that is not in the workspace, and that programs find there: a cache, or what was installed.
+/// A directory that is not in the workspace but is mounted there: a cache, or installed packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
-    /// The directory. No program can change it.
+    /// The original directory. No program can change it.
     pub lower: PathBuf,
-    /// Where it appears, relative to the workspace.
+    /// The mount point, relative to the workspace.
     pub at: PathBuf,
-    /// A layer with earlier changes to it, which appear as well and which no program can change.
+    /// A layer with earlier changes, which is visible and which no program can change.
     pub below: Option<PathBuf>,
-    /// What holds the changes that programs make to it, laid out by `posse_workspace::lay_out`; none
-    /// lets them make no changes.
+    /// The layer for the programs' changes, created by `posse_workspace::lay_out`. `None` mounts the directory
+    /// read-only.
     pub layer: Option<PathBuf>,
 }
 
-/// How a [`Cache`] appears.
+/// How a [`Cache`] was mounted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheShown {
-    /// Programs can change it; the changes are kept in its layer.
+    /// Writable; the changes are kept in its layer.
     Overlay,
-    /// Programs can read it; this is why they cannot change it.
+    /// Read-only, for this reason.
     ReadOnly(String),
-    /// It does not; this is why.
+    /// Not mounted, for this reason.
     Absent(String),
 }
 
-/// One call.
+/// A program to run in a sandbox, with everything it may see and use.
 #[derive(Debug, Clone)]
 pub struct BoxedCommand {
-    /// The program, and its arguments.
+    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// The only place on disk that it can change, if it can.
+    /// The only directory on disk that the program can change, unless it is read-only.
     pub workspace: PathBuf,
-    /// Where programs see the workspace. Without namespaces they see it where it is.
+    /// Where programs see the workspace. Without namespaces they see it at its real path.
     pub shown_as: PathBuf,
-    /// Where it starts, beneath the workspace.
+    /// The working directory, beneath the workspace.
     pub workdir: PathBuf,
-    /// Whose the workspace is.
-    pub isolation: Isolation,
-    /// Names in the workspace that it cannot change, relative to it, whether they exist or not.
+    /// Names in the workspace that the program cannot change if they exist, relative to it.
     pub protected: Vec<String>,
-    /// What holds the changes that programs make to the workspace, laid out as that of a [`Cache`]; none lets them
-    /// change the workspace itself. There is no box where the kernel gives no overlay.
+    /// The layer for changes to the workspace, with the structure of a [`Cache`]'s. `None` lets programs change the
+    /// workspace itself. Where the kernel supports no overlay, the call is refused.
     pub changes: Option<PathBuf>,
-    /// Directories that appear in the workspace. Without namespaces none does.
+    /// Directories that are mounted in the workspace. Ignored without namespaces.
     pub caches: Vec<Cache>,
-    /// What the files of its run may take on disk: a call that writes more is ended.
+    /// The disk limit of its run. A call that exceeds it is ended.
     pub disk_limit: Option<Arc<DiskLimit>>,
     /// Whether it shares the machine's network.
     pub network: bool,
-    /// Further files and directories that it can read, and where it finds them.
+    /// Further files and directories that it can read: the path on the machine, and the path in the sandbox.
     pub shown: Vec<(PathBuf, PathBuf)>,
-    /// Where its init writes down that it is alive, so that [`end_recorded`](super::end_recorded) finds it.
+    /// The file in which its init records its processes for [`end_recorded`](super::end_recorded).
     pub record: Option<PathBuf>,
-    /// Whether it can only look at the workspace. A cache with a layer can be changed all the same.
+    /// Whether it can only read the workspace. A cache with a layer stays writable.
     pub read_only: bool,
-    /// What it reads on its standard input; none is nothing.
+    /// The content of its standard input; `None` means empty.
     pub input: Option<Vec<u8>>,
-    /// What is kept of what it prints.
+    /// How much of its output is kept.
     pub output: OutputLimits,
-    /// What is kept of its standard error, if that is kept apart.
+    /// How much of its standard error is kept, if that is captured separately.
     pub errors: Option<OutputLimits>,
 }
 
 impl BoxedCommand {
-    /// A program that starts in a person's folder and sees it where it is, without network.
-    pub fn in_place(argv: Vec<String>, workspace: impl Into<PathBuf>) -> Self {
-        let workspace = workspace.into();
+    /// A program that starts in an isolated workspace, mounted at [`WORKSPACE_SHOWN_AT`], without network.
+    pub fn isolated(argv: Vec<String>, workspace: impl Into<PathBuf>) -> Self {
+        let shown_as = PathBuf::from(WORKSPACE_SHOWN_AT);
+        Self { shown_as, read_only: false, ..Self::in_folder(argv, workspace) }
+    }
+
+    /// A program that starts in a folder at its real path, read-only and without network.
+    pub fn in_folder(argv: Vec<String>, folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
         Self {
             argv,
-            shown_as: workspace.clone(),
-            workdir: workspace.clone(),
-            workspace,
-            isolation: Isolation::InPlace,
+            shown_as: folder.clone(),
+            workdir: folder.clone(),
+            workspace: folder,
             protected: Vec::new(),
             changes: None,
             caches: Vec::new(),
@@ -114,7 +103,7 @@ impl BoxedCommand {
             network: false,
             shown: Vec::new(),
             record: None,
-            read_only: false,
+            read_only: true,
             input: None,
             errors: None,
             output: OutputLimits {
@@ -126,25 +115,16 @@ impl BoxedCommand {
         }
     }
 
-    /// A program that starts in an isolated workspace and sees it at [`WORKSPACE_SHOWN_AT`], without network.
-    pub fn isolated(argv: Vec<String>, workspace: impl Into<PathBuf>) -> Self {
-        Self {
-            isolation: Isolation::Own,
-            shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
-            ..Self::in_place(argv, workspace)
-        }
-    }
-
-    /// What an init is told.
+    /// The specification for an init.
     pub(super) fn spec(&self, view: &View, mode: Mode, limits: Limits) -> Result<CallSpec, SandboxError> {
-        // Resolved once: what is looked at here is what the box is made of, or there is no box.
+        // Resolved once: the checked path is the mounted one, or the call is refused.
         let real = canonical(&self.workspace);
         view.admits(self, &real)?;
         let shown_as = match mode {
             Mode::Namespaces => &self.shown_as,
             Mode::Landlock => &self.workspace,
         };
-        // Mounts are made part by part, and no part leads up.
+        // Mount points are created part by part, and no part may be `..`.
         let leads_up = shown_as.components().any(|part| part == Component::ParentDir);
         let shown_as = if leads_up { &real } else { shown_as };
         let workdir = [&self.workspace, &real, shown_as]
@@ -162,7 +142,6 @@ impl BoxedCommand {
             workspace: text(&real)?,
             shown_as: text(shown_as)?,
             workdir: text(workdir.as_ref().unwrap_or(&self.workdir))?,
-            isolation: self.isolation,
             network: self.network,
             read: view.read.clone(),
             as_others: view.as_others.clone(),
@@ -197,7 +176,7 @@ impl BoxedCommand {
         environment
     }
 
-    /// What is hidden, by every path that it would have in the box.
+    /// The hidden paths, under every name that they would have in the sandbox.
     fn hidden(&self, view: &View, mode: Mode, shown_as: &Path) -> Vec<String> {
         let mut shown = vec![(canonical(&self.workspace), shown_as.to_owned())];
         shown.push((self.workspace.clone(), shown_as.to_owned()));
@@ -215,7 +194,7 @@ impl BoxedCommand {
                 hidden.strip_prefix(source).ok().map(|rest| target.join(rest))
             };
             all.extend(shown.iter().filter_map(beneath));
-            // What a root of its own has at the workspace's path, or above it, is not what the machine has there.
+            // A new root does not have the machine's files at the workspace's path or above it.
             let is_covered = hidden.starts_with(shown_as) || shown_as.starts_with(hidden);
             if mode == Mode::Landlock || !is_covered {
                 all.push(hidden.to_owned());
@@ -229,7 +208,7 @@ impl BoxedCommand {
 
 impl Cache {
     fn spec(&self) -> Result<CacheSpec, SandboxError> {
-        // No link is followed from where it is looked for: programs may have made it.
+        // No link below the cache's parent is followed: programs may have created it.
         let parts = if self.lower.ends_with(&self.at) { self.at.iter().count() } else { 1 };
         let lower = match self.lower.ancestors().nth(parts) {
             Some(top) => {
@@ -247,7 +226,7 @@ impl Cache {
     }
 }
 
-/// Landlock lets all of a workspace be changed or none: what is hidden must not lie in it.
+/// Landlock allows changes to all of a workspace or to none, so a hidden path must not be inside it.
 fn can_hide(hidden: &[String], workspace: &Path) -> Result<(), SandboxError> {
     let inside = hidden.iter().find(|hidden| Path::new(hidden).starts_with(workspace));
     inside.map_or(Ok(()), |hidden| {
@@ -258,7 +237,7 @@ fn can_hide(hidden: &[String], workspace: &Path) -> Result<(), SandboxError> {
     })
 }
 
-/// An init follows no link: whoever asks for a call resolves those that a person made.
+/// An init follows no link, so the caller resolves the user's links.
 pub(super) fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

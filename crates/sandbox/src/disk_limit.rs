@@ -1,9 +1,9 @@
-//! What the files of a run may take on disk together, while its commands run.
+//! Limits the disk usage of a run's files while its commands run.
 //!
-//! Looking at every file is slow, asking a filesystem how much is free is not. So all files are looked at only when the
-//! free space has become less by as much as the run had left, and now and then. Programs are paused while it is looked,
-//! so that what is written too much is what is written between two questions. Files that were removed and are still open
-//! are looked for in the processes of the commands.
+//! Measuring every file is slow; querying the free space of a filesystem is fast. So all files are measured only when
+//! the free space has shrunk by as much as the run had left, and at intervals. Programs are paused during a
+//! measurement, so that the overshoot is what they write between two polls. Files that were removed but are still open
+//! are found through the processes of the commands.
 //!
 //! Why it is like this: `docs/decisions/workspace-disk-limit.md`.
 
@@ -18,55 +18,55 @@ use super::spec::Limits;
 use super::unlinked;
 use posse_files::trees::bytes_beneath;
 
-/// How often the free space is asked for.
+/// How often the free space is queried.
 pub(super) const POLL: Duration = Duration::from_millis(50);
-/// By how much a run may exceed its limit before its commands are ended: what programs write between two questions.
+/// By how much a run may exceed its limit before its commands are ended: what programs write between two polls.
 pub const OVERSHOOT_MAX_BYTES: u64 = 256 << 20;
-/// How much larger than what is left a single file may become, so that reaching the limit is noticed.
+/// How much larger than the remaining space a single file may become, so that the excess is noticed.
 const FILE_SLACK_BYTES: u64 = 1 << 20;
-/// How often all files are looked at though nothing tells that it is needed: others may free what a run takes.
+/// How often all files are measured without a hint: other programs may free the space that a run takes.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// What a shell adds to the number of a signal that ended a program.
+/// A shell adds this to the number of a signal that ended a program.
 const SHELL_SAYS_SIGNAL: i32 = 128;
-/// Looking takes at most this part of the time.
+/// Measuring takes at most one part in this many of the time.
 const LOOK_SHARE: u32 = 20;
 
-/// What the files beneath a directory may take on disk. Shared by all commands that write there.
+/// The disk limit of the files beneath a directory. Shared by all commands that write there.
 #[derive(Debug)]
 pub struct DiskLimit {
     dir: PathBuf,
     max_bytes: u64,
     known: Mutex<Option<DiskUsage>>,
-    /// The inits that carry the commands out which write there now.
+    /// The inits of the commands that write there now.
     inits: Mutex<Vec<Pid>>,
 }
 
-/// What was found when all files were last looked at.
+/// The result of the last measurement.
 #[derive(Debug, Clone, Copy)]
 struct DiskUsage {
     bytes: u64,
-    /// How many of them files without a name take, which are gone with the command that holds them.
+    /// The part in unlinked files, which is freed when the command that holds them ends.
     held: u64,
-    /// How much was free then.
+    /// The free space at that time.
     free: u64,
     at: Instant,
     took: Duration,
 }
 
 impl DiskUsage {
-    /// What they take at most if so much is free.
+    /// An upper bound of the usage, given the current free space.
     fn estimate(&self, free: u64) -> u64 {
         self.bytes.saturating_add(self.free.saturating_sub(free))
     }
 }
 
 impl DiskLimit {
-    /// Nothing is looked at before the first command.
+    /// Measures nothing before the first command.
     pub fn new(dir: impl Into<PathBuf>, max_bytes: u64) -> Self {
         Self { dir: dir.into(), max_bytes, known: Mutex::default(), inits: Mutex::default() }
     }
 
-    /// How many bytes they may take.
+    /// The limit in bytes.
     pub fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
@@ -75,13 +75,13 @@ impl DiskLimit {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What they take at most, by what is free now; none if they were never looked at.
+    /// An upper bound of the usage, from the current free space; `None` before the first measurement.
     fn estimate(&self) -> Option<u64> {
         self.known().map(|known| known.estimate(free(&self.dir)))
     }
 
-    /// Looks at all files, those without a name too, and gives what they take. If they cannot be looked at, what was known
-    /// stays, with all that is less free since; none if nothing was.
+    /// Measures all files, including unlinked ones, and returns their usage. On failure, the last result stays, plus
+    /// all space that was lost since; `None` if there is none.
     fn measure(&self) -> Option<u64> {
         let inits = self.inits.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,37 +104,38 @@ fn free(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(0, |stat| stat.f_bfree.saturating_mul(stat.f_frsize))
 }
 
-/// One command that is watched.
+/// Watches one command.
 #[derive(Debug)]
 pub(super) struct Watch {
     disk_limit: Arc<DiskLimit>,
-    /// What they took when it began.
+    /// The usage when the command began.
     used: u64,
-    /// What ends it. A run that takes too much already may still remove files, and add next to nothing.
+    /// The usage that ends the command. In a run over its limit, a command may still remove files, and add next to
+    /// nothing.
     limit: u64,
-    /// The largest file that it may write.
+    /// The largest file that the command may write.
     pub(super) file_bytes: u64,
-    /// What carries it out.
+    /// The process that runs it.
     init: Option<Pid>,
 }
 
 impl Watch {
     pub(super) fn begin(disk_limit: &Arc<DiskLimit>) -> Self {
         let estimated = disk_limit.estimate().filter(|estimate| *estimate <= disk_limit.max_bytes);
-        // What nobody knows is taken for all there is: a limit that cannot be kept lets nothing through.
+        // Unknown usage counts as full, because an unenforceable limit must allow nothing.
         let used = estimated.or_else(|| disk_limit.measure()).unwrap_or(disk_limit.max_bytes);
         let limit = disk_limit.max_bytes.max(used.saturating_add(FILE_SLACK_BYTES));
         let file_bytes = disk_limit.max_bytes.saturating_sub(used).saturating_add(FILE_SLACK_BYTES);
         Self { disk_limit: disk_limit.clone(), used, limit, file_bytes, init: None }
     }
 
-    /// Says which process carries the command out: what those below it hold open counts too.
+    /// Sets the process that runs the command. Files that its descendants hold open count too.
     pub(super) fn held_by(&mut self, init: Pid) {
         self.init = Some(init);
         self.disk_limit.inits.lock().unwrap_or_else(PoisonError::into_inner).push(init);
     }
 
-    /// Whether too much was written; `pause` is called before all files are looked at because it seems so.
+    /// Whether too much was written. `pause` is called before a measurement that the free space suggests.
     pub(super) fn is_over(&self, pause: impl FnOnce()) -> bool {
         let seems_over = self.disk_limit.estimate().is_none_or(|estimate| estimate > self.limit);
         if seems_over {
@@ -152,7 +153,7 @@ impl Watch {
         seems_over && self.disk_limit.measure().is_none_or(|bytes| bytes > max_bytes)
     }
 
-    /// Whether a program ended because a file would have become larger than what the run has left.
+    /// Whether a program ended because a file would have exceeded the run's remaining space.
     pub(super) fn explains(&self, exit: Exit, limits: &Limits) -> bool {
         let too_large = [Exit::Signal(libc::SIGXFSZ), Exit::Code(SHELL_SAYS_SIGNAL + libc::SIGXFSZ)];
         self.file_bytes < limits.file_bytes && too_large.contains(&exit)
@@ -170,7 +171,7 @@ impl Drop for Watch {
             inits.remove(at);
         }
         drop(inits);
-        // What it held is free now, and would count against the next command.
+        // The unlinked files are freed now and would count against the next command.
         let mut known = self.disk_limit.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = known.filter(|known| known.held == 0);
     }
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn what_cannot_be_looked_at_is_what_was_known_or_too_much() {
         let dir = tempfile::tempdir().expect("a directory");
-        // A name that is longer than any: no directory can be opened by it.
+        // A name beyond the limit of the kernel, so the directory cannot be opened.
         let never = Arc::new(DiskLimit::new(dir.path().join("n".repeat(300)), 1 << 20));
         assert_eq!(never.measure(), None);
         assert!(Watch::begin(&never).is_over(|| ()), "nothing is known");

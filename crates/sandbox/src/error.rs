@@ -1,4 +1,4 @@
-//! Why there is no box, or no result.
+//! The errors of this crate: why a sandbox could not be created, or a call has no result.
 
 use std::io;
 
@@ -6,13 +6,16 @@ use thiserror::Error;
 
 use super::spec::SetupFailure;
 
-/// This machine does not give what a box needs.
+/// The remedy for a step that failed for an unknown reason.
+const REFUSED_STEP: &str = "The kernel, a security module or a limit of this machine refuses that step";
+
+/// This machine cannot create a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the sandbox cannot be made: {missing}. {remedy}")]
 pub struct Unavailable {
-    /// What is missing.
+    /// What the machine lacks, or the step that failed.
     pub missing: String,
-    /// What a person can do about it.
+    /// What a user can do about it.
     pub remedy: String,
 }
 
@@ -38,13 +41,10 @@ impl Unavailable {
     }
 
     pub(super) fn broken(step: &str, error: &str) -> Self {
-        Self {
-            missing: format!("{step} failed: {error}"),
-            remedy: "`posse doctor` shows what the machine offers".to_owned(),
-        }
+        Self { missing: format!("{step} failed: {error}"), remedy: REFUSED_STEP.to_owned() }
     }
 
-    /// What a failed step means on the machines where it is known to fail.
+    /// Explains a failed step on the machines where it is known to fail.
     pub(super) fn from_broken(broken: &SetupFailure) -> Self {
         let SetupFailure { step, errno, error } = broken;
         let remedy = match (step.as_str(), *errno) {
@@ -61,7 +61,7 @@ impl Unavailable {
                 "The container hides parts of /proc, and the kernel then allows no fresh one: start it with \
                  `--security-opt systempaths=unconfined`"
             }
-            _ => "`posse doctor` shows what the machine offers",
+            _ => REFUSED_STEP,
         };
         Self { missing: format!("{step} failed: {error}"), remedy: remedy.to_owned() }
     }
@@ -70,23 +70,23 @@ impl Unavailable {
 /// Why a call has no result.
 #[derive(Debug, Error)]
 pub enum SandboxError {
-    /// No box can be made.
+    /// The sandbox cannot be created on this machine.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The program could not be started in it.
+    /// The program could not be started in the sandbox.
     #[error("cannot start {0}")]
     NoProgram(String),
-    /// The workspace holds what programs must not see.
+    /// The workspace contains files that programs must not see.
     #[error("{0}")]
     Workspace(String),
-    /// Something about the call itself failed.
-    #[error("the call could not be carried out: {0}")]
+    /// An I/O operation of the call failed.
+    #[error("the call failed: {0}")]
     Call(#[from] io::Error),
-    /// The box ended before its program did, because its init did.
+    /// The init ended before the program.
     #[error("the sandbox ended before the program did")]
     Lost,
-    /// The box ended before its program did, and its init goes on. A program can do that to its own box, and so can whoever may
-    /// end processes of this user.
+    /// The sandbox ended before the program, but its init is alive. The program may have caused that, and so may every
+    /// process that can kill processes of this user.
     #[error("the sandbox ended before the program did, which may be the program's own doing")]
     BroughtDown,
 }

@@ -1,4 +1,4 @@
-//! Things that one call at a time may use, by their paths.
+//! Locks by path, for cache layers that one call at a time may use.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,11 @@ use tokio::sync::OwnedMutexGuard;
 
 type Lock = tokio::sync::Mutex<()>;
 
-/// Who uses what.
 #[derive(Debug, Default)]
 pub(super) struct Exclusive(Mutex<HashMap<PathBuf, Weak<Lock>>>);
 
 impl Exclusive {
-    /// Waits until all of these are free. Everybody takes them in the same order, so nobody waits forever.
+    /// Waits until all of these are free. Every call locks them in the same order, so no deadlock is possible.
     pub(super) async fn all(&self, paths: impl Iterator<Item = &Path>) -> Vec<OwnedMutexGuard<()>> {
         let mut paths: Vec<&Path> = paths.collect();
         paths.sort_unstable();

@@ -1,13 +1,13 @@
-//! The kernel-enforced box that a tool's programs run in.
+//! The kernel-enforced sandbox that a tool's programs run in, for tools and for the host's own commands.
 //!
-//! The runtime never forks: it starts an [`init`] by `posix_spawn`, which costs the same however large the runtime
-//! is. The init makes user, mount, pid, ipc, uts, cgroup and, unless the network is granted, net namespaces, with a
-//! process of ours as the first in them. Programs see a read-only root without the home directory and without
-//! sockets, and can write the workspace and scratch directories that are gone afterwards. Landlock, a filter of
-//! system calls, dropped privileges and limits are further layers.
+//! The runtime never forks: it starts an [`init`] by `posix_spawn`, whose cost does not depend on the size of the
+//! runtime. The init creates user, mount, pid, ipc, uts, cgroup and, unless the network is granted, net namespaces,
+//! with a process of Posse as the first in them. Programs see a read-only root without the home directory and without
+//! sockets. They can write the workspace and scratch directories, which are removed afterwards. Landlock, a system call
+//! filter, dropped privileges and limits are further layers.
 //!
-//! A call is over when nothing of it is alive, and only then is there a result. If the runtime dies, its lifelines
-//! close and every box ends.
+//! A call ends, and has a result, only when none of its processes is alive. If the runtime dies, its lifelines close
+//! and every sandbox ends.
 //!
 //! Why it is like this: `docs/decisions/sandbox-without-namespaces.md`.
 
@@ -17,33 +17,39 @@ mod disk_limit;
 mod error;
 mod exclusive;
 mod init;
+mod local_records;
 mod machine;
 pub mod memory;
 mod probe;
 pub mod process;
 mod process_record;
 mod project;
+mod run_to_end;
 mod slot;
 mod spec;
 mod unlinked;
 mod view;
 mod wire;
+mod workspace_view;
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
-pub use command::{BoxedCommand, Cache, CacheShown, Isolation, OBJECTS_SHOWN_AT, WORKSPACE_SHOWN_AT};
+pub use command::{BoxedCommand, Cache, CacheShown, OBJECTS_SHOWN_AT};
 pub use disk_limit::{DiskLimit, OVERSHOOT_MAX_BYTES};
 pub use error::{SandboxError, Unavailable};
 pub use init::init;
+pub use local_records::LocalRecords;
 pub use machine::{Machine, Offer};
 pub use process_record::end_recorded;
+pub use run_to_end::{EndReason, SHELL, TimeLimits};
 pub use slot::{CallEnd, Exit, RunningCall};
-pub use spec::{Limits, ProtectedChange};
+pub use spec::Limits;
 pub use view::{Environment, PASSED_VARIABLES};
+pub use workspace_view::{PlainViews, WorkspaceView, WorkspaceViews};
 
 use cgroup::CgroupDirs;
 use exclusive::Exclusive;
@@ -57,46 +63,46 @@ pub enum InitBinary {
     /// This program. Its `main` has to call [`init`] first.
     #[default]
     ThisProgram,
-    /// Another one that does.
+    /// Another binary that calls [`init`].
     At(PathBuf),
 }
 
-/// What a box must at least be made of.
+/// The minimum isolation of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RequiredIsolation {
-    /// Namespaces; without them there is no box.
+    /// Namespaces. Without them, no sandbox is created.
     #[default]
     Namespaces,
-    /// Landlock and a filter of system calls, where there are no namespaces. Not all promises hold then: see
+    /// Landlock and a system call filter, where there are no namespaces. Some promises do not hold then: see
     /// [`Level::unkept`].
     Landlock,
 }
 
-/// How boxes are made.
+/// How sandboxes are created.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxOptions {
-    /// What they must at least be made of.
+    /// The minimum isolation. Weaker sandboxes are refused.
     pub required: RequiredIsolation,
-    /// The binary that makes them.
+    /// The binary that creates them.
     pub init: InitBinary,
-    /// The person's home directory, which programs see empty but for toolchains.
+    /// The user's home directory. Programs see it empty except for toolchains.
     pub home: Option<PathBuf>,
-    /// What programs find in their environment.
+    /// The environment variables of programs.
     pub environment: Environment,
     /// Further files and directories that programs may read.
     pub read: Vec<PathBuf>,
-    /// Files and directories that they may not, wherever they are.
+    /// Files and directories that programs may not see, wherever they are.
     pub hidden: Vec<PathBuf>,
-    /// What one call may use.
+    /// The limits of one call.
     pub limits: Limits,
-    /// How many calls may run at once; none is one for each core.
+    /// How many calls may run at once; `None` means one per core.
     pub concurrent: Option<usize>,
 }
 
-/// What a box is made of on this machine, proven by making one.
+/// The isolation of a sandbox on this machine, proven by creating one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Level {
-    /// Whether it has namespaces of its own.
+    /// Whether the sandbox has its own namespaces.
     pub namespaces: bool,
     /// The version of Landlock that is applied.
     pub landlock: Option<u8>,
@@ -120,14 +126,14 @@ impl Level {
              neither read nor write them: Landlock has no rule for that",
             "programs see that a path exists, with its size and times, and the machine's network in /proc/net",
             "shared memory of System V, its semaphores and queues, and those of POSIX cannot be used",
-            "only root can give up for good the privileges of set-user-id programs; the kernel gives nobody new ones",
+            "only root can give up for good the privileges of set-user-id programs; the kernel grants no new ones",
             "protected names that exist in the workspace can be changed",
             "as root, files of the system that come to be for root alone while Posse runs can be read",
             "a program's lock on a file that it can read is seen by all programs of the machine, until its call ends",
             "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
             "programs see a workspace where it is on the machine, without the project's caches",
-            "what a program started is found by its parents, not kept by the kernel: killed together with its init, \
-             something may go on",
+            "processes that a program started are found by their parents, not held by the kernel: if a program is \
+             killed together with its init, some of them may continue",
         ]
     }
 }
@@ -145,7 +151,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// Makes boxes. Cheap to clone; clones share their inits and their limit of calls at once.
+/// Creates sandboxes. Cheap to clone; clones share their inits and their limit of concurrent calls.
 #[derive(Debug, Clone)]
 pub struct Sandbox(Arc<Inner>);
 
@@ -160,19 +166,19 @@ struct Inner {
     layers: Exclusive,
 }
 
-/// A call's turn: it may run now.
+/// The permit of a call to run now.
 #[derive(Debug)]
 pub struct ExecPermit {
-    /// Given back when the call is over.
+    /// Released when the call ends.
     #[expect(dead_code, reason = "holding it is all it is for")]
     permit: OwnedSemaphorePermit,
-    /// The layers of caches that are this call's alone.
+    /// Locks on the cache layers that this call uses exclusively.
     #[expect(dead_code, reason = "holding them is all they are for")]
     layers: Vec<OwnedMutexGuard<()>>,
 }
 
 impl Sandbox {
-    /// Nothing is started before the first call.
+    /// Starts no process before the first call.
     pub fn new(options: SandboxOptions) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let concurrent = options.concurrent.unwrap_or_else(cores).clamp(1, Semaphore::MAX_PERMITS);
@@ -187,14 +193,18 @@ impl Sandbox {
         }))
     }
 
-    /// What boxes are made of here. The first time one is made to find out; a failure is tried again.
+    /// The isolation level of this machine. The first call creates a sandbox to find out; a failure is tried again.
     pub async fn level(&self) -> Result<Level, Unavailable> {
         let layers = if let Some(layers) = self.0.proven.get() {
             *layers
         } else {
             let inner = self.0.clone();
             let proven = tokio::task::spawn_blocking(move || inner.prove()).await;
-            proven.unwrap_or_else(|error| Err(Unavailable::broken("making a sandbox", &error.to_string())))?
+            let failed = |error: &dyn Display| Unavailable::broken("making a sandbox", &error.to_string());
+            proven.map_err(|error| failed(&error))?.map_err(|error| match error {
+                SandboxError::Unavailable(unavailable) => unavailable,
+                error => failed(&error),
+            })?
         };
         let cgroups = self.0.places.get().map(CgroupDirs::controllers).unwrap_or_default();
         Ok(Level {
@@ -205,16 +215,16 @@ impl Sandbox {
         })
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     pub async fn turn(&self) -> ExecPermit {
         self.acquire(&[]).await
     }
 
-    /// Waits for a turn of a call that has these caches. Two calls never change one layer at once: each would miss
-    /// what the other does, locks of programs included.
+    /// Waits for a permit of a call with these caches. Two calls never change one layer at once: neither would see the
+    /// other's changes, including locks of programs.
     pub async fn acquire(&self, caches: &[Cache]) -> ExecPermit {
         let wanted = caches.iter().filter_map(|cache| cache.layer.as_deref());
-        // A call that waits for another one's layers takes nobody's place.
+        // A call that waits for layers must not occupy a permit.
         let layers = self.0.layers.all(wanted).await;
         let permit = self.0.turns.clone().acquire_owned().await;
         permit.map_or_else(
@@ -223,8 +233,8 @@ impl Sandbox {
         )
     }
 
-    /// How a cache appears here whose layer is beneath this directory: not every filesystem can carry one. Makes one
-    /// to find out, in a directory of its own that is gone afterwards.
+    /// How a cache with its layer beneath this directory is mounted: not every filesystem supports layers. Mounts one
+    /// to find out, in a temporary directory.
     pub async fn cache_in(&self, dir: &Path) -> Result<CacheShown, SandboxError> {
         let probe = probe::Probe::make(dir)?;
         let command = probe.command();
@@ -233,21 +243,24 @@ impl Sandbox {
         ended.caches.into_iter().next().ok_or(SandboxError::Lost)
     }
 
-    /// Starts a call. Dropping what is returned ends it at once.
+    /// Starts a call. Dropping the returned value ends it at once.
     pub fn start(&self, turn: ExecPermit, command: BoxedCommand) -> Result<RunningCall, SandboxError> {
         RunningCall::start(self.0.clone(), turn, command)
     }
 }
 
 impl Inner {
-    fn prove(&self) -> Result<Layers, Unavailable> {
+    fn prove(&self) -> Result<Layers, SandboxError> {
         if let Some(layers) = self.proven.get() {
             return Ok(*layers);
         }
         let layers = match (slot::prove(self, Mode::Namespaces), self.options.required) {
             (Ok(layers), _) => layers,
-            (Err(_), RequiredIsolation::Landlock) => slot::prove(self, Mode::Landlock)?,
-            (Err(unavailable), RequiredIsolation::Namespaces) => return Err(unavailable),
+            (Err(SandboxError::Unavailable(_)), RequiredIsolation::Landlock) => {
+                slot::prove(self, Mode::Landlock)?
+            }
+            // A sandbox that was lost shows nothing about the machine, so it must not lead to a weaker one.
+            (Err(error), _) => return Err(error),
         };
         Ok(*self.proven.get_or_init(|| layers))
     }
@@ -260,7 +273,7 @@ impl Inner {
         self.places.get_or_init(CgroupDirs::find)
     }
 
-    /// An init that waits for a call, if there is one.
+    /// An idle init, if there is one.
     fn waiting(&self) -> Option<Slot> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }

@@ -1,38 +1,38 @@
-//! What the machine offers for boxes, piece by piece, for people.
+//! Reports what the machine offers for sandboxes, for `posse doctor`.
 
 use std::fs;
 
 use super::cgroup::CgroupDirs;
 use super::init::landlock_abi;
 
-/// What the machine offers.
+/// What the machine offers for sandboxes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Whether user namespaces may be made, by what the kernel's settings say. Only making one proves it.
+    /// Whether the kernel's settings allow user namespaces. Only creating one proves it.
     pub user_namespaces: Offer,
-    /// The version of Landlock.
+    /// The version of Landlock, if the kernel has it.
     pub landlock: Option<u8>,
     /// Whether system calls can be filtered.
     pub seccomp: bool,
-    /// The cgroup controllers that we may use.
+    /// The cgroup controllers that Posse may use.
     pub cgroups: Vec<&'static str>,
-    /// The kernel.
+    /// The version of the kernel.
     pub kernel: String,
-    /// Whether this process is the superuser's.
+    /// Whether this process runs as root.
     pub root: bool,
 }
 
-/// What a setting says.
+/// What the kernel's settings say about a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Offer {
-    /// Nothing stands against it.
+    /// No setting forbids it.
     Yes,
-    /// This does.
+    /// A setting forbids it, for this reason.
     No(String),
 }
 
 impl Machine {
-    /// Looks, and changes nothing but for a cgroup that it makes and removes.
+    /// Inspects the machine. Changes nothing, except for a cgroup that it creates and removes.
     pub fn probe() -> Self {
         let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let root = rustix::process::geteuid().is_root();

@@ -1,11 +1,11 @@
-//! Giving memory back to the system.
+//! Returns freed memory to the system.
 //!
 //! Why it is like this: `docs/decisions/memory-trim.md`.
 
-/// Hands freed memory back to the system, where the allocator keeps it otherwise.
+/// Returns freed memory to the system, which the allocator would keep otherwise.
 ///
-/// A tree of ten thousand agents leaves its memory scattered over the allocator's pages; without this a service
-/// that once ran such a tree would stay that large for ever. Costs some milliseconds: call it after large trees.
+/// A tree of ten thousand agents leaves its memory scattered over the allocator's pages. Without this, a service that
+/// once ran such a tree would stay that large forever. Costs some milliseconds: call it after large trees.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "the C library has no safe wrapper for this call")]

@@ -1,4 +1,4 @@
-//! A call that does nothing, to see how a cache appears.
+//! A call that does nothing, to find out how a cache is mounted.
 
 use std::fs;
 use std::io;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::{BoxedCommand, Cache};
 
-/// What it finds there: a program that does nothing.
+/// The program of the call.
 const NOTHING: &str = "/bin/true";
 
-/// A directory that is gone when this is dropped.
+/// A directory that is removed when this is dropped.
 pub(super) struct Probe(PathBuf);
 
 impl Probe {
@@ -40,7 +40,7 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // The kernel leaves a directory in it that nobody may look into.
+        // The kernel leaves an unreadable directory in it.
         let _ = posse_files::trees::remove(&self.0);
     }
 }

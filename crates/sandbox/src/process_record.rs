@@ -1,7 +1,8 @@
-//! Ends what an earlier owner of a run left running.
+//! Ends processes that an earlier lease holder of a run left running.
 //!
-//! An owner that died took its boxes with it. One that is only stopped did not: its lifelines are open. Its successor
-//! must not go on before they are gone, so each call's init writes down who it is, and holds a lock while it lives.
+//! A lease holder that died took its sandboxes with it. One that is only stopped did not: its lifelines are open. Its
+//! successor must not continue before they are gone, so each call's init records its processes and holds a lock while
+//! it lives.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,29 +14,28 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// How long a killed box has to be gone.
+/// The timeout for a killed sandbox to end.
 const GONE_MAX: Duration = Duration::from_secs(10);
-/// How long its init has to tidy up before it is killed too.
+/// How long its init has to clean up before it is killed too.
 const TIDY_MAX: Duration = Duration::from_secs(2);
-/// How often its lock is tried.
+/// How often its lock is polled.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// The processes of one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallProcesses {
-    /// The boot they belong to.
+    /// The boot in which they were started.
     pub(super) boot: String,
-    /// The init.
     pub(super) init: Option<ProcessIdentity>,
     /// The first process in the namespaces.
     pub(super) first: Option<ProcessIdentity>,
 }
 
-/// A process that another one with the same number is not mistaken for.
+/// A process id that is safe against reuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ProcessIdentity {
     pid: i32,
-    /// When it began, in the kernel's ticks.
+    /// The start time, in the kernel's ticks.
     began: u64,
 }
 
@@ -47,7 +47,7 @@ impl ProcessIdentity {
 
     fn kill(self) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
-        // The descriptor is opened before the look: if the look says it is the one, the descriptor is its.
+        // The descriptor is opened before the check. If the check succeeds, it refers to the right process.
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
         if began(self.pid) == Some(self.began) {
             let _ = pidfd_send_signal(process, Signal::KILL);
@@ -59,8 +59,8 @@ fn began(pid: i32) -> Option<u64> {
     field(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, 19)
 }
 
-/// A field of a line of `/proc/<pid>/stat`, counted from the state. The name before it may hold anything, so what follows
-/// its last bracket counts.
+/// A field of a line of `/proc/<pid>/stat`, counted from the state. The name before it may contain anything, so parsing
+/// starts after its last bracket.
 pub(super) fn field<T: FromStr>(stat: &str, index: usize) -> Option<T> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(index)?.parse().ok()
 }
@@ -69,10 +69,11 @@ pub(super) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Ends every call recorded in a directory and waits until it is gone. A directory that is not there holds none.
+/// Ends every call recorded in a directory and waits until its processes are gone. A missing directory has no calls.
 ///
 /// # Errors
-/// If a record cannot be looked at, or what it names does not end: then nobody may go on.
+///
+/// If a record cannot be read, or its processes do not end: then the run must not continue.
 pub fn end_recorded(dir: &Path) -> io::Result<usize> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -95,11 +96,11 @@ fn end_one(path: &Path) -> io::Result<bool> {
     if alive {
         let began = Instant::now();
         loop {
-            // It may not be written yet: its init is just beginning.
+            // The record may not be written yet: its init is just starting.
             let recorded =
                 fs::read(path).ok().and_then(|text| serde_json::from_slice::<CallProcesses>(&text).ok());
             if let Some(recorded) = recorded.filter(|recorded| recorded.boot == boot_id()) {
-                // The init last: it waits for the other, and tidies up; unless it is stuck.
+                // The init last: it waits for the first process and cleans up, unless it is stuck.
                 recorded.first.into_iter().for_each(ProcessIdentity::kill);
                 if began.elapsed() > TIDY_MAX {
                     recorded.init.into_iter().for_each(ProcessIdentity::kill);

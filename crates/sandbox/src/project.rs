@@ -1,4 +1,4 @@
-//! Directories of a project that programs may read though their workspace is another one.
+//! Lets programs read directories of a project that are outside their workspace.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use super::{RequiredIsolation, SandboxOptions};
 use posse_files::DirHandle;
 
 impl SandboxOptions {
-    /// Lets programs read a directory of a project, but for what git ignores there: that is no part of the project. Where
-    /// the one cannot be had without the other, nothing is shown.
+    /// Lets programs read a directory of a project, except for ignored files, which are not part of the project. If
+    /// these cannot be hidden, nothing is shown.
     pub fn show_of_project(&mut self, dir: &Path, project: &Path) {
         let left_out = || DirHandle::open(project).ok()?.left_out(dir.strip_prefix(project).ok()?);
         let Some(left_out) = left_out() else { return };

@@ -1,4 +1,4 @@
-//! The runtime's side of an init, and of a call that it carries out.
+//! The runtime's side of an init and of a running call.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -19,45 +19,41 @@ use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
 use super::disk_limit::{POLL, Watch};
-use super::spec::{
-    CONTINUE, CallEnded, CallSpec, ExtraStreams, InitMessage, Layers, Mode, PAUSE, ProtectedChange, TERMINATE,
-};
-use super::{BoxedCommand, CacheShown, ExecPermit, Inner, Isolation, SandboxError, Unavailable, init, wire};
+use super::spec::{CONTINUE, CallEnded, CallSpec, ExtraStreams, InitMessage, Layers, Mode, PAUSE, TERMINATE};
+use super::{BoxedCommand, CacheShown, ExecPermit, Inner, SandboxError, Unavailable, init, wire};
 use crate::process::{Capture, CapturedOutput, OutputLimits};
 
-/// How much is taken from a pipe at once.
+/// Size of a read from a pipe.
 const CHUNK: usize = 64 * 1024;
 
-/// How long an init may take to say that a call is over, once its box is gone.
+/// How long an init may take to report the end of a call, once its sandbox is gone.
 const OVER_MAX: Duration = Duration::from_secs(10);
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By a signal.
+    /// This signal ended it.
     Signal(i32),
 }
 
-/// A call that is over: nothing of it is alive.
+/// A call that has ended: none of its processes is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallEnd {
-    /// How its program ended.
+    /// How the program ended.
     pub exit: Exit,
-    /// What was printed.
+    /// The output, including standard error unless that is separate.
     pub output: CapturedOutput,
-    /// What was printed on its standard error, if that was kept apart.
+    /// The standard error, if that was captured separately.
     pub errors: Option<CapturedOutput>,
-    /// Whether the kernel ended a process of it because memory ran out.
+    /// Whether the kernel killed one of its processes because memory ran out.
     pub out_of_memory: bool,
-    /// How many bytes the files of its run may take on disk, if they take more since this call.
+    /// The disk limit of its run, if this call exceeded it.
     pub over_disk_limit: Option<u64>,
-    /// What it made in the workspace under protected names.
-    pub refused: Vec<ProtectedChange>,
-    /// How its caches appeared, in their order.
+    /// How its caches were mounted, in order.
     pub caches: Vec<CacheShown>,
-    /// How long it took.
+    /// The wall time of the call.
     pub elapsed: Duration,
 }
 
@@ -74,8 +70,8 @@ impl Slot {
     pub(super) fn spawn(inner: &Inner) -> Result<Self, SandboxError> {
         let program = inner.program()?;
         let (socket, theirs) = UnixStream::pair()?;
-        // Everything it needs comes by its standard input. No closure before the exec, no new directory: only then
-        // does the standard library spawn instead of forking.
+        // Everything it needs comes through its standard input. Without a closure before the exec and without a new
+        // directory, the standard library spawns instead of forking.
         let child = Command::new(&program)
             .arg(init::VERB)
             .env_clear()
@@ -85,8 +81,8 @@ impl Slot {
             .spawn()
             .map_err(|error| Unavailable::no_init(&program.display().to_string(), &error))?;
         let mut slot = Self { child, socket, cgroups: None };
-        // Where there are none, each process has its limits, and all together have none. Where there are, a box without
-        // them would be less than it says.
+        // Without cgroups, each process has its limits, but all together have none. With cgroups, a sandbox without
+        // them would break its promise.
         let cgroups = inner.places().make(&inner.options.limits, slot.child.id());
         slot.cgroups = Some(
             cgroups.map_err(|error| Unavailable::broken("limiting it by a cgroup", &error.to_string()))?,
@@ -98,7 +94,7 @@ impl Slot {
         self.cgroups.as_ref().map_or(0, Cgroups::memory_kills)
     }
 
-    /// An init that has taken a call over: one that waits, or a new one if that has died meanwhile.
+    /// An init that has accepted a call: an idle one, or a new one if that has died meanwhile.
     fn taking(inner: &Inner, spec: &CallSpec, fds: &[BorrowedFd<'_>]) -> Result<Self, SandboxError> {
         let waiting = inner.waiting();
         if let Some(slot) = waiting
@@ -107,54 +103,59 @@ impl Slot {
             return Ok(slot);
         }
         let slot = Self::spawn(inner)?;
-        wire::send(&slot.socket, spec, fds)?;
-        Ok(slot)
+        match wire::send(&slot.socket, spec, fds) {
+            Ok(()) => Ok(slot),
+            // The new init was killed before it read the call.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                Err(SandboxError::Lost)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// Listens to a call until nothing of it is left.
+    /// Serves a call until none of its processes is left.
     fn run_call(
         &mut self,
-        spec: &CallSpec,
         call: &UnixStream,
         mut prints: Vec<OutputPipe>,
         watch: Option<&Watch>,
-    ) -> Result<(CallReports, CallEnded, Vec<CapturedOutput>), SandboxError> {
+    ) -> Result<(CallReports, Vec<CapturedOutput>), SandboxError> {
         let heard = listen(call, &mut prints, watch)?;
-        // From here on there is little left to do; an init that does not get it done is stuck.
+        // Little work remains for the init. If it does not finish, it is stuck.
         self.socket.set_read_timeout(Some(OVER_MAX))?;
         let Ok(Some((over, _))) = wire::receive::<CallEnded>(&self.socket) else {
-            // What it carried goes with it.
+            // Its call ends with it.
             let _ = self.child.kill();
             let _ = self.child.wait();
-            init::close_for(&spec.workspace, &heard.missing);
             return Err(SandboxError::Lost);
         };
         self.socket.set_read_timeout(None)?;
-        // Nobody is left who could write: what is in the pipes is all there is.
+        // No process can write any more, so the pipes are complete.
         prints.iter_mut().try_for_each(OutputPipe::drain)?;
         if let Some(broken) = &over.broken {
             return Err(Unavailable::from_broken(broken).into());
         }
-        Ok((heard, over, prints.into_iter().map(|print| print.capture.finish()).collect()))
+        Ok((heard, prints.into_iter().map(|print| print.capture.finish()).collect()))
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        // It ends what it carries, tidies up, and goes.
+        // It ends its call, cleans up, and exits.
         let _ = self.socket.shutdown(Shutdown::Both);
         let _ = self.child.wait();
     }
 }
 
-/// What was heard on a call's socket.
+/// What was received on a call's socket.
 #[derive(Debug, Default)]
 struct CallReports {
-    missing: Vec<String>,
     caches: Vec<CacheShown>,
     ready: Option<Layers>,
     exit: Option<Exit>,
-    /// Whether it was ended because its run takes too much on disk.
+    /// Whether the call was ended because its run exceeds the disk limit.
     over_disk_limit: bool,
 }
 
@@ -163,12 +164,12 @@ struct OutputPipe {
     reader: OwnedFd,
     capture: Capture,
     open: bool,
-    /// Told of everything that is printed.
+    /// Notified of all output.
     heard: Arc<Notify>,
 }
 
 impl OutputPipe {
-    /// What is printed to the descriptor that is returned as well.
+    /// A pipe for output, and the descriptor that programs write to.
     fn new(limits: OutputLimits, heard: &Arc<Notify>) -> io::Result<(Self, OwnedFd)> {
         let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
         let (capture, heard) = (Capture::new(limits), heard.clone());
@@ -185,7 +186,7 @@ impl OutputPipe {
         Ok(())
     }
 
-    /// Takes what is left without waiting for more.
+    /// Reads the rest without waiting for more.
     fn drain(&mut self) -> io::Result<()> {
         rustix::io::ioctl_fionbio(&self.reader, true)?;
         let mut buffer = vec![0; CHUNK];
@@ -200,7 +201,7 @@ impl OutputPipe {
     }
 }
 
-/// Reads what the programs print and what the init says, until the call's socket closes.
+/// Reads the programs' output and the init's messages until the call's socket closes.
 fn listen(
     call: &UnixStream,
     prints: &mut [OutputPipe],
@@ -225,9 +226,9 @@ fn listen(
             }
         }
         if let Some(watch) = watch.filter(|_| looked.elapsed() >= POLL) {
-            if is_over(call, watch) {
+            if pause_and_measure(call, watch) {
                 heard.over_disk_limit = true;
-                // What the box still says is heard all the same.
+                // Messages that the sandbox still sends are read all the same.
                 let _ = call.shutdown(Shutdown::Both);
                 return Ok(heard);
             }
@@ -236,15 +237,16 @@ fn listen(
         if spoken {
             match wire::receive::<InitMessage>(call) {
                 Ok(Some((told, _))) => receive(&mut heard, told)?,
-                // The box is gone, or was ended from here.
+                // The sandbox is gone, or was ended from here.
                 Ok(None) | Err(_) => return Ok(heard),
             }
         }
     }
 }
 
-/// Whether a call's run takes too much on disk. While all files are looked at, nothing is written.
-fn is_over(mut call: &UnixStream, watch: &Watch) -> bool {
+/// Measures the files of a call's run, while the call is paused if they seem to be too many. Returns whether they exceed
+/// the disk limit; if not, the call continues.
+fn pause_and_measure(mut call: &UnixStream, watch: &Watch) -> bool {
     let mut is_paused = false;
     let is_over = watch.is_over(|| is_paused = call.write_all(&[PAUSE]).is_ok());
     if is_paused && !is_over {
@@ -255,7 +257,6 @@ fn is_over(mut call: &UnixStream, watch: &Watch) -> bool {
 
 fn receive(heard: &mut CallReports, told: InitMessage) -> Result<(), SandboxError> {
     match told {
-        InitMessage::Missing(names) => heard.missing = names,
         InitMessage::Caches(caches) => heard.caches = caches,
         InitMessage::Ready(layers) => heard.ready = Some(layers),
         InitMessage::Exited(code) => heard.exit = Some(Exit::Code(code)),
@@ -266,11 +267,11 @@ fn receive(heard: &mut CallReports, told: InitMessage) -> Result<(), SandboxErro
     Ok(())
 }
 
-/// A call that is running. Dropping it ends it at once.
+/// A running call. Dropping it ends it at once.
 #[derive(Debug)]
 pub struct RunningCall {
     control: UnixStream,
-    /// Whether it was ended from here.
+    /// Whether this process ended it.
     ended_here: Arc<AtomicBool>,
     work: JoinHandle<Result<CallEnd, SandboxError>>,
     heard: Arc<Notify>,
@@ -290,30 +291,30 @@ impl RunningCall {
         let listening = heard.clone();
         let work = tokio::task::spawn_blocking(move || {
             let ended = start_call(&inner, &command, &call, theirs, &ended_by_us, &listening);
-            // Whoever waits has the next turn only now that nothing of this call is left.
+            // The next call gets its permit only now that no process of this one is left.
             drop(turn);
             ended
         });
         Ok(Self { control, ended_here, work, heard })
     }
 
-    /// Asks its programs to end; those that do not are ended after a while.
+    /// Asks its programs to end. Those that do not are killed after a while.
     pub fn terminate(&self) {
         let _ = (&self.control).write_all(&[TERMINATE]);
     }
 
-    /// Ends its programs at once.
+    /// Kills its programs at once.
     pub fn kill(&self) {
         self.ended_here.store(true, Ordering::SeqCst);
         let _ = self.control.shutdown(Shutdown::Both);
     }
 
-    /// What is told of everything that it prints.
+    /// Notified of all its output.
     pub fn prints(&self) -> Arc<Notify> {
         self.heard.clone()
     }
 
-    /// Waits until nothing of it is left. Can be dropped and called again.
+    /// Waits until none of its processes is left. Can be dropped and called again.
     pub async fn ended(&mut self) -> Result<CallEnd, SandboxError> {
         (&mut self.work).await.unwrap_or(Err(SandboxError::Lost))
     }
@@ -354,14 +355,14 @@ fn start_call(
     }
     let kills = slot.memory_kills();
     let prints = std::iter::once(output).chain(errors).collect();
-    let carried = slot.run_call(&spec, call, prints, watch.as_ref());
+    let carried = slot.run_call(call, prints, watch.as_ref());
     let out_of_memory = slot.memory_kills() > kills;
     match &carried {
-        // The init is as it was: it tells when a call cannot be carried out.
+        // The init is intact: it reports a call that cannot be run.
         Ok(_) => inner.keep(slot),
         Err(_) => drop(slot),
     }
-    let (heard, over, printed) = carried?;
+    let (heard, printed) = carried?;
     let mut printed = printed.into_iter();
     let output = printed.next().ok_or(SandboxError::Lost)?;
     let errors = printed.next();
@@ -371,39 +372,41 @@ fn start_call(
             watch.as_ref().is_some_and(|watch| watch.explains(exit, &inner.options.limits))
         });
     let over_disk_limit = watch.as_ref().filter(|_| is_over).map(Watch::max_bytes);
-    // Without a word from it, the first process was ended: by us, or with all the others when memory ran out. Otherwise
-    // it was killed or kept from its work, and nobody knows whether the program ever ran.
+    // Without a report, the first process was killed: by this process, or with all others when memory ran out.
+    // Otherwise it was killed or blocked from outside, and it is unknown whether the program ever ran.
     let is_explained = over_disk_limit.is_some() || out_of_memory || ended_here.load(Ordering::SeqCst);
     let lost = if heard.ready.is_some() { SandboxError::BroughtDown } else { SandboxError::Lost };
     let exit = heard.exit.or(is_explained.then_some(Exit::Signal(libc::SIGKILL))).ok_or(lost)?;
     let elapsed = began.elapsed();
-    let (refused, caches) = (over.refused, heard.caches);
-    Ok(CallEnd { exit, output, errors, out_of_memory, over_disk_limit, refused, caches, elapsed })
+    Ok(CallEnd { exit, output, errors, out_of_memory, over_disk_limit, caches: heard.caches, elapsed })
 }
 
-/// A descriptor from which this can be read, and nothing else. It is in memory: nobody has to write while it is read.
+/// A read-only descriptor with this content. It is in memory, so no process has to write while it is read.
 fn readable(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let mut file = File::from(memfd_create("posse-input", flags)?);
     file.write_all(bytes)?;
     file.seek(SeekFrom::Start(0))?;
-    // It is open for writing, and can be opened once more by its name: only a seal keeps what it says as it is.
+    // It is open for writing and can be opened again by its name. Only a seal keeps its content unchanged.
     fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }
 
-/// Makes a box with nothing in it.
-pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
+/// How often an empty sandbox that was lost is created again.
+const PROOF_TRIES_MAX: u32 = 3;
+
+/// Creates an empty sandbox. An init that another process kills proves nothing about this machine, so a lost sandbox is
+/// created again; [`SandboxError::Lost`] means that each of several was lost.
+pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, SandboxError> {
     let empty_box = || -> Result<Option<Layers>, SandboxError> {
         let view = inner.view();
         let spec = CallSpec {
             mode,
             argv: Vec::new(),
             env: Vec::new(),
-            // Any directory that is there; nothing happens in it.
+            // Any existing directory; nothing happens in it.
             workspace: "/tmp".to_owned(),
             shown_as: "/tmp".to_owned(),
-            isolation: Isolation::Own,
             workdir: "/".to_owned(),
             network: false,
             read: view.read.clone(),
@@ -425,14 +428,16 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, Unavailable> {
         let (print, printed) = OutputPipe::new(output, &Arc::default())?;
         let mut slot = Slot::taking(inner, &spec, &[theirs.as_fd(), printed.as_fd()])?;
         drop((theirs, printed));
-        let (heard, ..) = slot.run_call(&spec, &call, vec![print], None)?;
+        let (heard, ..) = slot.run_call(&call, vec![print], None)?;
         inner.keep(slot);
         Ok(heard.ready)
     };
-    match empty_box() {
-        Ok(Some(layers)) => Ok(layers),
-        Ok(None) => Err(Unavailable::broken("making a sandbox", "its first process ended without a word")),
-        Err(SandboxError::Unavailable(unavailable)) => Err(unavailable),
-        Err(error) => Err(Unavailable::broken("making a sandbox", &error.to_string())),
+    let mut proven = empty_box();
+    for _ in 1..PROOF_TRIES_MAX {
+        if !matches!(proven, Ok(None) | Err(SandboxError::Lost)) {
+            break;
+        }
+        proven = empty_box();
     }
+    proven?.ok_or(SandboxError::Lost)
 }

@@ -1,98 +1,94 @@
-//! What one call in a sandbox is, as the runtime tells it to the init.
+//! The specification of a call, which the runtime sends to the init, and the init's messages.
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{CacheShown, Isolation};
+use super::command::CacheShown;
 
-/// What keeps the programs of a call in.
+/// What isolates the programs of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
-    /// Namespaces of their own, and the other layers.
+    /// Namespaces, and the other layers.
     Namespaces,
     /// The other layers alone.
     Landlock,
 }
 
-/// One call. All paths are absolute unless they say otherwise.
+/// One call. All paths are absolute unless documented otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallSpec {
-    /// What keeps it in.
     pub(super) mode: Mode,
-    /// The program and its arguments; empty to make the box, and leave it.
+    /// The program and its arguments. Empty to create the sandbox and leave it.
     pub(super) argv: Vec<String>,
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
-    /// The one place on disk that can be written, if any can. No part of it is a link.
+    /// The one writable directory on disk, unless it is read-only. No part of it is a link.
     pub(super) workspace: String,
-    /// Where programs see it.
+    /// Where programs see the workspace.
     pub(super) shown_as: String,
-    /// Where the program starts, as it sees it.
+    /// The working directory, as the program sees it.
     pub(super) workdir: String,
-    /// Whose the workspace is.
-    pub(super) isolation: Isolation,
     /// Whether it shares the machine's network.
     pub(super) network: bool,
-    /// What is visible and cannot be changed, and where it appears. No part of a source is a link.
+    /// Visible, read-only paths with their mount points. No part of a source is a link.
     pub(super) read: Vec<(String, String)>,
-    /// Sources among these that root sees as anybody else does.
+    /// Sources among these that root sees like any other user.
     pub(super) as_others: Vec<String>,
     /// Links of the machine's root directory.
     pub(super) links: Vec<(String, String)>,
-    /// What is hidden though it is beneath something visible, by its paths in the box.
+    /// Hidden paths beneath visible ones, by their paths in the sandbox.
     pub(super) hidden: Vec<String>,
-    /// Empty directories that can be written and are gone afterwards.
+    /// Empty, writable directories that are removed afterwards.
     pub(super) scratch: Vec<String>,
-    /// Further files and directories of the machine, read-only, and where they appear. No part of a source is a link.
+    /// Further files and directories of the machine, read-only, with their mount points. No part of a source is a link.
     pub(super) shown: Vec<(String, String)>,
     /// Names in the workspace that cannot be changed, relative to it.
     pub(super) protected: Vec<String>,
-    /// What holds the changes to the workspace, if that itself is to stay as it is.
+    /// The layer for changes to the workspace, if the workspace itself must stay unchanged.
     pub(super) changes: Option<String>,
-    /// Directories that appear in the workspace.
+    /// Directories that are mounted in the workspace.
     pub(super) caches: Vec<CacheSpec>,
-    /// What it may use.
     pub(super) limits: Limits,
-    /// Where the init writes down that it is alive.
+    /// The file in which the init records its processes.
     pub(super) record: Option<String>,
-    /// Whether the workspace can only be read.
+    /// Whether the workspace is read-only.
     pub(super) read_only: bool,
-    /// The descriptors that follow that of its output.
+    /// Which descriptors follow that of its output.
     pub(super) further: ExtraStreams,
 }
 
-/// Streams of a program that it need not have.
+/// The optional streams of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ExtraStreams {
     /// Its standard input.
     pub(super) input: bool,
-    /// Its standard error, apart from its output.
+    /// Its standard error, separate from its output.
     pub(super) errors: bool,
 }
 
-/// A directory that appears in the workspace.
+/// A directory that is mounted in the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CacheSpec {
-    /// What it is on the machine. No part of it is a link.
+    /// The directory on the machine. No part of it is a link.
     pub(super) lower: String,
-    /// Where it appears, relative to the workspace.
+    /// The mount point, relative to the workspace.
     pub(super) at: String,
-    /// A layer with earlier changes to it, which stay as they are.
+    /// A layer with earlier changes, which stays unchanged.
     pub(super) below: Option<String>,
-    /// What holds the changes to it.
+    /// The layer for changes.
     pub(super) layer: Option<String>,
 }
 
-/// What one call may use of the machine.
+/// The resource limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Processes and threads at once.
+    /// Concurrent processes and threads.
     pub processes: u64,
     /// Memory of all its processes, in bytes.
     pub memory_bytes: u64,
     /// Largest file it may write.
     pub file_bytes: u64,
-    /// Files it may have open at once, in each process.
+    /// Open files of each process.
     pub open_files: u64,
     /// Size of its scratch directories together.
     pub scratch_bytes: u64,
@@ -110,27 +106,25 @@ impl Default for Limits {
     }
 }
 
-/// What an init tells about a call, on the call's own socket.
+/// What an init reports about a call, on the call's own socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum InitMessage {
-    /// The protected names that are not there: for whoever has to look again if the init is lost.
-    Missing(Vec<String>),
-    /// How the caches appear, in their order.
+    /// How the caches were mounted, in order.
     Caches(Vec<CacheShown>),
-    /// The box stands; the program is about to start.
+    /// The sandbox is complete; the program is about to start.
     Ready(Layers),
-    /// The box could not be made.
+    /// The sandbox could not be created.
     Broken(SetupFailure),
     /// The program could not be started.
     NoProgram(String),
-    /// The program ended with this code.
+    /// The program exited with this code.
     Exited(i32),
     /// A signal ended the program.
     Signalled(i32),
 }
 
-/// Which step of making the box failed, and how.
+/// The step of creating the sandbox that failed, and its error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SetupFailure {
     pub(super) step: String,
@@ -138,37 +132,25 @@ pub(super) struct SetupFailure {
     pub(super) error: String,
 }
 
-/// The layers that a box has.
+/// The layers that a sandbox has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layers {
-    /// Whether it has namespaces.
     pub(super) namespaces: bool,
-    /// The version of Landlock that was applied; none if the kernel has none.
+    /// The version of Landlock that was applied; `None` if the kernel does not have it.
     pub(super) landlock: Option<u8>,
     /// Whether system calls are filtered.
     pub(super) seccomp: bool,
 }
 
-/// What an init tells on its own socket when a call is over: nothing of it is left.
+/// What an init reports on its own socket at the end of a call: none of its processes is left.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallEnded {
     /// Why the call could not even begin.
     pub(super) broken: Option<SetupFailure>,
-    /// Protected names that had appeared in the workspace and were put aside.
-    pub(super) refused: Vec<ProtectedChange>,
 }
 
-/// Something that a call made under a protected name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProtectedChange {
-    /// The protected name, relative to the workspace.
-    pub name: String,
-    /// Where it is now; none if it could not be put aside.
-    pub now: Option<String>,
-}
-
-/// What the runtime says on a call's socket: end it gracefully.
+/// Sent by the runtime on a call's socket: end it gracefully.
 pub(super) const TERMINATE: u8 = b'T';
-/// Pause it, and let it go on.
+/// Pause it, and let it continue.
 pub(super) const PAUSE: u8 = b'P';
 pub(super) const CONTINUE: u8 = b'C';

@@ -1,4 +1,5 @@
-//! Files that have no name any more and are still open: they take space on disk, and no directory shows them.
+//! Measures files that were removed but are still open, for the disk limit: they use space, and no directory shows
+//! them.
 
 use std::collections::HashSet;
 use std::fs::{self, Metadata};
@@ -10,16 +11,16 @@ use rustix::process::Pid;
 use super::init::processes_below;
 use posse_files::trees::BLOCK_BYTES;
 
-/// What a filesystem in memory is called (`man 2 statfs`): files there are no files on disk.
+/// The magic numbers of filesystems in memory (`man 2 statfs`), whose files are not on disk.
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x9584_58f6];
 
-/// What they take that processes below these have open, each counted once.
+/// The size of such files that descendants of these processes have open, each counted once.
 pub(super) fn bytes_held(roots: &[Pid]) -> u64 {
     let mut seen = HashSet::new();
     let mut bytes: u64 = 0;
     for pid in roots.iter().flat_map(|root| processes_below(*root)) {
         let open = format!("/proc/{}/fd", pid.as_raw_nonzero());
-        // One that has ended holds nothing.
+        // A process that has ended holds nothing.
         for descriptor in fs::read_dir(open).into_iter().flatten().flatten() {
             let path = descriptor.path();
             let Some(file) = fs::metadata(&path).ok().filter(|file| is_unlinked(file, &path)) else {

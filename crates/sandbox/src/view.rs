@@ -1,4 +1,4 @@
-//! What programs in a box see of the machine.
+//! Computes what programs in a sandbox see of the machine.
 //!
 //! Why it is like this: `docs/decisions/sandbox-visible-files.md`.
 
@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::command::canonical;
 use super::{BoxedCommand, SandboxError, SandboxOptions};
 
-/// Directories of the machine's root that hold programs and what they need. Everything else is not there.
+/// Directories of the machine's root with programs and their dependencies. Everything else is absent.
 const ROOT: [&str; 12] = [
     "usr",
     "bin",
@@ -25,13 +25,13 @@ const ROOT: [&str; 12] = [
     "run/current-system",
 ];
 
-/// Directories of the root in which nobody works.
+/// Directories of the root that contain no projects.
 const SYSTEM: [&str; 10] = ["proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot"];
 
-/// Directories that programs expect to be able to write.
+/// Directories that programs expect to be writable.
 const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
 
-/// Toolchains beneath a home directory. None of these holds a secret: credentials lie beside them, not in them.
+/// Toolchains beneath a home directory. None of these contains secrets: credentials are beside them, not in them.
 const TOOLCHAINS: [&str; 37] = [
     ".cargo/bin",
     ".cargo/env",
@@ -72,7 +72,7 @@ const TOOLCHAINS: [&str; 37] = [
     "miniconda3",
 ];
 
-/// The variables of a person's environment that programs get. Everything else stays outside, keys first of all.
+/// The environment variables that programs get. Everything else stays outside, above all keys.
 pub const PASSED_VARIABLES: [&str; 22] = [
     "PATH",
     "LANG",
@@ -98,8 +98,8 @@ pub const PASSED_VARIABLES: [&str; 22] = [
     "GHCUP_INSTALL_BASE_PREFIX",
 ];
 
-/// Settings that keep programs from waiting for somebody.
-const NOBODY_THERE: [(&str, &str); 17] = [
+/// Settings that keep programs from prompting a user.
+const NO_PROMPTS: [(&str, &str); 17] = [
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
@@ -119,21 +119,21 @@ const NOBODY_THERE: [(&str, &str); 17] = [
     ("npm_config_yes", "true"),
 ];
 
-/// Where programs are looked for if nobody says.
+/// The default search path for programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The home directory of somebody who has none.
+/// The home directory of a user who has none.
 const NO_HOME: &str = "/home/posse";
-/// Most entries of a directory of the system that are looked at.
+/// Limit of inspected entries of a system directory.
 const LOOKED_AT_MAX: usize = 50_000;
-/// Most single files of one directory that are hidden one by one.
+/// Limit of files in one directory that are hidden one by one.
 const HIDDEN_MAX: usize = 100;
 
-/// What programs get of a person's environment.
+/// The part of a user's environment that programs get.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// Takes the variables that are on the list, those of the locale, and those that a person named.
+    /// Selects the listed variables, those of the locale, and those that a user named.
     pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>, named: &[String]) -> Self {
         let passes = |name: &str| {
             PASSED_VARIABLES.contains(&name) || name.starts_with("LC_") || named.iter().any(|n| n == name)
@@ -141,21 +141,21 @@ impl Environment {
         Self(variables.into_iter().filter(|(name, _)| passes(name)).collect())
     }
 
-    /// What is in it.
+    /// The names and values of the variables.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
-/// What every box of a sandbox has in common.
+/// What all calls of a sandbox share.
 #[derive(Debug)]
 pub(super) struct View {
     /// The home directory, by each of its names.
     homes: Vec<PathBuf>,
     pub(super) environment: Vec<(String, String)>,
-    /// What can be read, and where it appears.
+    /// The readable paths, with their mount points.
     pub(super) read: Vec<(String, String)>,
-    /// What is the system's: a tool sees no more of it than anybody would, also when Posse runs as root.
+    /// The system's paths: a tool sees no more of them than any user would, also when Posse runs as root.
     pub(super) as_others: Vec<String>,
     pub(super) links: Vec<(String, String)>,
     pub(super) hidden: Vec<String>,
@@ -167,7 +167,7 @@ impl View {
         let registered = registered_home();
         let home = options.home.clone().filter(|home| home.is_absolute() && home.parent().is_some());
         let home = home.or_else(|| registered.clone()).unwrap_or_else(|| PathBuf::from(NO_HOME));
-        // Whatever it is called: by a variable, by the system, or without the links in between.
+        // Under each of its names: from a variable, from the system, and with links resolved.
         let mut homes = vec![home.clone()];
         homes.extend(registered);
         homes.extend(homes.clone().iter().filter_map(|home| home.canonicalize().ok()));
@@ -181,7 +181,7 @@ impl View {
             }
         }
         let as_others = texts(read.clone());
-        // Where names are resolved is often said in a file that a link leads to.
+        // The resolver configuration is often behind a link.
         read.extend(fs::canonicalize("/etc/resolv.conf").ok().filter(|path| path.starts_with("/run")));
         read.extend(TOOLCHAINS.iter().map(|name| home.join(name)).filter(|path| path.exists()));
         read.extend(options.read.iter().cloned());
@@ -207,8 +207,7 @@ impl View {
         }
     }
 
-    /// Refuses a call in which everything that a box hides would be visible again.
-    /// `real` is the workspace without links.
+    /// Refuses a call that would make hidden files visible again. `real` is the workspace without links.
     pub(super) fn admits(&self, command: &BoxedCommand, real: &Path) -> Result<(), SandboxError> {
         let workspace = command.workspace.as_path();
         let refused = |why: &str| {
@@ -251,13 +250,13 @@ fn holds(homes: &[PathBuf], dir: &Path) -> bool {
     homes.iter().any(|home| home.starts_with(dir))
 }
 
-/// What can be read, without the links on the way to it, and where it appears. Something that a link leads to and that
-/// holds the home directory is not shown.
+/// The readable paths without links, with their mount points. A link target that contains the home directory is not
+/// shown.
 fn read_as(read: Vec<PathBuf>, links: &[(PathBuf, PathBuf)], homes: &[PathBuf]) -> Vec<(String, String)> {
     let shown = read.into_iter().filter_map(|path| {
         let source = canonical(&path);
         let is_astray = source != path && holds(homes, &source);
-        // Behind a link of the root it appears where that link leads.
+        // A path behind a link of the root is mounted at the link's target.
         let behind = links.iter().any(|(link, _)| path.starts_with(link));
         let target = if behind { source.clone() } else { path };
         Some((text(source)?, text(target)?)).filter(|_| !is_astray)
@@ -279,7 +278,7 @@ fn is_plain(path: &Path) -> bool {
 
 fn environment(given: &Environment, home: &Path) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> =
-        NOBODY_THERE.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        NO_PROMPTS.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     all.push(("HOME".to_owned(), home.display().to_string()));
     all.push(("TMPDIR".to_owned(), "/tmp".to_owned()));
     all.push(("SHELL".to_owned(), "/bin/bash".to_owned()));
@@ -287,7 +286,7 @@ fn environment(given: &Environment, home: &Path) -> Vec<(String, String)> {
     let given: Vec<_> = given.collect();
     all.extend(given);
     match all.iter_mut().find(|(name, _)| name == "PATH") {
-        // A relative entry means the directory one happens to be in.
+        // A relative entry would depend on the working directory.
         Some((_, path)) => {
             let absolute: Vec<&str> = path.split(':').filter(|entry| entry.starts_with('/')).collect();
             *path = if absolute.is_empty() { PATH.to_owned() } else { absolute.join(":") };
@@ -297,7 +296,8 @@ fn environment(given: &Environment, home: &Path) -> Vec<(String, String)> {
     all
 }
 
-/// What only its owner may read. A tool sees no more of the system than anybody would, also when Posse runs as root.
+/// Files that only their owner may read. A tool sees no more of the system than any user would, also when Posse runs as
+/// root.
 fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![dir.to_owned()];
@@ -313,7 +313,7 @@ fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
                 found.push(entry.path());
             }
             if looked_at > LOOKED_AT_MAX {
-                // Too much to tell apart: then none of it.
+                // Too many entries to inspect, so the whole directory is hidden.
                 found.push(dir.clone());
                 return found;
             }
@@ -322,7 +322,8 @@ fn not_for_everybody(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Many hidden files make many mounts: then what they are in is hidden instead, as far up as one below `dir`.
+/// Many hidden files need many mounts. Then their parent directories are hidden instead, up to those directly below
+/// `dir`.
 pub(super) fn gathered(dir: &Path, hidden: Vec<PathBuf>) -> Vec<PathBuf> {
     if hidden.len() <= HIDDEN_MAX {
         return hidden;
@@ -334,13 +335,13 @@ pub(super) fn gathered(dir: &Path, hidden: Vec<PathBuf>) -> Vec<PathBuf> {
     tops
 }
 
-/// The home directory that the system knows this user by.
+/// The user's home directory according to the system.
 fn registered_home() -> Option<PathBuf> {
     let own = rustix::process::geteuid().as_raw().to_string();
     let users = fs::read_to_string("/etc/passwd").ok()?;
     let line = users.lines().find(|line| line.split(':').nth(2) == Some(own.as_str()))?;
     let home = PathBuf::from(line.split(':').nth(5)?);
-    // Who has none has the root directory, or one that is nobody's.
+    // Users without a home have the root directory, or one that does not exist.
     (home.parent().is_some() && home.is_dir()).then_some(home)
 }
 
@@ -348,7 +349,7 @@ fn text(path: PathBuf) -> Option<String> {
     path.into_os_string().into_string().ok()
 }
 
-/// What cannot be written as text is left out: it is not shown, and what is hidden is system files.
+/// Paths that are not UTF-8 are dropped: they are not shown, and hidden ones are system files.
 fn texts(paths: Vec<PathBuf>) -> Vec<String> {
     paths.into_iter().filter_map(text).collect()
 }
@@ -400,7 +401,7 @@ mod tests {
     fn a_workspace_that_holds_secrets_is_refused() {
         let view = view("/var/state");
         let admits =
-            |path: &str| view.admits(&BoxedCommand::in_place(Vec::new(), path), Path::new(path)).is_ok();
+            |path: &str| view.admits(&BoxedCommand::in_folder(Vec::new(), path), Path::new(path)).is_ok();
         for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1", "/var/state", "/var/state/runs/r"] {
             assert!(!admits(refused), "{refused}");
         }

@@ -1,4 +1,4 @@
-//! What the runtime and an init say to each other: frames with a length, and file descriptors beside them.
+//! The protocol between the runtime and an init: frames with a length, and file descriptors beside them.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message. A command line of Linux's longest argument and an environment fit.
+/// Longest message. Linux's longest argument and an environment fit.
 const FRAME_MAX_BYTES: usize = 1024 * 1024;
-/// Most file descriptors beside one message.
+/// Limit of file descriptors beside one message.
 const FDS_MAX: usize = 4;
 const HEADER: usize = size_of::<u32>();
 
-/// Sends a message, and file descriptors with its first byte.
+/// Sends a message, with file descriptors on its first byte.
 pub(super) fn send(socket: &UnixStream, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let body = serde_json::to_vec(message)?;
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() <= FRAME_MAX_BYTES);
@@ -35,7 +35,7 @@ pub(super) fn send(socket: &UnixStream, message: &impl Serialize, fds: &[Borrowe
     (&mut &*socket).write_all(&body)
 }
 
-/// Receives a message and the file descriptors beside it; none at the end of the conversation.
+/// Receives a message and its file descriptors; `None` at the end of the stream.
 pub(super) fn receive<T: DeserializeOwned>(socket: &UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     let mut header = [0; HEADER];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];

@@ -1,4 +1,4 @@
-//! An age as it is typed: `7d`, `12h`, `30min`, or `0` for everything.
+//! Parses an age as users type it: `7d`, `12h`, `30min`, or `0` for everything.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,12 +9,12 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
-/// How an age is written, for errors.
+/// The expected form, for errors.
 const EXPECTED: &str = "an age such as `7d`, `12h` or `30min`, or `0` for everything";
 /// Longest age that is accepted: a hundred years.
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
-/// How long ago.
+/// An age, such as the minimum age of runs to clean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Age(pub Duration);
 

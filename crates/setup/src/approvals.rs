@@ -1,20 +1,19 @@
-//! What a person said "always" to, by the directory they said it in: `approvals.json` in the state directory.
+//! Stores operations that a user always allows, by the directory of the run: `approvals.json` in the state directory.
 //!
-//! [`posse::Posse::answer`] stores such an answer through [`FileApprovals`], whichever front end it came from.
+//! [`posse::Posse::answer`] stores such an answer through [`FileApprovals`], for every front end.
 //!
-//! Only exact literals are kept, never a pattern that was typed; they count in the next runs of the same directory
-//! and lift what `--allow` lifts. The file is the person's own: it may be read, and entries may be removed.
+//! Only exact literals are stored, never a typed pattern. They apply to later runs in the same directory, like
+//! operations that a request allows in advance. The file belongs to the user, who may read it and remove entries.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::path::{Path, PathBuf};
 
-use posse::{ApprovalStore, Approvals, Pattern};
+use posse::{ApprovalError, ApprovalStore, Approvals, Pattern};
 use posse_domain::permission::APPROVALS_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::error::SetupError;
-use crate::user_file::KeptFile;
+use crate::user_file::{KeptFile, KeptFileError};
 
 const FILE: KeptFile =
     KeptFile { name: "approvals.json", lock: "approvals.lock", without: "every question is asked again" };
@@ -25,41 +24,68 @@ struct StoredApprovals {
     directories: BTreeMap<String, Vec<Pattern>>,
 }
 
-/// What was said in this directory, given by its whole path.
+/// Loads the approvals for this directory, given by its whole path.
 pub fn load(state_dir: &Path, dir: &str) -> Result<Approvals, SetupError> {
     let mut kept: StoredApprovals = FILE.read(state_dir)?;
     Ok(kept.directories.remove(dir).unwrap_or_default().into_iter().collect())
 }
 
-/// The approvals in a state directory.
+/// The store of approvals in a state directory.
 #[derive(Debug)]
 pub struct FileApprovals {
     state_dir: PathBuf,
 }
 
 impl FileApprovals {
-    /// Those in this state directory.
+    /// The store in `state_dir`.
     pub fn new(state_dir: &Path) -> Self {
         Self { state_dir: state_dir.to_owned() }
     }
 }
 
 impl ApprovalStore for FileApprovals {
-    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), Box<dyn Error + Send + Sync>> {
-        Ok(keep(&self.state_dir, dir, literal)?)
+    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), ApprovalError> {
+        keep(&self.state_dir, dir, literal)
     }
 }
 
-/// Keeps a literal for this directory.
-fn keep(state_dir: &Path, dir: &str, literal: &Pattern) -> Result<(), SetupError> {
+impl From<KeptFileError> for ApprovalError {
+    fn from(error: KeptFileError) -> Self {
+        match error {
+            KeptFileError::Unreadable { path, problem, .. } => {
+                Self::Unreadable { store: path.display().to_string(), problem }
+            }
+            KeptFileError::Unwritable { path, problem } => {
+                Self::Unwritable { store: path.display().to_string(), problem }
+            }
+        }
+    }
+}
+
+/// Adds to an error of [`FileApprovals`] what a user can do about it.
+impl From<ApprovalError> for SetupError {
+    fn from(error: ApprovalError) -> Self {
+        let message = error.to_string();
+        match error {
+            ApprovalError::Unreadable { .. } => SetupError::usage(message).hint(FILE.hint()),
+            ApprovalError::Full { store, .. } => {
+                SetupError::failed(message).hint(format!("remove some from {store}"))
+            }
+            ApprovalError::Unwritable { .. } => SetupError::failed(message),
+        }
+    }
+}
+
+/// Stores a literal for this directory.
+fn keep(state_dir: &Path, dir: &str, literal: &Pattern) -> Result<(), ApprovalError> {
     FILE.change(state_dir, |kept: &mut StoredApprovals| {
         let literals = kept.directories.entry(dir.to_owned()).or_default();
         if literals.contains(literal) {
             return Ok(());
         }
         if literals.len() >= APPROVALS_MAX {
-            return Err(SetupError::failed(format!("{APPROVALS_MAX} approvals are kept for {dir} already"))
-                .hint(format!("remove some from {}", state_dir.join(FILE.name).display())));
+            let store = state_dir.join(FILE.name).display().to_string();
+            return Err(ApprovalError::Full { store, dir: dir.to_owned(), max: APPROVALS_MAX });
         }
         literals.push(literal.clone());
         Ok(())
@@ -98,9 +124,45 @@ mod tests {
             ["{", r#"{"version":2,"directories":{}}"#, r#"{"version":1,"directories":{"/p":["bash:"]}}"#]
         {
             std::fs::write(dir.path().join(FILE.name), text).expect("written");
-            assert!(load(dir.path(), "/p").is_err(), "{text}");
-            assert!(keep(dir.path(), "/p", &literal).is_err(), "{text}");
+            let error = keep(dir.path(), "/p", &literal).expect_err(text);
+            assert!(matches!(error, ApprovalError::Unreadable { .. }), "{error:?}");
+            let loaded = load(dir.path(), "/p").expect_err(text);
+            assert_eq!(SetupError::from(error), loaded, "the same words and the same remedy");
             assert_eq!(std::fs::read_to_string(dir.path().join(FILE.name)).expect("text"), text);
         }
+    }
+    #[test]
+    fn a_directory_has_a_limit_of_approvals() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let literal = |n: usize| format!("bash:echo {n}").parse::<Pattern>().expect("pattern");
+        let directories = BTreeMap::from([("/p".to_owned(), (0..APPROVALS_MAX).map(literal).collect())]);
+        let full = |kept: &mut StoredApprovals| {
+            kept.directories = directories;
+            Ok::<_, SetupError>(())
+        };
+        FILE.change(dir.path(), full).expect("written");
+        keep(dir.path(), "/p", &literal(0)).expect("it is stored already");
+        keep(dir.path(), "/q", &literal(0)).expect("another directory");
+        let error = keep(dir.path(), "/p", &literal(APPROVALS_MAX)).expect_err("full");
+        assert!(matches!(error, ApprovalError::Full { max: APPROVALS_MAX, .. }), "{error:?}");
+        let text = SetupError::from(error).text();
+        let file = dir.path().join(FILE.name).display().to_string();
+        assert_eq!(
+            text,
+            format!(
+                "error: {APPROVALS_MAX} approvals are kept for /p already\nhint: remove some from {file}\n"
+            )
+        );
+    }
+
+    #[test]
+    fn a_state_directory_that_cannot_be_created_is_an_error_of_its_own() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("file"), "").expect("written");
+        let state = dir.path().join("file/state");
+        let error = keep(&state, "/p", &"bash:ls".parse().expect("pattern")).expect_err("not a directory");
+        assert!(matches!(error, ApprovalError::Unwritable { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("approvals.json cannot be written: "), "{text}");
     }
 }

@@ -1,9 +1,9 @@
-//! Runs that go on after the front end has returned: the same program under a hidden verb, in a session of its
-//! own, with a log file in the state directory.
+//! Starts runs in the background: the same program under a hidden subcommand, in its own session, with a log file in
+//! the state directory.
 //!
-//! The order matters. Everything was checked before; the parent makes the log file, starts the child and hands
-//! it the run on its standard input; the child starts the run and says on its standard output, in one line,
-//! which id it has or why there is none. By then `run.started` is durable and the child holds the lease.
+//! The order matters. Everything was checked before. The parent creates the log file, starts the child and sends it the
+//! run on standard input. The child starts the run and answers on standard output, in one line, with the run's id or
+//! the reason of a refusal. By then `run.started` is durable and the child holds the lease.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -21,20 +21,20 @@ const LOGS: &str = "logs";
 /// How many names are tried for a new log file.
 const NAME_TRIES: u32 = 100;
 
-/// What the child answers; `E` is the front end's error.
+/// The child's answer. `E` is the front end's error type.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer<E> {
-    /// The run has started.
+    /// The run has started, and the child holds its lease.
     Started {
-        /// Its id.
+        /// The id of the run.
         run: String,
     },
-    /// It has not.
+    /// The run was not started, for this reason.
     Refused(E),
 }
 
-/// Starts `program` under `verb`, hands it the run, and gives the run's id or why the program refused it.
+/// Starts `program` under `verb`, sends it the run, and returns the run's id or the program's refusal.
 pub fn start<E: DeserializeOwned>(
     run: &impl Serialize,
     program: &Path,
@@ -45,7 +45,7 @@ pub fn start<E: DeserializeOwned>(
     match ask(run, program, verb, &path, log) {
         Ok(Answer::Started { run }) => Ok(Ok(run)),
         Ok(Answer::Refused(error)) => {
-            // It says the same as the error does.
+            // The log has the same text as the error.
             drop(std::fs::remove_file(&path));
             Ok(Err(error))
         }
@@ -71,7 +71,7 @@ fn ask<E: DeserializeOwned>(
         .map_err(|error| failed("the background process cannot be started", error))?;
     let json = serde_json::to_vec(run).map_err(|error| SetupError::failed(error.to_string()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A child that ended early says why in its answer, or not at all.
+        // A child that ended early gives the reason in its answer, or gives no answer.
         drop(stdin.write_all(&json));
     }
     let mut line = String::new();
@@ -102,8 +102,8 @@ fn log_file(state_dir: &Path) -> Result<(PathBuf, File), SetupError> {
     Err(SetupError::failed(format!("no free name for a log file in {}", dir.display())))
 }
 
-/// The log file of a run that has an id by now.
+/// Renames the log file once the run's id is known.
 pub fn name_log(path: &Path, run: &str) {
-    // Only a name: the log is written either way.
+    // Only cosmetic: the log is written in any case.
     drop(std::fs::rename(path, path.with_file_name(format!("{run}.log"))));
 }

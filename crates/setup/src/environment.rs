@@ -1,48 +1,47 @@
-//! The environment as a value, and every variable of it that is known, each as one constant.
+//! The environment as a value for front ends, with one constant for each variable that Posse knows.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Remedy, SetupError};
 
-/// Where runs are kept. Else `$XDG_STATE_HOME/posse`, else `~/.local/state/posse`.
+/// The state directory. Default: `$XDG_STATE_HOME/posse`, else `~/.local/state/posse`.
 pub const POSSE_HOME: &str = "POSSE_HOME";
-/// What to log to standard error, as a filter such as `info` or `posse_engine=debug`. Unset: nothing.
+/// The log filter for standard error, such as `info` or `posse_engine=debug`. Unset: nothing is logged.
 pub const POSSE_LOG: &str = "POSSE_LOG";
-/// Prefix of the variables that are settings: `POSSE_MODEL` is `model`, `POSSE_AGENT__MAX_DEPTH` is
-/// `agent.max_depth`.
+/// Prefix of the variables that are settings: `POSSE_MODEL` is `model`, `POSSE_AGENT__MAX_DEPTH` is `agent.max_depth`.
 pub const SETTINGS_PREFIX: &str = "POSSE_";
-/// The person's state directory, by the XDG convention.
+/// The user's state directory, by the XDG convention.
 const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
-/// The person's configuration directory, by the XDG convention.
+/// The user's configuration directory, by the XDG convention.
 const XDG_CONFIG_HOME: &str = "XDG_CONFIG_HOME";
-/// The person's home directory.
+/// The user's home directory.
 const HOME: &str = "HOME";
 
-/// The proxy that model traffic goes through; the usual variable, in either spelling.
+/// The proxy for model traffic; the usual variable, in either spelling.
 pub const HTTPS_PROXY: [&str; 2] = ["HTTPS_PROXY", "https_proxy"];
-/// Hosts that are asked without a proxy.
+/// Hosts that are reached without a proxy.
 pub const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
-/// The folder of Posse in a directory of the XDG convention.
+/// Posse's folder in a directory of the XDG convention.
 const FOLDER: &str = "posse";
-/// The settings file in the folder of Posse.
+/// The settings file in Posse's folder.
 const SETTINGS_FILE: &str = "settings.yaml";
 
-/// What the environment of a user says: a value that a front end makes, from its own process or for someone else.
+/// The environment of a user: a value that a front end creates, from its own process or for another user.
 #[derive(Debug, Clone)]
 pub struct Environment {
-    /// The directory that relative paths of a request are beneath.
+    /// The directory that relative paths of a request refer to.
     pub cwd: PathBuf,
-    /// Where runs are kept; none if no variable states it.
+    /// The state directory; `None` if no variable determines it.
     state_dir: Option<PathBuf>,
-    /// The user's settings file; none if no variable states it.
+    /// The user's settings file; `None` if no variable determines it.
     pub settings_file: Option<PathBuf>,
     /// Variables that begin with [`SETTINGS_PREFIX`].
     pub settings: Vec<(String, String)>,
     /// The user's home directory.
     pub home: Option<PathBuf>,
-    /// Every variable that is text, for what may be handed on to programs.
+    /// Every variable that is valid text. Some may be passed on to programs.
     pub variables: Vec<(String, String)>,
 }
 
@@ -55,7 +54,7 @@ impl Environment {
             found.filter(|value| !value.is_empty())
         };
         let home = set(HOME).map(PathBuf::from);
-        // The convention: a relative path in its variables is invalid and ignored.
+        // By the convention, a relative path in these variables is invalid and ignored.
         let xdg = |name, beneath_home: &str| {
             let given = set(name).map(PathBuf::from).filter(|path| path.is_absolute());
             given.or_else(|| home.as_ref().map(|home| home.join(beneath_home))).map(|dir| dir.join(FOLDER))
@@ -78,11 +77,13 @@ impl Environment {
         }
     }
 
-    /// Where runs are kept.
+    /// The state directory, or an error that says which variable to set.
     pub fn state_dir(&self) -> Result<&Path, SetupError> {
         self.state_dir.as_deref().ok_or_else(|| {
-            SetupError::usage("there is no place to keep runs: neither POSSE_HOME nor HOME is set")
-                .remedy(Remedy::SetStateDir)
+            SetupError::usage(
+                "there is no state directory for runs: none is set, and there is no home directory",
+            )
+            .remedy(Remedy::SetStateDir)
         })
     }
 }

@@ -1,79 +1,98 @@
-//! What is wrong with what a user set up: settings, files, models, a request.
+//! Errors in what a user set up: settings, files, models, a request.
 //!
-//! The library states what is wrong and which remedy there is; what to type for it is for each front end to say
-//! ([`Remedy`]), because a flag means nothing to a page or a protocol.
+//! The library states the problem and its remedy. Each front end has its own words for the remedy ([`Remedy`]), because
+//! a flag means nothing to a page or a protocol.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use posse::discovery::Holds;
+use posse::Decision;
+use posse::discovery::DefinitionType;
 
-/// Why something could not be set up.
+/// Why a preparation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SetupError {
-    /// By what a user can do about it.
+    /// The class of the error, by what a user can do about it.
     pub kind: SetupErrorKind,
-    /// The part of a request that it is about, if it is about one.
+    /// The part of the request that caused it, if any.
     pub subject: Option<Subject>,
     message: String,
-    /// What to do next.
+    /// What the user can do next.
     pub remedy: Option<Remedy>,
 }
 
 /// The kinds of errors, by what a user can do about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetupErrorKind {
-    /// What was asked for, or a file it needs, cannot be right; nothing was done.
+    /// The request, or a file that it needs, is invalid. Nothing was done.
     Usage,
-    /// A key is missing or cannot be one; nothing was done.
+    /// A key is missing or malformed. Nothing was done.
     Unauthenticated,
-    /// It could not be done.
+    /// The operation failed.
     Failed,
 }
 
-/// The parts of a request that an error can be about.
+/// The parts of a request that an error or a note can refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
+    /// The text of the task.
+    Text,
     /// The definition of the root.
     Agent,
     /// Definitions that were given with the request.
     Agents,
-    /// The skill that was named.
+    /// The named skill.
     Skill,
     /// The working directory.
     Dir,
+    /// Patterns of operations with this decision.
+    Permission(Decision),
 }
 
 /// What a user can do about an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
-    /// A change of a file or a setting, in words that fit every front end.
+    /// A change of a file or a setting, as text that fits every front end.
     Hint(String),
-    /// State a directory for runs.
+    /// Set a directory for runs.
     SetStateDir,
-    /// Make the state directory writable, or state another one.
+    /// Make the state directory writable, or set another one.
     MakeStateDirWritable,
-    /// Look at the settings that exist, or unset a variable that is not meant as one.
+    /// List the existing settings, or unset a variable that is not meant as one.
     ListSettings,
-    /// Name the model that is at the given address.
+    /// Name the model that is at the given base URL.
     NameModelAtAddress,
     /// Set the key of a provider, for example in one of these variables, or name a model.
     SetKeyOrModel(Vec<&'static str>),
-    /// Set the price of a model with this entry of the settings, if it can have one, or do without the limit.
+    /// Set the price of a model with this entry of the settings, if it can have one, or remove the limit.
     SetPrice(Option<String>),
-    /// Write the plan to a file and read it before a run carries it out.
+    /// Write the plan to a file and read it before a run executes it.
     ReadPlanFirst,
-    /// Take trust back from some files.
+    /// Revoke the trust of some files.
     RevokeTrust,
-    /// Look at the skills that exist.
+    /// List the existing skills.
     ListSkills,
     /// Name a file or folder that such a check reads.
-    NameFileFor(Holds),
+    NameFileFor(DefinitionType),
     /// Check this file as one of the other kind.
-    CheckAs(Holds),
+    CheckAs(DefinitionType),
     /// Read the log of a process in the background.
     ReadLog(PathBuf),
+    /// Read the project's files that are not trusted, and trust them.
+    TrustProject,
+    /// Read the settings, including those without effect.
+    ShowSettings,
+    /// Name another model in the request or in the settings.
+    NameOtherModel,
+    /// Name a model of this provider.
+    NameModelOf(String),
+    /// Limit tokens instead of money.
+    LimitTokens,
+    /// Validate the files of these kinds.
+    Validate(Vec<DefinitionType>),
+    /// Read the pages of definitions and skills.
+    ShowDefinitions,
 }
 
 impl SetupError {
@@ -81,42 +100,42 @@ impl SetupError {
         Self { kind, subject: None, message: message.into(), remedy: None }
     }
 
-    /// What was asked for cannot be right.
+    /// An error of the kind [`SetupErrorKind::Usage`].
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(SetupErrorKind::Usage, message)
     }
 
-    /// A key is missing or cannot be one.
+    /// An error of the kind [`SetupErrorKind::Unauthenticated`].
     pub fn unauthenticated(message: impl Into<String>) -> Self {
         Self::new(SetupErrorKind::Unauthenticated, message)
     }
 
-    /// It could not be done.
+    /// An error of the kind [`SetupErrorKind::Failed`].
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(SetupErrorKind::Failed, message)
     }
 
-    /// A part of a request cannot be right.
+    /// A usage error about one part of the request.
     pub fn about(subject: Subject, message: impl Into<String>) -> Self {
         Self { subject: Some(subject), ..Self::usage(message) }
     }
 
-    /// The same error with a remedy.
+    /// Adds a remedy.
     pub fn remedy(self, remedy: Remedy) -> Self {
         Self { remedy: Some(remedy), ..self }
     }
 
-    /// The same error with a remedy whose words fit every front end.
+    /// Adds a remedy as text that fits every front end.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         self.remedy(Remedy::Hint(hint.into()))
     }
 
-    /// What is wrong, without the part of the request that it is about and without a remedy.
+    /// The problem alone, without the subject and the remedy.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// All of it, for tests.
+    /// The whole error, for tests.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         let hint = match &self.remedy {
@@ -131,7 +150,7 @@ impl SetupError {
 /// Why a state directory could not be opened with a user's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The settings are wrong.
+    /// The settings are invalid.
     #[error(transparent)]
     Setup(#[from] SetupError),
     /// The directory cannot be opened.
@@ -142,10 +161,14 @@ pub enum OpenError {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Subject::Text => "request",
             Subject::Agent => "agent",
             Subject::Agents => "agents",
             Subject::Skill => "skill",
             Subject::Dir => "dir",
+            Subject::Permission(Decision::Allow) => "allow",
+            Subject::Permission(Decision::Ask) => "ask",
+            Subject::Permission(Decision::Deny) => "deny",
         })
     }
 }

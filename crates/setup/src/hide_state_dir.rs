@@ -1,14 +1,14 @@
-//! Keeps what is Posse's own out of the hands of agents, where a person keeps it beneath the workspace.
+//! Adds rules that deny agents the state directory, if it is beneath the workspace.
 
 use std::path::{Path, PathBuf};
 
 use posse::{Decision, Operation, Pattern, Rule, Rules};
 
-/// The tools that reach files.
+/// The tools that access files.
 const FILE_TOOLS: [&str; 6] = ["read", "write", "edit", "list", "glob", "grep"];
 
-/// The rules with those that close the state directory, if it lies beneath the workspace. They come last, so no other
-/// of the operator's opens it again. Commands do not see it in any case.
+/// Adds rules that deny the state directory, if it is beneath the workspace. They come last, so no other rule of the
+/// operator allows it again. Commands do not see it in any case.
 pub fn closed(rules: Rules, workspace: &Path, state_dir: &Path) -> Rules {
     let state_dir = as_far_as_it_exists(state_dir);
     let Some(inside) = state_dir.strip_prefix(workspace).ok().and_then(Path::to_str) else { return rules };
@@ -24,7 +24,7 @@ pub fn closed(rules: Rules, workspace: &Path, state_dir: &Path) -> Rules {
     rules.iter().cloned().chain(closing).collect::<Vec<_>>().into()
 }
 
-/// A path without links, as far as there is anything; the rest is made later.
+/// Resolves the links of a path, as far as it exists; the rest is created later.
 fn as_far_as_it_exists(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut at = path;

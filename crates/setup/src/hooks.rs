@@ -1,4 +1,4 @@
-//! The hooks of the settings, ready to be run.
+//! Converts the hooks of the settings for a run, and warns about unsafe ones.
 
 mod reached_files;
 mod unused_matchers;
@@ -12,16 +12,18 @@ use posse_domain::permission::protected;
 
 use self::reached_files::beneath;
 pub use self::reached_files::{ReachedFiles, reached};
-pub use self::unused_matchers::{unheard, unheard_in};
+pub use self::unused_matchers::{unused_matchers, unused_matchers_in};
 use self::words::{files, words};
 use crate::error::SetupError;
+use crate::notes::Note;
 use crate::settings::Settings;
 use crate::settings::hooks::Hook as Written;
 
-/// Beginnings of a word that stand for the workspace, in which a hook starts.
+/// Prefixes of a word that refer to the workspace, in which a hook starts.
 const WORKSPACES: [&str; 3] = ["$CLAUDE_PROJECT_DIR/", "${CLAUDE_PROJECT_DIR}/", "/workspace/"];
 
-/// What the settings say, checked: a hook that could never be heard is a mistake now and not at the first call.
+/// Checks and converts the hooks of the settings. A hook that could never be called is an error now, not at the first
+/// call.
 pub fn runnable(settings: &Settings, home: Option<&Path>) -> Result<Vec<Hook>, SetupError> {
     if settings.hooks.len() > HOOKS_MAX {
         return Err(SetupError::usage(format!("hooks: there are more than {HOOKS_MAX}")));
@@ -55,18 +57,18 @@ fn checked(written: &Written, home: Option<&Path>) -> Result<Hook, SetupError> {
     })
 }
 
-/// What a person should know about hooks of a run in `dir`: an agent that can change a hook's script can make it agree
-/// to anything. `root` is that of the project.
-pub fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<String> {
+/// Warnings about hooks of a run in `dir`: an agent that can change a hook's script can make it allow anything. `root`
+/// is that of the project.
+pub fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<Note> {
     let mut all = Vec::new();
     for hook in hooks {
         for file in words(&hook.command).iter().filter(|word| is_changeable(word, dir, root)) {
-            let warning = format!(
-                "warning: {}: hooks.{}: `{file}` is in the workspace, where agents can change it; a script of a hook \
-                 belongs beneath .posse",
+            let warning = Note::warning(format!(
+                "{}: hooks.{}: `{file}` is in the workspace, where agents can change it; a script of a hook belongs \
+                 beneath .posse",
                 hook.origin,
                 hook.moment.name(),
-            );
+            ));
             if !all.contains(&warning) {
                 all.push(warning);
             }
@@ -75,7 +77,7 @@ pub fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<String> {
     all
 }
 
-/// Whether a word of a command names a file of the project that is not protected, wherever its links lead.
+/// Whether a word of a command names a file of the project that is not protected, links resolved.
 fn is_changeable(word: &str, dir: &Path, root: &Path) -> bool {
     let beneath = beneath(word);
     let file = Path::new(beneath);

@@ -1,27 +1,32 @@
-//! What every front end needs between a user and a run: settings with their origins, the definitions and skills of a
-//! machine, what a user trusts and has approved, hooks, models and their prices, plan files.
+//! Prepares runs for every front end: settings with their origins, definitions and skills of the machine, trust and
+//! approvals, hooks, models and their prices, plan files.
 //!
-//! It takes an [`Environment`] as a value and reads none by itself; it prints nothing. A function that a user should hear
-//! from returns its value with notes ([`WithNotes`]), and an error states what is wrong and which remedy there is, without
-//! the words of one front end ([`SetupError`]).
+//! The crate takes an [`Environment`] as a value, never reads the process's environment, and prints nothing. A function
+//! with something to report to the user returns its value with notes ([`WithNotes`]). An error states the problem and
+//! its remedy, without the words of one front end ([`SetupError`]).
 //!
 //! Why it is like this: `docs/decisions/setup-notes-and-remedies.md`.
 
+#![warn(missing_docs)]
+
 pub mod age;
-pub mod agents_flag;
 pub mod approvals;
 pub mod detach;
 pub mod discovery;
+pub mod doctor;
+pub mod draft;
 pub mod environment;
 mod error;
+pub mod execution;
+pub mod export;
+pub mod given_agents;
 pub mod hide_state_dir;
 pub mod hooks;
 pub mod limit;
 pub mod models;
 pub mod money;
 mod notes;
-pub mod plan_file;
-pub mod planner;
+pub mod plan;
 pub mod project_dirs;
 pub mod project_files;
 pub mod settings;
@@ -33,7 +38,9 @@ mod trust_scope;
 mod user_file;
 pub mod working_dir;
 
+pub use draft::{PreparedRun, RunDirectory, RunDraft};
 pub use environment::Environment;
 pub use error::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
-pub use notes::{Notes, WithNotes};
+pub use execution::RunExecution;
+pub use notes::{Note, NoteLevel, Notes, WithNotes};
 pub use setup::Setup;

@@ -1,4 +1,4 @@
-//! A limit as it is typed: a number, or `none`. Zero means zero, never unlimited.
+//! Parses a limit as users type it: a number, or `none`. Zero means zero, never unlimited.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -10,11 +10,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
-/// How money is written, for errors.
+/// The expected form of money, for errors.
 const MONEY: &str = "dollars such as `5` or `0.50`, or `none`";
-/// How a time is written, for errors.
+/// The expected form of a time, for errors.
 const TIME: &str = "a time such as `90s`, `30m` or `1h30m`, or `none`";
-/// How no limit is written.
+/// The word for no limit.
 pub const NONE: &str = "none";
 /// Longest time that is accepted: ten years.
 const TIME_MAX_SECONDS: u64 = 10 * 365 * 86_400;
@@ -24,7 +24,7 @@ const TIME_MAX_SECONDS: u64 = 10 * 365 * 86_400;
 pub struct Limit<const LEAST: u64>(pub Option<u64>);
 
 impl<const LEAST: u64> Limit<LEAST> {
-    /// The limit where only smaller numbers fit; a larger one does not limit any more than the largest.
+    /// The limit as a smaller number type. A value that does not fit becomes the largest one.
     pub fn as_u32(self) -> Option<u32> {
         self.0.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
@@ -135,7 +135,7 @@ impl FromStr for TimeLimit {
     }
 }
 
-/// Reads a limit that is typed the same in a file.
+/// Implements reading a limit from a file in its typed form.
 macro_rules! read_as_typed {
     ($limit:ty, $expected:expr) => {
         impl<'de> Deserialize<'de> for $limit {
@@ -173,16 +173,10 @@ macro_rules! read_as_typed {
 read_as_typed!(MoneyLimit, MONEY);
 read_as_typed!(TimeLimit, TIME);
 
-/// A limit by how much it lets through, so that two can be compared; no limit lets everything through.
+/// The amount that a limit allows, to compare two limits. No limit allows everything.
 pub trait LimitAmount {
-    /// How much it lets through.
+    /// The allowed amount.
     fn measure(&self) -> u64;
-}
-
-impl LimitAmount for u32 {
-    fn measure(&self) -> u64 {
-        u64::from(*self)
-    }
 }
 
 impl<const LEAST: u64> LimitAmount for Limit<LEAST> {
@@ -230,7 +224,7 @@ impl Serialize for TimeLimit {
     }
 }
 
-/// A time as it is typed.
+/// A time in its typed form.
 pub fn typed(time: Duration) -> String {
     let mut rest = time.as_secs();
     let mut text = String::new();

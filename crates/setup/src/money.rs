@@ -1,4 +1,4 @@
-//! Limits on money, which need the prices of models.
+//! Checks limits on money, which need the prices of models.
 
 use std::path::Path;
 
@@ -10,15 +10,15 @@ use posse_domain::skill::Skill;
 use crate::Setup;
 use crate::error::{Remedy, SetupError};
 use crate::limit::MoneyLimit;
-use crate::notes::{Notes, WithNotes};
+use crate::notes::{Note, Notes, WithNotes};
 use crate::settings::{Origin, Settings, WithOrigin};
 
-/// Most definitions and skills that a note names.
+/// Limit of definitions and skills that a note names.
 const NAMED_MAX: usize = 3;
 
-/// The limit on money that a run in `dir` has. It needs the price of every model that is `sure` to be used, before
-/// anything is spent. One that only files say that the person does not trust stops nothing: where it cannot be held, it is
-/// said and left out.
+/// The money limit of a run in `dir`. It needs the price of every model that is `sure` to be used, before anything is
+/// spent. A limit that is only in untrusted files stops nothing: if it cannot be enforced, a note names it and it does
+/// not apply.
 pub fn held(
     settings: &Settings,
     sure: &[String],
@@ -30,7 +30,7 @@ pub fn held(
     let Some(name) = unpriced(sure, models)? else { return Ok(WithNotes::silent(Some(limit))) };
     let binding = match limit.origin {
         Origin::File { .. } => limiting(&Settings::resolve_trusted(setup, dir)?),
-        Origin::Variable(_) | Origin::Flag(_) => Some(limit.clone()),
+        Origin::Variable(_) | Origin::Request(_) => Some(limit.clone()),
     };
     if let Some(WithOrigin { origin, .. }) = binding {
         let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
@@ -40,18 +40,17 @@ pub fn held(
         return Err(SetupError::usage(message).remedy(Remedy::SetPrice(entry)));
     }
     let WithOrigin { origin, .. } = limit;
-    let note = format!(
-        "warning: {origin}: the price of `{name}` is unknown, so this limit on money is not held; you have not trusted \
-         the file, and --max-tokens limits tokens"
+    let text = format!(
+        "{origin}: the price of `{name}` is unknown, so this limit on money is not held; you have not trusted the file"
     );
-    Ok(WithNotes::noted(None, note))
+    Ok(WithNotes::noted(None, Note::warning(text).remedy(Remedy::LimitTokens)))
 }
 
 fn limiting(settings: &Settings) -> Option<WithOrigin<MoneyLimit>> {
     settings.max_usd.clone().filter(|limit| limit.value.0.is_some())
 }
 
-/// The first model whose price is unknown.
+/// The first model without a known price.
 fn unpriced<'a>(names: &'a [String], models: &ModelRegistry) -> Result<Option<&'a str>, SetupError> {
     for name in names {
         let model =
@@ -63,8 +62,8 @@ fn unpriced<'a>(names: &'a [String], models: &ModelRegistry) -> Result<Option<&'
     Ok(None)
 }
 
-/// The definitions and skills that agents of the run may use and will be refused, because the price of their model is
-/// unknown.
+/// Notes about definitions and skills that agents of the run may name but will be refused, because the price of their
+/// model is unknown.
 pub fn unpriced_notes<'a>(
     limit: &Origin,
     definitions: impl Iterator<Item = &'a Definition>,
@@ -88,8 +87,8 @@ pub fn unpriced_notes<'a>(
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let note = format!(
-        "note: {limit}: the price of their model is unknown, so these cannot be used under a limit on money: {named}{more}"
+    let text = format!(
+        "{limit}: the price of their model is unknown, so these cannot be used under a limit on money: {named}{more}"
     );
-    Notes::from_iter([note])
+    Notes::from_iter([Note::info(text)])
 }

@@ -1,13 +1,13 @@
-//! Where things of a project and of a person are: settings, definitions, skills, hooks, servers.
+//! Lists where a project and a user keep settings, definitions, skills, hooks and servers.
 //!
-//! One list for all who need it: what discovery reads, `posse trust` shows, and no other.
+//! Discovery and `posse trust` share this list, so that one reads exactly what the other shows.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use posse::discovery::{Holds, SearchDir};
+use posse::discovery::{DefinitionType, SearchDir};
 
 /// Posse's folder in a project.
 pub const OWN_FOLDER: &str = ".posse";
@@ -18,27 +18,27 @@ pub const PROJECT_AGENTS: [&str; 5] =
     [".posse/agents", ".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents"];
 /// Folders of skills in a project, in falling precedence.
 const PROJECT_SKILLS: [&str; 4] = [".posse/skills", ".agents/skills", ".claude/skills", ".opencode/skills"];
-/// Files of a project that name servers to be started or contacted, whichever program reads them.
+/// Files of a project that name servers to start or contact, for any program that reads them.
 pub const PROJECT_SERVERS: [&str; 2] = [".mcp.json", ".posse/mcp.json"];
 /// The instruction file of a project.
 pub const AGENTS_MD: &str = "AGENTS.md";
 
-/// Folders of a person's definitions beneath their home, in falling precedence, after `agents` beside their settings.
+/// Folders of a user's definitions beneath their home, in falling precedence, after `agents` beside their settings.
 pub const HOME_AGENTS: [&str; 4] =
     [".agents/agents", ".claude/agents", ".config/opencode/agent", ".config/opencode/agents"];
-/// The same of skills, after `skills` beside their settings.
+/// Folders of a user's skills, after `skills` beside their settings.
 pub const HOME_SKILLS: [&str; 3] = [".agents/skills", ".claude/skills", ".config/opencode/skills"];
 
-/// Largest settings file, or other small file of a project or a person, that is read.
+/// Largest settings file, or other small file of a project or a user, that is read.
 pub const FILE_MAX_BYTES: u64 = 1024 * 1024;
-/// What makes a directory the root of a repository.
+/// The entry that makes a directory the root of a repository.
 const REPOSITORY: &str = ".git";
-/// Most directories that are looked at on the way up.
+/// Limit of parent directories that are searched.
 const LEVELS_MAX: usize = 64;
 
-/// The directories of the project that `dir` is in: `dir` itself first, then those above it up to the root of the
-/// repository. Without a repository it is `dir` alone. The person's home and what is above it is never part of one:
-/// what is there is the person's own.
+/// The directories of the project that contains `dir`: `dir` itself first, then its parents up to the root of the
+/// repository. Without a repository it is `dir` alone. The user's home and its parents are never part of a project:
+/// files there belong to the user.
 pub fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let home = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
     let is_own = |dir: &Path| home.as_deref().is_some_and(|home| home.starts_with(dir));
@@ -48,11 +48,11 @@ pub fn project_dirs(dir: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     above.into_iter().take(levels).map(Path::to_owned).collect()
 }
 
-/// Where definitions and skills are looked for in these directories of a project, in falling precedence. Nothing that
-/// lies outside its root is taken from there.
+/// The search directories for definitions and skills in these directories of a project, in falling precedence. Nothing
+/// outside the project's root is read from there.
 pub fn project_places(dirs: &[PathBuf]) -> Vec<SearchDir> {
-    let agents = PROJECT_AGENTS.map(|folder| (folder, Holds::Agents));
-    let folders = agents.into_iter().chain(PROJECT_SKILLS.map(|folder| (folder, Holds::Skills)));
+    let agents = PROJECT_AGENTS.map(|folder| (folder, DefinitionType::Agents));
+    let folders = agents.into_iter().chain(PROJECT_SKILLS.map(|folder| (folder, DefinitionType::Skills)));
     let in_dir = |dir: &PathBuf| -> Vec<SearchDir> {
         let place =
             |(folder, holds)| SearchDir { dir: dir.join(folder), holds, within: dirs.last().cloned() };
@@ -61,8 +61,8 @@ pub fn project_places(dirs: &[PathBuf]) -> Vec<SearchDir> {
     dirs.iter().flat_map(in_dir).collect()
 }
 
-/// What a small file holds; none if there is none. Its author may be hostile: what is no regular file is not
-/// waited for, and what is too large is not read.
+/// Reads a small file; `None` if it does not exist. Its author may be hostile: a special file does not block, and a
+/// file that is too large is not read.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let nonblocking = OpenOptions::new()
         .read(true)

@@ -1,16 +1,17 @@
-//! The files of a project that could run code or widen something, and what each would do: what a person is shown before
-//! they trust it. They are in the places where everything else looks for them too.
+//! Lists the files of a project that could run code or widen permissions, with their effects, for a user to read before
+//! trusting them. They are in the directories that discovery searches.
 
 use std::path::{Path, PathBuf};
 
+use posse::api::{ProjectFileKind, TrustList, TrustedFile};
 use posse::discovery::{self, Form, FoundFile};
 use posse::{Decision, Definition, Rule};
-use posse_agent::definition::{
+use posse_definitions::{
     DEFINITION_MAX_BYTES, ParseOptions, ParsedFile, builtin_names, read_agent, read_skill, read_yaml_skill,
 };
+use posse_domain::definition;
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
-use serde::Serialize;
 use serde_json::Value;
 
 use crate::Setup;
@@ -22,50 +23,58 @@ use crate::settings::project::ProjectFile;
 use crate::trust::{Trust, TrustState};
 use crate::trust_scope;
 
-/// What kind of file it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ProjectFileType {
-    /// Settings of the project.
-    Settings,
-    /// A definition.
-    Agent,
-    /// A skill.
-    Skill,
-    /// Servers.
-    Servers,
-}
-
-/// One file.
+/// One file with its effects.
 #[derive(Debug)]
 pub struct ShownFile {
     /// Its canonical path.
     pub path: PathBuf,
-    /// What it is.
-    pub kind: ProjectFileType,
-    /// The hash of the content that is shown.
+    /// Whether it is a settings, definition, skill or server file.
+    pub kind: ProjectFileKind,
+    /// The hash of the shown content.
     pub hash: Hash,
-    /// How it stands with the person.
+    /// Whether the user trusts it.
     pub standing: TrustState,
-    /// What it would do, a line each. Not yet fit for a terminal.
+    /// Its effects, one line each. Not yet cleaned for a terminal.
     pub does: Vec<String>,
-    /// Commands in it that may run files that trust does not cover, each with the reason. Not yet fit for a terminal.
+    /// Its commands that may run files that trust does not cover, each with the reason. Not yet cleaned for a terminal.
     pub undetermined: Vec<String>,
 }
 
-/// Everything of a project.
+/// All such files of a project.
 #[derive(Debug)]
 pub struct ProjectFiles {
     /// The root of the project.
     pub root: PathBuf,
-    /// The files.
+    /// The files, with their effects and trust.
     pub files: Vec<ShownFile>,
-    /// Files that cannot be read, and why. They are not used, so they need no trust.
+    /// Unreadable files with the reason. They are not used, so they need no trust.
     pub passed_over: Vec<String>,
 }
 
+impl ShownFile {
+    fn entry(&self) -> TrustedFile<'_> {
+        TrustedFile {
+            path: &self.path,
+            kind: self.kind,
+            trust: self.standing,
+            hash: self.hash.to_string(),
+            does: &self.does,
+            undetermined: &self.undetermined,
+        }
+    }
+}
+
 impl ProjectFiles {
-    /// Those of the project that `dir`, a canonical path, is in.
+    /// The API type of the list.
+    pub fn list(&self) -> TrustList<'_> {
+        TrustList {
+            root: &self.root,
+            files: self.files.iter().map(ShownFile::entry).collect(),
+            passed_over: &self.passed_over,
+        }
+    }
+
+    /// Finds the files of the project that contains `dir`, a canonical path.
     pub fn find(dir: &Path, setup: &Setup) -> Result<Self, SetupError> {
         let dirs = project_dirs::project_dirs(dir, setup.environment.home.as_deref());
         let own = OwnNames::of(&DiscoveryResult::strictly(dir, setup)?);
@@ -90,9 +99,9 @@ impl ProjectFiles {
             return;
         }
         let file = ProjectFile::read(dir, &self.root, trust);
-        let does = match &file.said {
-            Ok(said) => {
-                let lines = said.entries();
+        let does = match &file.settings {
+            Ok(settings) => {
+                let lines = settings.entries();
                 let lines = lines.iter().filter_map(|entry| setting(&entry.key, &entry.value));
                 lines.chain(file.further.clone()).collect()
             }
@@ -101,7 +110,7 @@ impl ProjectFiles {
         match file.hash {
             Some(hash) => self.files.push(ShownFile {
                 path: file.path,
-                kind: ProjectFileType::Settings,
+                kind: ProjectFileKind::Settings,
                 hash,
                 standing: file.standing,
                 does,
@@ -113,7 +122,7 @@ impl ProjectFiles {
 
     fn add_discovered(&mut self, dirs: &[PathBuf], trust: &Trust, tools: &[&str], own: &OwnNames) {
         let found = discovery::discover(&project_dirs::project_places(dirs), DEFINITION_MAX_BYTES, |file| {
-            let kind = if file.form == Form::Agent { ProjectFileType::Agent } else { ProjectFileType::Skill };
+            let kind = if file.form == Form::Agent { ProjectFileKind::Agent } else { ProjectFileKind::Skill };
             let mut does = described(&file, tools, own);
             let covered = match (file.form, file.real.parent()) {
                 (Form::SkillFolder, Some(folder)) => trust_scope::of_skill(&file.content, folder),
@@ -138,7 +147,7 @@ impl ProjectFiles {
                 Err(why) => self.passed_over.push(why),
             }
         }
-        self.passed_over.extend(found.passed_over.iter().map(ToString::to_string));
+        self.passed_over.extend(found.skipped.iter().map(ToString::to_string));
     }
 
     fn add_servers(&mut self, dir: &Path, trust: &Trust) {
@@ -150,7 +159,7 @@ impl ProjectFiles {
                     let path = path.canonicalize().unwrap_or(path);
                     let standing = trust.standing(&path, Some(Hash::of(&content)));
                     let (hash, does) = (Hash::of(&content), servers(&content));
-                    let (kind, undetermined) = (ProjectFileType::Servers, Vec::new());
+                    let (kind, undetermined) = (ProjectFileKind::Servers, Vec::new());
                     self.files.push(ShownFile { path, kind, hash, standing, does, undetermined });
                 }
                 Err(problem) => self.passed_over.push(format!("{}: {problem}", path.display())),
@@ -159,7 +168,7 @@ impl ProjectFiles {
     }
 }
 
-/// What a key of a project's settings would do, if trust makes a difference to it.
+/// The effect of a key in a project's settings, if trust changes it.
 fn setting(key: &str, value: &Value) -> Option<String> {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     match (key, in_project(key)) {
@@ -171,7 +180,7 @@ fn setting(key: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// The names that a project's file can take from what the person has already.
+/// The names of the user's own definitions that a project's file would replace.
 struct OwnNames {
     agents: Vec<String>,
     skills: Vec<String>,
@@ -189,10 +198,11 @@ impl OwnNames {
     }
 }
 
-/// What a definition or a skill would be, and what it would open.
+/// Describes a definition or a skill, and what it would allow.
 fn described(file: &FoundFile, tools: &[&str], own: &OwnNames) -> Vec<String> {
     let name = file.path.display().to_string();
-    let reading = ParseOptions { file: &name, known_tools: tools, default: Decision::Allow, model: None };
+    let reading =
+        ParseOptions { file: &name, known_tools: tools, trust: definition::Trust::Trusted, model: None };
     let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
     match file.form {
         Form::Agent => loaded(read_agent(&file.content, &stem, &reading), |agent| definition(&agent, own)),
@@ -250,7 +260,7 @@ fn skill(skill: &Skill, own: &OwnNames) -> Vec<String> {
     lines
 }
 
-/// What rules open, a line each.
+/// What rules allow, one line each.
 fn allowed(rules: &[Rule]) -> impl Iterator<Item = String> {
     let opening = rules.iter().filter(|rule| rule.decision == Decision::Allow);
     opening.map(|rule| format!("allows {}", rule.pattern))
@@ -260,7 +270,7 @@ fn list(names: &[String]) -> String {
     if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }
 }
 
-/// What servers a file names. Posse starts none of a project's.
+/// The servers that a file names. Posse starts none of a project's.
 fn servers(content: &[u8]) -> Vec<String> {
     let Ok(value) = serde_json::from_slice::<Value>(content) else {
         return vec!["cannot be used: it is not JSON".to_owned()];
@@ -273,7 +283,7 @@ fn servers(content: &[u8]) -> Vec<String> {
         match (text("command"), text("url")) {
             (Some(_), _) => format!("server `{name}`: would run {}; not started yet", words.join(" ")),
             (None, Some(url)) => format!("server `{name}`: would be reached at {url}; not used yet"),
-            (None, None) => format!("server `{name}`: says neither `command` nor `url`"),
+            (None, None) => format!("server `{name}`: has neither `command` nor `url`"),
         }
     };
     servers.map(|servers| servers.iter().map(described).collect()).unwrap_or_default()
@@ -291,7 +301,7 @@ mod tests {
             [
                 "server `a`: would run sh -c evil; not started yet",
                 "server `b`: would be reached at http://x; not used yet",
-                "server `c`: says neither `command` nor `url`",
+                "server `c`: has neither `command` nor `url`",
             ]
         );
         assert_eq!(servers(b"{"), ["cannot be used: it is not JSON"]);

@@ -1,4 +1,4 @@
-//! What a front end sets up once: the environment of its user, and what it adds to the library.
+//! The context that a front end creates once: the environment of its user, and its additions to the library.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use posse::ports::{Faults, Model, Tool};
 use posse::sandbox::{Environment as Passed, SandboxOptions};
-use posse::{ModelRegistry, Posse, PosseBuilder, WorkspaceOptions, WorkspaceSettings};
+use posse::{ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions, WorkspaceSettings};
 use posse_domain::event::EffectClass;
 
 use crate::approvals::FileApprovals;
@@ -15,28 +15,37 @@ use crate::environment::Environment;
 use crate::error::{OpenError, SetupError};
 use crate::settings::Settings;
 
-/// The environment of a user, with what a front end adds: tools, models, and what its tests need.
+/// The environment of a user, with what a front end adds: tools, models, and test hooks.
 pub struct Setup {
-    /// The environment.
+    /// The user's environment, which all functions of this crate use.
     pub environment: Environment,
     tools: Vec<Tool>,
     models: Vec<(String, Arc<dyn Model>)>,
     faults: Faults,
     lease: Option<Duration>,
+    /// Shared by all registries: a process may serve several projects, and a provider limits all its calls together.
+    queues: ProviderQueues,
 }
 
 impl Setup {
-    /// Nothing but the environment.
+    /// A context with only the environment.
     pub fn new(environment: Environment) -> Self {
-        Self { environment, tools: Vec::new(), models: Vec::new(), faults: Faults::default(), lease: None }
+        Self {
+            environment,
+            tools: Vec::new(),
+            models: Vec::new(),
+            faults: Faults::default(),
+            lease: None,
+            queues: ProviderQueues::default(),
+        }
     }
 
-    /// Adds tools beside the built-in ones; one of the same name replaces it.
+    /// Adds tools beside the built-in ones. A tool with the same name replaces it.
     pub fn with_tools(self, tools: Vec<Tool>) -> Self {
         Self { tools, ..self }
     }
 
-    /// Adds models of the front end's own, by name.
+    /// Adds models that the front end provides, by name.
     pub fn with_models(self, models: Vec<(String, Arc<dyn Model>)>) -> Self {
         Self { models, ..self }
     }
@@ -46,7 +55,7 @@ impl Setup {
         Self { faults, ..self }
     }
 
-    /// How long a silent lease holder keeps its runs; none for the usual time.
+    /// Sets how long a silent lease holder keeps its runs; `None` for the usual time.
     pub fn with_lease(self, lease: Option<Duration>) -> Self {
         Self { lease, ..self }
     }
@@ -55,7 +64,12 @@ impl Setup {
         &self.models
     }
 
-    /// Where runs are kept.
+    /// The provider queues of all registries that are created from this value.
+    pub(crate) fn provider_queues(&self) -> ProviderQueues {
+        self.queues.clone()
+    }
+
+    /// The state directory, or an error that says which variable to set.
     pub fn state_dir(&self) -> Result<&Path, SetupError> {
         self.environment.state_dir()
     }
@@ -65,25 +79,29 @@ impl Setup {
         self.tool_classes().map(|(name, _)| name).collect()
     }
 
-    /// All tools by name, each with what it does to the outside, without opening anything.
+    /// All tools by name, each with its class of effects, without opening anything.
     pub fn tool_classes(&self) -> impl Iterator<Item = (&'static str, EffectClass)> {
         let built_in = posse::builtin_tools().into_iter().map(|tool| (tool.name, tool.class));
         built_in.chain(self.tools.iter().map(|tool| (tool.name, tool.class)))
     }
 
-    /// Opens the state directory to start or continue runs; makes it if need be.
-    pub fn open(&self, models: ModelRegistry, settings: &Settings) -> Result<Posse, OpenError> {
+    /// Opens the state directory to start or continue runs, and creates it if needed.
+    pub fn open(
+        &self,
+        models: impl Into<Arc<ModelRegistry>>,
+        settings: &Settings,
+    ) -> Result<Posse, OpenError> {
         self.open_with_skills(models, settings, &[])
     }
 
-    /// The same for a run whose skills have files in these folders: commands may read them.
+    /// Like [`Setup::open`], for a run whose commands may read these skill folders.
     pub fn open_with_skills(
         &self,
-        models: ModelRegistry,
+        models: impl Into<Arc<ModelRegistry>>,
         settings: &Settings,
         folders: &[SkillFolder],
     ) -> Result<Posse, OpenError> {
-        let mut builder = self.writing_builder()?.models(Arc::new(models));
+        let mut builder = self.writing_builder()?.models(models.into());
         let search = settings.search.search(&self.environment.variables)?;
         let mut sandbox = self.sandbox(settings)?;
         show_skills(&mut sandbox, folders);
@@ -95,12 +113,12 @@ impl Setup {
         Ok(builder.open()?)
     }
 
-    /// How workspaces are made.
+    /// How workspaces are created.
     fn workspaces(&self, settings: &Settings) -> Result<WorkspaceSettings, SetupError> {
         settings.workspace.clone().settings(self.environment.home.as_deref())
     }
 
-    /// The box that commands run in.
+    /// The options of the sandbox that commands run in.
     pub fn sandbox(&self, settings: &Settings) -> Result<SandboxOptions, SetupError> {
         let Environment { home, variables, settings_file, .. } = &self.environment;
         let own = [self.state_dir().ok(), settings_file.as_deref().and_then(Path::parent)];
@@ -113,23 +131,23 @@ impl Setup {
         settings.sandbox.apply(home.as_deref(), options)
     }
 
-    /// Opens the state directory to post commands, if there is one: without runs there is nothing to make.
-    pub fn open_to_post(&self) -> Result<Posse, OpenError> {
+    /// Opens an existing state directory to send commands. Without runs there is nothing to create.
+    pub fn open_for_commands(&self) -> Result<Posse, OpenError> {
         Ok(self.writing_builder()?.workspaces(self.usual_workspaces()).open()?)
     }
 
-    /// Opens the state directory to look only.
+    /// Opens the state directory to read only.
     pub fn open_read_only(&self) -> Result<Posse, OpenError> {
         Ok(self.builder().open_read_only(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 
-    /// Workspaces for a front end that makes none: a mistake in the settings keeps no user from looking.
+    /// Workspaces for a front end that creates none: a mistake in the settings must not keep a user from reading.
     fn usual_workspaces(&self) -> WorkspaceSettings {
-        let host = WorkspaceOptions { home: self.environment.home.clone(), ..WorkspaceOptions::default() };
-        WorkspaceSettings { host, ..WorkspaceSettings::default() }
+        let options = WorkspaceOptions { home: self.environment.home.clone(), ..WorkspaceOptions::default() };
+        WorkspaceSettings { options, ..WorkspaceSettings::default() }
     }
 
-    /// The builder of a `Posse` that writes to the state directory, answers of "always" among the rest.
+    /// The builder of a `Posse` that writes to the state directory, including answers of "always".
     fn writing_builder(&self) -> Result<PosseBuilder, SetupError> {
         let state_dir = self.state_dir()?;
         Ok(self.builder().state_dir(state_dir).approvals(Arc::new(FileApprovals::new(state_dir))))
@@ -144,8 +162,8 @@ impl Setup {
     }
 }
 
-/// Lets commands read folders of skills. One may lie beside the person's settings, in a folder that is hidden as a
-/// whole: then everything else in it is.
+/// Lets commands read skill folders. If one is beside the user's settings, in a folder that is hidden as a whole,
+/// everything else in that folder stays hidden.
 fn show_skills(sandbox: &mut SandboxOptions, folders: &[SkillFolder]) {
     let holds_one = |path: &Path| folders.iter().any(|folder| folder.path.starts_with(path));
     let hidden = std::mem::take(&mut sandbox.hidden);

@@ -1,6 +1,6 @@
-//! Counts in words.
+//! Formats counts for messages.
 
-/// A number of tokens.
+/// A number of tokens, shortened.
 pub fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -9,7 +9,7 @@ pub fn count(n: u64) -> String {
     }
 }
 
-/// A number of things, with the right ending.
+/// A count with its noun in singular or plural.
 pub fn plural(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
 }

@@ -1,7 +1,7 @@
-//! Which models turned out to have no tool calls: `text_models` in the state directory, one name a line.
+//! Remembers which models have no tool calls: `text_models` in the state directory, one name per line.
 //!
-//! It is a memory and nothing more. Without it, or with a line too few, the first call of a model finds out again; the
-//! file may be removed at any time.
+//! It is only a cache. If a line is missing, the first call of a model finds out again. The file may be removed at any
+//! time.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -11,20 +11,20 @@ use std::path::Path;
 use posse::TextModels;
 
 const FILE: &str = "text_models";
-/// Most of the file that is read.
+/// How much of the file is read.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// What is remembered, and remembers what is found out.
+/// Loads the names, and appends new ones to the file.
 pub(crate) fn load(state_dir: &Path) -> TextModels {
     let path = state_dir.join(FILE);
     let mut text = String::new();
     if let Ok(file) = File::open(&path) {
-        // What cannot be read is not remembered.
+        // An unreadable file counts as empty.
         drop(file.take(FILE_MAX_BYTES).read_to_string(&mut text));
     }
     let names: Vec<String> = text.lines().filter(|line| line.contains('/')).map(str::to_owned).collect();
     TextModels::new(names, move |name| {
-        // A line is written at once, so that processes do not mix theirs.
+        // A line is written in one call, so that lines of several processes do not mix.
         let line = format!("{name}\n");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {

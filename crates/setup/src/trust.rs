@@ -1,11 +1,12 @@
-//! Which files of projects a person trusts: `trust.json` in the state directory.
+//! Stores which files of projects a user trusts: `trust.json` in the state directory.
 //!
-//! A project may only narrow until the person has said yes to exactly what it holds: each file by its whole path and
-//! the hash of its content. One that is changed, moved or copied is not trusted.
+//! A project may only narrow until the user trusts exactly its content: each file by its whole path and the hash of its
+//! content. A file that is changed, moved or copied is not trusted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use posse::api::TrustState;
 use posse_domain::hash::Hash;
 use serde::{Deserialize, Serialize};
 
@@ -15,42 +16,31 @@ use crate::user_file::KeptFile;
 
 const FILE: KeptFile =
     KeptFile { name: "trust.json", lock: "trust.lock", without: "no file of a project is trusted" };
-/// Most files that are kept as trusted.
+/// Limit of trusted files.
 const FILES_MAX: usize = 20_000;
 
-/// What a person trusts.
+/// The files that a user trusts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trust {
-    /// Each file by its whole path, with the content that was shown.
+    /// Each file by its whole path, with the hash of the shown content.
     files: BTreeMap<PathBuf, Hash>,
 }
 
-/// How a file stands with the person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TrustState {
-    /// They trust exactly this content.
-    Trusted,
-    /// They trusted another content of it.
-    Changed,
-    /// They were never asked.
-    New,
-}
-
 impl Trust {
-    /// What the person trusts; nothing if they never said. A damaged file is an error.
+    /// Loads the user's trust; empty if the file does not exist. A damaged file is an error.
     pub fn load(environment: &Environment) -> Result<Self, SetupError> {
-        FILE.read(environment.state_dir()?)
+        Ok(FILE.read(environment.state_dir()?)?)
     }
 
-    /// Whether the person trusts exactly this content of this file, given by its canonical path. What else counts with
-    /// the file is only read if they were ever asked.
+    /// Whether the user trusts exactly this content of this file, given by its canonical path. Further files that trust
+    /// covers are only read if the user was ever asked.
     pub fn holds(&self, file: &Path, covered: impl FnOnce() -> Option<Hash>) -> bool {
         self.files.contains_key(file) && self.standing(file, covered()) == TrustState::Trusted
     }
 
-    /// How a file stands with the person, given the hash of all that trust in it covers; none if that cannot be read.
+    /// Whether the user trusts a file, given the hash of everything that trust in it covers; `None` if that cannot be
+    /// read.
     pub fn standing(&self, file: &Path, covered: Option<Hash>) -> TrustState {
         match self.files.get(file) {
             Some(hash) if Some(*hash) == covered => TrustState::Trusted,
@@ -59,7 +49,7 @@ impl Trust {
         }
     }
 
-    /// Keeps that these contents are trusted; what was said about other files stays.
+    /// Stores that these contents are trusted. Trust in other files stays.
     pub fn add(state_dir: &Path, shown: Vec<(PathBuf, Hash)>) -> Result<(), SetupError> {
         FILE.change(state_dir, |kept: &mut Trust| {
             kept.files.extend(shown);
@@ -71,14 +61,14 @@ impl Trust {
         })
     }
 
-    /// Takes trust back from everything beneath a directory, and says from how many files.
+    /// Revokes the trust of everything beneath a directory, and returns the number of files.
     pub fn revoke(state_dir: &Path, dir: &Path) -> Result<usize, SetupError> {
         let mut taken = 0;
         FILE.change(state_dir, |kept: &mut Trust| {
             let before = kept.files.len();
             kept.files.retain(|file, _| !file.starts_with(dir));
             taken = before - kept.files.len();
-            Ok(())
+            Ok::<_, SetupError>(())
         })?;
         Ok(taken)
     }
@@ -91,7 +81,7 @@ mod tests {
     use super::*;
 
     fn load(state_dir: &Path) -> Result<Trust, SetupError> {
-        FILE.read(state_dir)
+        Ok(FILE.read(state_dir)?)
     }
 
     #[test]

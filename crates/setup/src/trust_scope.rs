@@ -1,7 +1,8 @@
-//! What trust in a file of a project covers: the file, and the files that count with it. Those of a skill are all in its
-//! folder; those of settings are the scripts that their commands run. A change of any of them asks again.
+//! Computes what trust in a project's file covers: the file and further files. For a skill these are all files in its
+//! folder, for settings the scripts that their commands run. A change of any of them requires a new confirmation.
 //!
-//! Read as what a stranger wrote: no link is followed, only regular files are opened, nothing blocks, and there are limits.
+//! The files are read as hostile input: no link is followed, only regular files are opened, nothing blocks, and there
+//! are limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -12,34 +13,34 @@ use std::path::{Path, PathBuf};
 
 use posse_domain::hash::Hash;
 
-/// Most files that trust in one file covers: a person could not have looked at more.
+/// Limit of files that trust in one file covers: a user could not have read more.
 const FILES_MAX: usize = 2_000;
-/// Most bytes of them: they are read before each run.
+/// Limit of their size: they are read before each run.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The bits of a mode that change what a file does.
 const MODE: u32 = 0o7111;
-/// The file that is looked at by itself.
+/// The file that is hashed separately.
 const SKILL_FILE: &str = "SKILL.md";
-/// Most names that a person is shown.
+/// Limit of names that a user is shown.
 const NAMED_MAX: usize = 20;
 
 /// What trust in a file covers.
 #[derive(Debug)]
 pub(crate) struct TrustScope {
-    /// The hash of all of it.
+    /// The hash of all covered files.
     pub(crate) hash: Hash,
-    /// The further files, by the names that a person knows.
+    /// The further files, by the names that a user knows.
     pub(crate) further: Vec<String>,
 }
 
-/// The files beside one, with what they hold.
+/// The further files, each with its type, mode and hash of its content.
 #[derive(Default)]
 struct NeighbourFiles {
     files: BTreeMap<PathBuf, Vec<u8>>,
     bytes: u64,
 }
 
-/// What trust in a skill's file covers, whose folder is given; or why it cannot be trusted.
+/// What trust in a skill's file with this folder covers, or why it cannot be trusted.
 pub(crate) fn of_skill(content: &[u8], folder: &Path) -> Result<TrustScope, String> {
     let mut beside = NeighbourFiles::default();
     let mut left = vec![folder.to_owned()];
@@ -74,11 +75,11 @@ pub(crate) fn of_settings(
 }
 
 impl NeighbourFiles {
-    /// Adds what is at a path; whether it is a directory.
+    /// Adds the entry at a path and returns whether it is a directory.
     fn add(&mut self, path: &Path, shown: PathBuf) -> Result<bool, String> {
         let wrong = |problem: String| format!("{}: {problem}", shown.display());
         if self.files.len() >= FILES_MAX {
-            return Err(format!("more than {FILES_MAX} files would count with it"));
+            return Err(format!("more than {FILES_MAX} files would be trusted with it"));
         }
         let meta = path.symlink_metadata().map_err(|error| wrong(error.to_string()))?;
         let kind = meta.file_type();
@@ -114,7 +115,7 @@ impl NeighbourFiles {
         file.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         self.bytes += bytes.len() as u64;
         if self.bytes > BYTES_MAX {
-            return Err(format!("more than {} MiB would count with it", BYTES_MAX / (1024 * 1024)));
+            return Err(format!("more than {} MiB would be trusted with it", BYTES_MAX / (1024 * 1024)));
         }
         Ok(Hash::of(&bytes))
     }
@@ -133,7 +134,7 @@ impl NeighbourFiles {
 }
 
 impl TrustScope {
-    /// A line that names the further files; none if there are none.
+    /// One line that names the further files; `None` without further files.
     pub(crate) fn line(&self) -> Option<String> {
         let named = self.further.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = self.further.len().saturating_sub(NAMED_MAX);
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of a skill with a script, a folder and a link.
+    /// A skill folder with a script, a folder and a link.
     fn folder() -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("sub")).expect("made");

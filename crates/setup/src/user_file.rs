@@ -1,10 +1,10 @@
-//! What a person said that counts beyond one run: small JSON files of their own in the state directory, where no agent
-//! reaches them. They may be read by anybody who wonders, and mended by hand.
+//! Stores a user's decisions beyond one run, such as trust: small JSON files in the state directory, which no agent can
+//! access. A user may read and fix them by hand.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,10 +20,37 @@ const FILE_MAX_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) struct KeptFile {
     /// Its name in the state directory.
     pub(crate) name: &'static str,
-    /// The process that changes the file holds this one; the file itself is replaced.
+    /// The lock file of a process that changes the file, which itself is replaced.
     pub(crate) lock: &'static str,
-    /// What follows if it is removed, for an error.
+    /// The consequence of removing the file, for an error.
     pub(crate) without: &'static str,
+}
+
+/// Why such a file could not be read or changed.
+#[derive(Debug)]
+pub(crate) enum KeptFileError {
+    /// The file cannot be read, or its content is invalid.
+    Unreadable {
+        path: PathBuf,
+        problem: String,
+        /// What a user can do about it.
+        hint: String,
+    },
+    /// The file cannot be written.
+    Unwritable { path: PathBuf, problem: String },
+}
+
+impl From<KeptFileError> for SetupError {
+    fn from(error: KeptFileError) -> Self {
+        match error {
+            KeptFileError::Unreadable { path, problem, hint } => {
+                SetupError::usage(format!("{}: {problem}", path.display())).hint(hint)
+            }
+            KeptFileError::Unwritable { path, problem } => {
+                SetupError::failed(format!("{} cannot be written: {problem}", path.display()))
+            }
+        }
+    }
 }
 
 /// The content with the version of its format, as it is written.
@@ -35,13 +62,11 @@ struct VersionedFile<T> {
 }
 
 impl KeptFile {
-    /// What is kept; nothing if there is no file.
-    pub(crate) fn read<T: DeserializeOwned + Default>(&self, state_dir: &Path) -> Result<T, SetupError> {
+    /// Reads the content; the default if the file does not exist.
+    pub(crate) fn read<T: DeserializeOwned + Default>(&self, state_dir: &Path) -> Result<T, KeptFileError> {
         let path = state_dir.join(self.name);
-        let wrong = |problem: String| {
-            SetupError::usage(format!("{}: {problem}", path.display()))
-                .hint(format!("fix the file or remove it; without it {}", self.without))
-        };
+        let wrong =
+            |problem: String| KeptFileError::Unreadable { path: path.clone(), problem, hint: self.hint() };
         let file = match File::open(&path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(T::default());
@@ -50,7 +75,7 @@ impl KeptFile {
         };
         let mut text = String::new();
         file.take(FILE_MAX_BYTES).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
-        // In two steps: what is flattened into another shape is not read strictly.
+        // In two steps, because a flattened type is not parsed strictly.
         let mut kept: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         match kept.remove("version") {
@@ -63,15 +88,21 @@ impl KeptFile {
         serde_json::from_value(Value::Object(kept)).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Changes what is kept. Two who do it at once do it one after the other; nothing is written if `change` fails.
-    pub(crate) fn change<T: Serialize + DeserializeOwned + Default>(
+    /// What a user can do about a file that cannot be read.
+    pub(crate) fn hint(&self) -> String {
+        format!("fix the file or remove it; without it {}", self.without)
+    }
+
+    /// Changes the content. Concurrent changes are serialised, and nothing is written if `change` fails.
+    pub(crate) fn change<T: Serialize + DeserializeOwned + Default, E: From<KeptFileError>>(
         &self,
         state_dir: &Path,
-        change: impl FnOnce(&mut T) -> Result<(), SetupError>,
-    ) -> Result<(), SetupError> {
+        change: impl FnOnce(&mut T) -> Result<(), E>,
+    ) -> Result<(), E> {
         let path = state_dir.join(self.name);
-        let failed = |error: std::io::Error| {
-            SetupError::failed(format!("{} cannot be written: {error}", path.display()))
+        let failed = |error: std::io::Error| KeptFileError::Unwritable {
+            path: path.clone(),
+            problem: error.to_string(),
         };
         DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(failed)?;
         let lock = own_file(&state_dir.join(self.lock)).map_err(failed)?;
@@ -79,8 +110,8 @@ impl KeptFile {
         let mut content = self.read(state_dir)?;
         change(&mut content)?;
         let text = serde_json::to_vec_pretty(&VersionedFile { version: VERSION, content })
-            .map_err(|error| SetupError::failed(error.to_string()))?;
-        replace(&path, state_dir, &text).map_err(failed)
+            .map_err(|error| failed(error.into()))?;
+        Ok(replace(&path, state_dir, &text).map_err(failed)?)
     }
 }
 
@@ -88,7 +119,7 @@ fn own_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
 }
 
-/// The old content or the new, whatever happens meanwhile.
+/// Replaces the file atomically.
 fn replace(path: &Path, state_dir: &Path, text: &[u8]) -> std::io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(".kept-").tempfile_in(state_dir)?;
     file.write_all(text)?;

@@ -1,10 +1,10 @@
-//! The directory that a run works in.
+//! Resolves the working directory of a run.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{SetupError, Subject};
 
-/// The whole path of the directory that was named, or of the current one.
+/// The canonical path of the named directory, or of the current one.
 pub fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, SetupError> {
     let dir = dir.map_or_else(|| cwd.to_owned(), |dir| cwd.join(dir));
     let wrong = |problem: String| SetupError::about(Subject::Dir, format!("{}: {problem}", dir.display()));

@@ -1,8 +1,8 @@
-//! How fast and how evenly the SQLite store appends. Prints one JSON object.
+//! Measures how fast and how evenly the SQLite store appends. Prints one JSON object.
 //!
-//! `append <dir> [seconds]` measures in a fresh folder beneath `dir`: events per second of 64 agents in one
-//! process, the longest wait of any append with four processes on one database, and how long after the call a
-//! subscriber hears of an event, beside what a bare sync takes on the same disk.
+//! `append <dir> [seconds]` measures in a new folder beneath `dir`: events per second of 64 agents in one process, the
+//! longest wait of any append with four processes on one database, and the delay until a subscriber is notified of an
+//! event, beside the time of a bare sync on the same disk.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -13,19 +13,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use posse_domain::event::EncodedEvent;
+use posse_domain::event::{EncodedEvent, FinalStatus};
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::{AgentState, CloseReason, RunStatus};
 use posse_engine::ports::{
     AgentRow, AgentTerms, Basis, Commit, READ_MAX_EVENTS, RunKey, RunRow, Store, TenantId,
 };
 use posse_store::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
-/// Agents that commit at once.
+/// Agents that commit at the same time.
 const AGENTS: usize = 64;
-/// Bytes of one event's payload.
 const PAYLOAD_BYTES: usize = 400;
-/// Processes on one database.
 const PROCESSES: usize = 4;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -63,7 +62,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The median of writing and syncing forty pages over and over, in milliseconds.
+/// The median time of writing and syncing forty pages repeatedly, in milliseconds.
 fn bare_sync(root: &Path) -> Result<Value, Failure> {
     let file = File::create(root.join("sync"))?;
     let pages = vec![7_u8; 160 * 1024];
@@ -77,7 +76,7 @@ fn bare_sync(root: &Path) -> Result<Value, Failure> {
     Ok(spread(&mut times))
 }
 
-/// Adds three pages, about what a small commit writes, and gives how long that and their sync took.
+/// Appends three pages, about the size of a small commit, and returns the time of the write and the sync.
 fn append_and_sync(file: &File, round: u64) -> Result<Duration, Failure> {
     const BYTES: usize = 3 * 4_096;
     let started = Instant::now();
@@ -100,7 +99,8 @@ fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// A run that several agents write to, as the engine does it: the head is handed on before the commit is durable.
+/// A run that several agents write to. Like in the engine, the next commit is submitted before the previous one is
+/// durable.
 struct Journal {
     store: Arc<SqliteStore>,
     key: RunKey,
@@ -111,7 +111,7 @@ impl Journal {
     async fn start(store: Arc<SqliteStore>, number: u64) -> Result<Self, Failure> {
         let key = RunKey { tenant: TenantId::local(), run: RunId::from_random(number) };
         let row = RunRow {
-            status: "running".to_owned(),
+            status: RunStatus::Running,
             title: "append".to_owned(),
             definition: "coder".to_owned(),
             model: "scripted/none".to_owned(),
@@ -131,7 +131,7 @@ impl Journal {
     async fn append_with(&self, events: u64, agents: Vec<AgentRow>) -> Result<(), Failure> {
         let committed = {
             let mut head = self.head.lock().map_err(|_| "an appender panicked")?;
-            let basis = Basis::Owned { head: *head, epoch: 1 };
+            let basis = Basis::Held { head: *head, epoch: 1 };
             *head += events;
             self.store.commit(Commit { agents, ..commit(&self.key, basis, events) })
         };
@@ -151,22 +151,23 @@ impl Journal {
             permissions_json: "p".repeat(500),
             created_at_ms: 1,
         };
-        let row = |state: &str, terms: Option<AgentTerms>| AgentRow {
+        let row = |state: AgentState, terms: Option<AgentTerms>| AgentRow {
             id: root.child(number),
             terms,
-            state: state.to_owned(),
-            final_status: (state == "closed").then(|| "completed".to_owned()),
-            close_reason: (state == "closed").then(|| "integrated".to_owned()),
-            result: (state == "closed").then(|| "r".repeat(PAYLOAD_BYTES)),
+            state,
+            final_status: (state == AgentState::Closed).then_some(FinalStatus::Completed),
+            close_reason: (state == AgentState::Closed).then_some(CloseReason::Integrated),
+            result: (state == AgentState::Closed).then(|| "r".repeat(PAYLOAD_BYTES)),
             error: None,
             usage_json: "u".repeat(100),
             subtree_usage_json: "u".repeat(100),
             completed_at_ms: None,
+            events_in_force: Some(Vec::new()),
         };
-        self.append_with(3, vec![row("running", Some(terms))]).await?;
-        self.append_with(3, vec![row("running", None)]).await?;
-        self.append_with(2, vec![row("running", None)]).await?;
-        self.append_with(4, vec![row("closed", None)]).await
+        self.append_with(3, vec![row(AgentState::Running, Some(terms))]).await?;
+        self.append_with(3, vec![row(AgentState::Running, None)]).await?;
+        self.append_with(2, vec![row(AgentState::Running, None)]).await?;
+        self.append_with(4, vec![row(AgentState::Closed, None)]).await
     }
 }
 
@@ -183,7 +184,7 @@ fn commit(key: &RunKey, basis: Basis, events: u64) -> Commit {
     Commit { key: key.clone(), basis, events, blobs, agents, run: None, mail_taken: None }
 }
 
-/// Appends from [`AGENTS`] tasks, spread over `runs` runs, until `time` is over. Gives the wait of every append.
+/// Appends from [`AGENTS`] tasks, spread over `runs` runs, until `time` is over. Returns the wait of every append.
 async fn append_all(
     store: &Arc<SqliteStore>,
     first_run: u64,
@@ -320,11 +321,11 @@ async fn one_of_several(dir: &Path, number: u64, time: Duration) -> Result<(), F
     Ok(())
 }
 
-/// How long after a commit was called a subscriber of the same process, and one of another, hears of it.
+/// The delay between the call of a commit and the notification of a subscriber in the same process and in another.
 async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
     let store = Arc::new(SqliteStore::open(dir, SqliteOptions::default())?);
     let journal = Arc::new(Journal::start(store.clone(), 1).await?);
-    // A store of its own in this process hears the same way as one in another process.
+    // A second store in this process is notified in the same way as a store in another process.
     let other = SqliteStore::open(dir, SqliteOptions::default())?;
     let (mut here, mut there) = (store.watch(&journal.key), other.watch(&journal.key));
     let (mut committed, mut heard, mut heard_elsewhere) = (Vec::new(), Vec::new(), Vec::new());
@@ -341,7 +342,7 @@ async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
         there.wait_for(|pulse| pulse.head >= expected).await?;
         heard_elsewhere.push(started.elapsed());
         committed.push(append.await??);
-        // In the same state of the machine: threads and disk have been idle for a while.
+        // Measured in the same state of the machine: threads and disk have been idle for a while.
         syncs.push(append_and_sync(&beside, round)?);
     }
     Ok(json!({
@@ -352,7 +353,7 @@ async fn hearing(dir: &Path, rounds: usize) -> Result<Value, Failure> {
     }))
 }
 
-/// How long it takes to open a store with `events` events of one run and 1,000 open children, and to read them all.
+/// The time to open a store with `events` events of one run and 1,000 open children, and to read them all.
 async fn reopening(dir: &Path, events: u64) -> Result<Value, Failure> {
     const CHUNK: u64 = 1_000;
     let key = {

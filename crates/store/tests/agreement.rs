@@ -1,4 +1,4 @@
-//! The two stores agree: whatever is asked of both, in whatever order, by processes that come and go, both give the
+//! The two stores agree: for every sequence of operations, in any order, by processes that start and die, both give the
 //! same answers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use posse_domain::event::EncodedEvent;
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::{AgentState, RunStatus};
 use posse_domain::text::Blob;
 use posse_engine::ports::{
     AgentRow, AgentTerms, Basis, Claim, Commit, Epoch, Holder, MailCommand, RunKey, RunRow, Store,
@@ -17,10 +18,9 @@ use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Processes that share the data.
 const PROCESSES: usize = 2;
 
-/// One thing that a process asks of its store.
+/// An operation that a process requests from its store.
 #[derive(Debug, Clone)]
 enum Op {
     Create {
@@ -48,11 +48,11 @@ enum Op {
     Post {
         run: u64,
     },
-    /// The process dies and another starts in its place.
+    /// The process dies and another one replaces it.
     Die,
 }
 
-/// What the caller gets wrong.
+/// An error of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slip {
     None,
@@ -89,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Side {
     open: Box<dyn Fn() -> Arc<dyn Store>>,
     processes: Vec<Arc<dyn Store>>,
-    /// What each process thinks its epoch is.
+    /// The epoch that each process believes it has.
     epochs: Vec<[Epoch; 2]>,
 }
 
@@ -99,7 +99,7 @@ impl Side {
         Self { open: Box::new(open), processes, epochs: vec![[1; 2]; PROCESSES] }
     }
 
-    /// Does one thing and says what came of it.
+    /// Executes one operation and returns its outcome as text.
     async fn carry_out(&mut self, process: usize, op: &Op) -> String {
         let store = self.processes[process].clone();
         let epoch = |run: u64, slip: Slip| {
@@ -111,7 +111,7 @@ impl Side {
             Op::Commit { run, slip, .. } => {
                 let head = store.head(&key(*run)).await.map_or(0, |head| head.seq);
                 let head = if *slip == Slip::Head { head + 1 } else { head };
-                let commit = commit(op, *run, Basis::Owned { head, epoch: epoch(*run, *slip) });
+                let commit = commit(op, *run, Basis::Held { head, epoch: epoch(*run, *slip) });
                 said(store.commit(commit).await)
             }
             Op::Claim { run } => {
@@ -119,9 +119,9 @@ impl Side {
                 if let Ok(Claim::Granted(epoch)) = claim {
                     self.epochs[process][usize::try_from(*run).unwrap()] = epoch;
                 }
-                // Names of owners are the stores' own.
+                // Each store has its own ids of lease holders.
                 said(claim.map(|claim| match claim {
-                    Claim::Held(holder) => Claim::Held(Holder { owner: String::new(), ..holder }),
+                    Claim::Held(holder) => Claim::Held(Holder { id: String::new(), ..holder }),
                     granted @ Claim::Granted(_) => granted,
                 }))
             }
@@ -140,7 +140,7 @@ impl Side {
         }
     }
 
-    /// Everything that can be seen.
+    /// The complete visible state.
     async fn look(&self) -> String {
         let store = (self.open)();
         let mut seen = String::new();
@@ -153,14 +153,14 @@ impl Side {
         }
         let mut runs = store.runs(&TenantId::local(), "", 9).await.unwrap();
         for holder in runs.iter_mut().filter_map(|run| run.holder.as_mut()) {
-            holder.owner = String::new();
+            holder.id = String::new();
         }
         let blob = store.get_blob(&TenantId::local(), &blob().hash).await;
         seen + &format!("{runs:?} {blob:?} {:?}", store.check().await)
     }
 }
 
-/// An answer as text; why something failed in general is each store's own business.
+/// An answer as text. The text of a general failure may differ between stores.
 fn said<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> String {
     match answer {
         Err(StoreError::Failed(_)) => "failed".to_owned(),
@@ -183,7 +183,7 @@ fn event(run: u64, number: u64) -> EncodedEvent {
 
 fn first(run: u64) -> Commit {
     let row = RunRow {
-        status: "running".to_owned(),
+        status: RunStatus::Running,
         title: "a title".to_owned(),
         definition: "coder".to_owned(),
         model: "scripted/none".to_owned(),
@@ -225,7 +225,7 @@ fn agent_row(run: u64, number: u32, is_new: bool) -> AgentRow {
     AgentRow {
         id,
         terms: is_new.then_some(terms),
-        state: if is_new { "created" } else { "running" }.to_owned(),
+        state: if is_new { AgentState::Created } else { AgentState::Running },
         final_status: None,
         close_reason: None,
         result: None,
@@ -233,6 +233,7 @@ fn agent_row(run: u64, number: u32, is_new: bool) -> AgentRow {
         usage_json: "{}".to_owned(),
         subtree_usage_json: "{}".to_owned(),
         completed_at_ms: None,
+        events_in_force: Some(if is_new { Vec::new() } else { vec![u64::from(number) + 1] }),
     }
 }
 

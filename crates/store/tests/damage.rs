@@ -1,13 +1,15 @@
-//! Databases that were damaged, tampered with, or are not ours.
+//! Databases that were damaged, tampered with, or belong to another program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_domain::event::{EncodedEvent, StoredEvent};
+use posse_domain::code::Code;
+use posse_domain::event::{EncodedEvent, FinalStatus, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
 use posse_domain::text::Blob;
 use posse_engine::ports::{Basis, Claim, Commit, MailCommand, RunKey, RunRow, Store, StoreError, TenantId};
 use posse_store::{SqliteOptions, SqliteStore};
@@ -30,7 +32,7 @@ fn commit(basis: Basis, count: u64) -> Commit {
         payload: format!("{{\"number\":{number}}}"),
     };
     let row = RunRow {
-        status: "running".to_owned(),
+        status: RunStatus::Running,
         title: "a title".to_owned(),
         definition: "coder".to_owned(),
         model: "scripted/none".to_owned(),
@@ -59,7 +61,7 @@ async fn filled(dir: &Path, count: u64) -> Vec<StoredEvent> {
     store.read(&key(), 0, u32::MAX).await.unwrap()
 }
 
-/// The first event whose hash is not what it should be.
+/// The first event whose hash does not match.
 fn first_bad(events: &[StoredEvent]) -> Option<u64> {
     let mut previous = Hash::ZERO;
     for event in events {
@@ -75,7 +77,7 @@ fn database(dir: &Path) -> std::path::PathBuf {
     dir.join("posse.db")
 }
 
-/// The same numbers every time.
+/// Pseudo-random numbers that are the same in every execution.
 struct Dice(u64);
 
 impl Dice {
@@ -113,7 +115,7 @@ async fn what_was_changed_in_a_row_shows_in_the_chain() {
 
 #[tokio::test]
 async fn a_missing_event_and_a_cut_tail_are_found() {
-    let cases = [("= 5", "event 5 is missing"), ("> 15", "ends at 15, its head says 20")];
+    let cases = [("= 5", "event 5 is missing"), ("> 15", "ends at 15, its head is at 20")];
     for (which, problem) in cases {
         let dir = tempfile::tempdir().unwrap();
         filled(dir.path(), 20).await;
@@ -139,7 +141,7 @@ async fn events_cannot_be_changed_or_removed_by_mistake() {
         let refused = raw.execute(change, []).unwrap_err();
         assert!(refused.to_string().contains("append-only"), "{refused}");
     }
-    // Only a whole run that is marked as removed may go.
+    // Only a whole run that is marked as removed may be deleted.
     raw.execute_batch(
         "INSERT INTO removed_runs SELECT r.no, r.tenant, r.run, h.seq, h.hash, 1, x'' \
          FROM runs AS r JOIN heads AS h ON h.run_no = r.no",
@@ -148,7 +150,7 @@ async fn events_cannot_be_changed_or_removed_by_mistake() {
     assert_eq!(raw.execute("DELETE FROM events", []).unwrap(), 3);
 }
 
-/// A flipped bit is noticed or does not matter: the journal never reads as something else.
+/// A flipped bit is noticed or does not matter: it never makes the journal read as something else.
 #[tokio::test]
 async fn flipped_bits_in_the_database_never_change_the_journal_unseen() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +176,7 @@ async fn flipped_bits_in_the_database_never_change_the_journal_unseen() {
     assert!(noticed > 0);
 }
 
-/// All events, or what is wrong.
+/// All events, or the damage.
 async fn look(dir: &Path) -> Result<Vec<StoredEvent>, String> {
     let store = open(dir).map_err(|error| error.to_string())?;
     let events = store.read(&key(), 0, 1_000).await.map_err(|error| error.to_string())?;
@@ -182,14 +184,14 @@ async fn look(dir: &Path) -> Result<Vec<StoredEvent>, String> {
     if health.problems.is_empty() { Ok(events) } else { Err(health.problems.join("; ")) }
 }
 
-/// What a crash leaves in the middle of a write is no part of the journal, and takes nothing with it.
+/// A half-written tail after a crash is not part of the journal, and does not affect the rest.
 #[tokio::test]
 async fn a_torn_tail_of_the_wal_loses_nothing_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).unwrap();
     store.commit(commit(Basis::New, 3)).await.unwrap();
     for head in 3..20 {
-        store.commit(commit(Basis::Owned { head, epoch: 1 }, 1)).await.unwrap();
+        store.commit(commit(Basis::Held { head, epoch: 1 }, 1)).await.unwrap();
     }
     let before = store.read(&key(), 0, 100).await.unwrap();
     let wal = fs::read(dir.path().join("posse.db-wal")).unwrap();
@@ -197,14 +199,14 @@ async fn a_torn_tail_of_the_wal_loses_nothing_acknowledged() {
     for torn in [1, 23, 24, 100, 4_119, 4_120, 9_000] {
         let copy = tempfile::tempdir().unwrap();
         fs::copy(database(dir.path()), database(copy.path())).unwrap();
-        // Half a frame that looks like one of the others, and then noise.
+        // Half a frame that looks like the others, and then noise.
         let mut tail = wal[32..32 + torn.min(2_000)].to_vec();
         tail.extend((tail.len()..torn).map(|_| u8::try_from(dice.roll(256)).unwrap()));
         fs::write(copy.path().join("posse.db-wal"), [&wal[..], &tail].concat()).unwrap();
         let store = open(copy.path()).unwrap();
         assert_eq!(store.read(&key(), 0, 100).await.unwrap(), before, "{torn} bytes");
         let Claim::Granted(epoch) = store.claim(&key()).await.unwrap() else { panic!("nobody is there") };
-        store.commit(commit(Basis::Owned { head: 20, epoch }, 1)).await.unwrap();
+        store.commit(commit(Basis::Held { head: 20, epoch }, 1)).await.unwrap();
         assert!(store.check().await.unwrap().problems.is_empty());
     }
 }
@@ -222,7 +224,7 @@ async fn a_damaged_or_missing_file_of_a_blob_is_found() {
     fs::write(&path, vec![8; 400_000]).unwrap();
     let refused = store.get_blob(&key().tenant, &blob.hash).await.unwrap_err();
     assert!(
-        matches!(&refused, StoreError::Corrupt { path: at, .. } if *at == path.display().to_string()),
+        matches!(&refused, StoreError::Corrupt { subject: at, .. } if *at == path.display().to_string()),
         "{refused}"
     );
     fs::remove_file(&path).unwrap();
@@ -245,10 +247,10 @@ async fn a_newer_database_is_refused_and_left_as_it_was() {
     let before = fs::read(database(dir.path())).unwrap();
     let looked = SqliteStore::open_existing_read_only(dir.path()).map(Option::unwrap);
     for refused in [open(dir.path()), looked] {
-        let StoreError::Newer { path, found: 99, known: 2 } = refused.unwrap_err() else {
+        let StoreError::Newer { subject, found: 99, known: 3 } = refused.unwrap_err() else {
             panic!("another error")
         };
-        assert_eq!(path, database(dir.path()).display().to_string());
+        assert_eq!(subject, database(dir.path()).display().to_string());
     }
     assert_eq!(fs::read(database(dir.path())).unwrap(), before);
 }
@@ -264,8 +266,8 @@ fn what_is_not_ours_is_refused_and_left_as_it_was() {
         make(&database(dir.path()));
         let before = fs::read(database(dir.path())).unwrap();
         let refused = open(dir.path()).unwrap_err();
-        let StoreError::Corrupt { path, .. } = &refused else { panic!("{refused}") };
-        assert_eq!(*path, database(dir.path()).display().to_string());
+        let StoreError::Corrupt { subject, .. } = &refused else { panic!("{refused}") };
+        assert_eq!(*subject, database(dir.path()).display().to_string());
         assert_eq!(fs::read(database(dir.path())).unwrap(), before);
     }
 }
@@ -295,7 +297,11 @@ async fn a_closed_store_is_one_tidy_file() {
     filled(dir.path(), 3).await;
     let wal = dir.path().join("posse.db-wal");
     assert!(fs::metadata(wal).map_or(true, |wal| wal.len() == 0), "the WAL was not moved into the database");
-    assert_eq!(fs::read_dir(dir.path().join("owners")).unwrap().count(), 0, "a dead owner's lock stayed");
+    assert_eq!(
+        fs::read_dir(dir.path().join("owners")).unwrap().count(),
+        0,
+        "the lock of a dead lease holder stayed"
+    );
 }
 
 #[tokio::test]
@@ -305,17 +311,17 @@ async fn a_store_can_be_looked_at_without_writing() {
     let store = SqliteStore::open_existing_read_only(dir.path()).unwrap().unwrap();
     assert_eq!(store.read(&key(), 0, 9).await.unwrap(), before);
     assert_eq!(store.runs(&key().tenant, "", 9).await.unwrap().len(), 1);
-    let refused = store.commit(commit(Basis::Owned { head: 3, epoch: 1 }, 1)).await.unwrap_err();
-    assert_eq!(refused, StoreError::ReadOnly(dir.path().display().to_string()));
-    // It sees what another process writes meanwhile.
+    let refused = store.commit(commit(Basis::Held { head: 3, epoch: 1 }, 1)).await.unwrap_err();
+    assert_eq!(refused, StoreError::ReadOnly { subject: dir.path().display().to_string() });
+    // It sees commits of another process.
     let writer = open(dir.path()).unwrap();
     let mut watch = store.watch(&key());
     let Claim::Granted(epoch) = writer.claim(&key()).await.unwrap() else { panic!("nobody is there") };
-    writer.commit(commit(Basis::Owned { head: 3, epoch }, 1)).await.unwrap();
+    writer.commit(commit(Basis::Held { head: 3, epoch }, 1)).await.unwrap();
     watch.wait_for(|pulse| pulse.head == 4).await.unwrap();
 }
 
-/// A process that died while it made the database left a file with nothing in it.
+/// A process that died while it created the database left an empty file.
 #[test]
 fn where_no_store_was_made_there_is_nothing_to_look_at() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,7 +334,7 @@ fn where_no_store_was_made_there_is_nothing_to_look_at() {
     assert!(SqliteStore::open_existing_read_only(dir.path()).unwrap().is_none());
 }
 
-/// Killed while the new database was switched to a WAL: its header is written, and so is the journal that undoes it.
+/// Killed while the new database was switched to WAL mode: its header is written, and so is the journal that undoes it.
 #[tokio::test]
 async fn a_database_cut_off_in_the_making_is_made_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -336,7 +342,7 @@ async fn a_database_cut_off_in_the_making_is_made_again() {
     raw.pragma_update(None, "journal_mode", "WAL").unwrap();
     drop(raw);
     let mut journal = vec![0; 512];
-    // The magic number, no pages to put back, a nonce, no pages before, the sizes of sector and page.
+    // The magic number, no pages to restore, a nonce, no pages before, the sizes of sector and page.
     let head = [0xd9d5_05f9, 0x20a1_63d7, 0, 0x0504_ac62, 0, 512, 4_096_u32];
     for (place, word) in head.into_iter().enumerate() {
         journal[place * 4..place * 4 + 4].copy_from_slice(&word.to_be_bytes());
@@ -364,14 +370,15 @@ async fn children_are_in_their_view() {
             permissions_json: "{}".to_owned(),
             created_at_ms: 5,
         }),
-        state: "closed".to_owned(),
-        final_status: Some("completed".to_owned()),
-        close_reason: Some("integrated".to_owned()),
+        state: AgentState::Closed,
+        final_status: Some(FinalStatus::Completed),
+        close_reason: Some(CloseReason::Integrated),
         result: Some("a report".to_owned()),
         error: None,
         usage_json: "{}".to_owned(),
         subtree_usage_json: "{}".to_owned(),
         completed_at_ms: Some(9),
+        events_in_force: Some(Vec::new()),
     };
     let agents = vec![row(&root), row(&root.child(1))];
     store.commit(Commit { agents, ..commit(Basis::New, 1) }).await.unwrap();
@@ -402,12 +409,13 @@ async fn children_are_in_their_view() {
     assert_eq!(prompts, [(root.child(1).to_string(), "the child's prompt".to_owned())]);
 }
 
-/// Makes a database what it was before its rows had seals.
+/// Reverts a database to the format before rows had seals.
 fn without_seals(dir: &Path) {
     let raw = Connection::open(database(dir)).unwrap();
     for table in ["heads", "mailbox", "removed_runs"] {
         raw.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN seal")).unwrap();
     }
+    raw.execute_batch("DROP INDEX open_runs; ALTER TABLE agents DROP COLUMN events_in_force").unwrap();
     raw.pragma_update(None, "user_version", 1).unwrap();
 }
 
@@ -429,8 +437,8 @@ async fn a_database_without_seals_can_be_looked_at_and_is_sealed_by_the_first_th
     let store = open(dir.path()).unwrap();
     assert_eq!(store.check().await.unwrap().problems, [""; 0]);
     assert_eq!(store.mail(&key()).await.unwrap()[0].command, command);
-    let Claim::Granted(epoch) = store.claim(&key()).await.unwrap() else { panic!("no process owns it") };
-    store.commit(commit(Basis::Owned { head: 3, epoch }, 1)).await.unwrap();
+    let Claim::Granted(epoch) = store.claim(&key()).await.unwrap() else { panic!("its lease is over") };
+    store.commit(commit(Basis::Held { head: 3, epoch }, 1)).await.unwrap();
     drop(store);
     let raw = Connection::open(database(dir.path())).unwrap();
     raw.execute("UPDATE heads SET epoch = epoch + 1", []).unwrap();
@@ -439,7 +447,7 @@ async fn a_database_without_seals_can_be_looked_at_and_is_sealed_by_the_first_th
     assert_eq!(problems, [format!("the head of run {} is not what was written", key().run)]);
 }
 
-/// Its process would go on to write rows without seals, which would then look changed.
+/// That process would continue to write rows without seals, which would then look changed.
 #[tokio::test]
 async fn an_older_database_is_left_as_it_is_while_a_process_executes_runs_in_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -450,4 +458,93 @@ async fn an_older_database_is_left_as_it_is_while_a_process_executes_runs_in_it(
     assert!(refused.contains("older format") && refused.contains("wait for its end"), "{refused}");
     drop(owner);
     open(dir.path()).unwrap();
+}
+
+/// A run that ended with this status, and the row of its root.
+fn ended(status: RunStatus, error: FailureReason) -> Commit {
+    let root = key().run.root();
+    let terms = posse_engine::ports::AgentTerms {
+        parent: None,
+        parent_message_id: None,
+        depth: 0,
+        definition: "coder".to_owned(),
+        contract_json: "{}".to_owned(),
+        permissions_json: "{}".to_owned(),
+        created_at_ms: 5,
+    };
+    let row = posse_engine::ports::AgentRow {
+        id: root,
+        terms: Some(terms),
+        state: AgentState::Closed,
+        final_status: Some(FinalStatus::Failed),
+        close_reason: Some(CloseReason::Failed(FailKind::Cancelled)),
+        result: None,
+        error: Some(error),
+        usage_json: "{}".to_owned(),
+        subtree_usage_json: "{}".to_owned(),
+        completed_at_ms: Some(9),
+        events_in_force: Some(Vec::new()),
+    };
+    let first = commit(Basis::New, 1);
+    let run = first.run.clone().map(|run| RunRow { status, ended_at_ms: Some(9), ..run });
+    Commit { agents: vec![row], run, ..first }
+}
+
+#[tokio::test]
+async fn the_failure_of_a_root_has_the_column_of_older_versions() {
+    let reason = "TIMEOUT: enough".to_owned();
+    for (status, column) in
+        [(RunStatus::Cancelled, "TIMEOUT: enough"), (RunStatus::Failed, "CANCELLED: TIMEOUT: enough")]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path()).unwrap();
+        let error = FailureReason { code: Code::Cancelled, reason: reason.clone() };
+        store.commit(ended(status, error.clone())).await.unwrap();
+        assert_eq!(store.agents(&key()).await.unwrap()[0].error, Some(error));
+        drop(store);
+        let raw = Connection::open(database(dir.path())).unwrap();
+        let stored: String = raw.query_row("SELECT error FROM agents", [], |row| row.get(0)).unwrap();
+        assert_eq!(stored, column);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_word_in_a_row_is_damage_of_its_run_alone() {
+    let changes = [
+        ("state = 'asleep'", "its state `asleep` cannot be read"),
+        ("final_status = 'perhaps'", "its final status `perhaps` cannot be read"),
+        ("close_reason = 'bored'", "its close reason `bored` cannot be read"),
+        ("error = 'it broke'", "its error `it broke` cannot be read"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let error = FailureReason { code: Code::Cancelled, reason: "enough".to_owned() };
+    open(dir.path()).unwrap().commit(ended(RunStatus::Failed, error)).await.unwrap();
+    let other = RunKey { run: RunId::from_random(8), ..key() };
+    let mut sound = commit(Basis::New, 0);
+    sound.key = other.clone();
+    open(dir.path()).unwrap().commit(sound).await.unwrap();
+    let raw = || {
+        let raw = Connection::open(database(dir.path())).unwrap();
+        raw.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
+        raw
+    };
+    for (change, problem) in changes {
+        let column = change.split_once(' ').unwrap().0;
+        let before: String =
+            raw().query_row(&format!("SELECT {column} FROM agents"), [], |row| row.get(0)).unwrap();
+        assert_eq!(raw().execute(&format!("UPDATE agents SET {change}"), []).unwrap(), 1);
+        let store = open(dir.path()).unwrap();
+        let problem = format!("agent number 1: {problem}");
+        assert_eq!(store.agents(&key()).await, Err(StoreError::Damaged { run: key().run, problem }));
+        assert_eq!(store.agents(&other).await, Ok(Vec::new()));
+        drop(store);
+        raw().execute(&format!("UPDATE agents SET {column} = ?1"), [before]).unwrap();
+    }
+    assert!(open(dir.path()).unwrap().agents(&key()).await.is_ok(), "everything was put back");
+    raw().execute("UPDATE runs SET status = 'dreaming' WHERE run = ?1", [key().run.as_str()]).unwrap();
+    let store = open(dir.path()).unwrap();
+    let list = store.runs(&TenantId::local(), "", 9).await.unwrap();
+    let damage = |run: &RunId| list.iter().find(|entry| entry.run == *run).unwrap().damage.clone();
+    assert_eq!(damage(&key().run).as_deref(), Some("its row has the status `dreaming`"));
+    assert_eq!(damage(&other.run), None);
 }

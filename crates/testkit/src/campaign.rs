@@ -1,4 +1,4 @@
-//! Many runs, each killed somewhere else: at every named point, and at random moments.
+//! A campaign of many runs, each killed at another moment: at every fault point, and at random.
 //!
 //! Why it is like this: `docs/decisions/testing-crashes.md`.
 
@@ -19,49 +19,45 @@ use crate::scenario::Scenario;
 use crate::trial::{self, KillPoint, Report, TrialPlan};
 use crate::variables;
 
-/// Undisturbed runs that tell how long one takes.
+/// Number of undisturbed runs that measure the duration of a run.
 const PACE_RUNS: usize = 3;
-/// Of a hundred resumes, how many are killed too.
+/// Percentage of resumes that are killed too.
 const KILLED_AGAIN_PERCENT: u64 = 35;
-/// Kills of one run at most.
+/// Limit of kills per run.
 const KILLS_PER_RUN_MAX: usize = 4;
-/// Of a hundred runs, how many are killed at their very beginning, where a store is made and everything is new.
+/// Percentage of runs that are killed at their very beginning, while the store is created.
 const EARLY_PERCENT: u64 = 15;
-/// How much of a run is its very beginning: one part of so many.
+/// The very beginning is this fraction of a run.
 const EARLY_PART: u64 = 10;
-/// Of a hundred runs, how many have a second process that follows the journal.
+/// Percentage of runs with a second process that follows the journal.
 const FOLLOWED_PERCENT: u64 = 25;
-/// Of a hundred runs, how many have too few slots for everybody.
+/// Percentage of runs with fewer slots than agents.
 const CROWDED_PERCENT: u64 = 30;
-/// Of a hundred runs, how many have helpers killed as well.
+/// Percentage of runs whose helpers are killed as well.
 const HELPERS_PERCENT: u64 = 60;
-/// How many in each of its processes: fewer than the times that a run asks a failing machine for the same.
+/// Limit of killed helpers per process: fewer than the tries of one operation on a failing machine.
 const HELPERS_MAX: usize = 4;
-/// Of a hundred random parts, how many are several runs in one store.
+/// Percentage of random parts with several runs in one store.
 const TOGETHER_PERCENT: u64 = 20;
-/// How many runs those are.
+/// The number of those runs.
 const TOGETHER: usize = 3;
-/// Runs beyond the wanted kills before a campaign gives up: a kill can come too late.
+/// Limit of tries per wanted kill before a campaign gives up, because a kill can come too late.
 const TRIES_PER_KILL: u64 = 4;
-/// Where a run is cut off so that its resume has everything to do: a write that was intended and not made.
+/// The point at which a run is cut off so that its resume has every kind of work: a write that was intended and not
+/// made.
 const BEFORE_RESUME: &str = "engine.write.before_run";
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Order {
-    /// The command.
     pub program: PathBuf,
-    /// Chance.
     pub seed: u64,
-    /// Passings of each point to die at; none leaves points out.
+    /// Passings of each point at which to die. `None` skips fault points.
     pub points: Option<Passings>,
-    /// Random kills.
     pub random: u64,
-    /// Runs side by side.
     pub side_by_side: usize,
 }
 
-/// Which passings of a point.
+/// The passings of a point at which processes die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passings {
     /// One, somewhere in the middle.
@@ -70,18 +66,15 @@ pub enum Passings {
     Three,
 }
 
-/// One run of a campaign.
 #[derive(Debug)]
 pub struct Row {
-    /// What was planned, as a table shows it.
+    /// The plan, as a table shows it.
     pub name: String,
-    /// What came of it.
     pub report: Report,
-    /// Where it is kept, if something did not hold.
+    /// The directory that is kept if there was a breach.
     pub kept: Option<PathBuf>,
 }
 
-/// What a campaign found.
 #[derive(Debug)]
 pub struct Summary {
     seed: u64,
@@ -91,7 +84,7 @@ pub struct Summary {
     never_passed: Vec<&'static str>,
 }
 
-/// Carries a campaign out. An error is about the campaign itself, not about what it found.
+/// Executes a campaign. An error is about the campaign itself, not about its findings.
 pub fn run(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary, String> {
     let began = Instant::now();
     let mut rows = Vec::new();
@@ -109,12 +102,12 @@ pub fn run(order: &Order, tell: &(dyn Fn(&Row) + Sync)) -> Result<Summary, Strin
     Ok(Summary { seed: order.seed, took: began.elapsed(), rows, never_passed })
 }
 
-/// The points that neither a run nor a resume of the scenario passes: names without a place.
+/// The points that neither a run nor a resume of the scenario passes: the code does not pass these names.
 pub fn never_passed(order: &Order) -> Result<Vec<&'static str>, String> {
     Ok(PassCounts::count(order)?.parts(Passings::One, order.seed).1)
 }
 
-/// How often each point is passed by an undisturbed run, and by a resume.
+/// How often an undisturbed run, and a resume, pass each point.
 struct PassCounts {
     by_run: BTreeMap<String, u32>,
     by_resume: BTreeMap<String, u32>,
@@ -132,7 +125,7 @@ impl PassCounts {
         if !said.status.success() {
             return Err(format!("the scenario fails without any fault ({}): {}", said.status, said.err));
         }
-        // The same again, cut off and resumed.
+        // The same run again, cut off and resumed.
         let death = CrashPoint { point: BEFORE_RESUME.to_owned(), passing: 2 };
         let again = tempfile::tempdir().map_err(words)?;
         let scenario = Scenario::create(again.path()).map_err(words)?;
@@ -152,7 +145,7 @@ impl PassCounts {
         Ok(Self { by_run: read(&run_log)?, by_resume: read(&resume_log)? })
     }
 
-    /// A plan for each point and passing, and the points that neither passed.
+    /// A plan for each point and passing, and the points that neither a run nor a resume passed.
     fn parts(&self, passings: Passings, seed: u64) -> (Vec<Part>, Vec<&'static str>) {
         let mut parts = Vec::new();
         let mut never = Vec::new();
@@ -175,7 +168,7 @@ impl PassCounts {
                 if dice.chance(KILLED_AGAIN_PERCENT) {
                     blows.push(KillPoint::After(Duration::from_millis(dice.roll(300))));
                 }
-                // The passings were counted in a run with slots for all.
+                // The passings were counted in a run with slots for all agents.
                 let plan =
                     TrialPlan { blows, followed: dice.chance(FOLLOWED_PERCENT), ..TrialPlan::default() };
                 parts.push(Part { name: death.to_string(), plans: vec![plan] });
@@ -195,7 +188,7 @@ fn picked(passings: Passings, count: u32) -> Vec<u32> {
     picked
 }
 
-/// How long an undisturbed run takes: the middle one of a few.
+/// The median duration of a few undisturbed runs.
 fn pace(order: &Order) -> Result<Duration, String> {
     let mut times = Vec::new();
     for _ in 0..PACE_RUNS {
@@ -210,16 +203,16 @@ fn pace(order: &Order) -> Result<Duration, String> {
     Ok(times[PACE_RUNS / 2])
 }
 
-/// What is carried out at once: one plan, or several in one store.
+/// Plans that are executed at once: a single plan, or several in one store.
 #[derive(Debug, Clone)]
 struct Part {
     name: String,
     plans: Vec<TrialPlan>,
 }
 
-/// Where the next part comes from.
+/// The source of the next part.
 enum Queue<'a> {
-    /// A list, each once.
+    /// Each part of a list, once.
     List { parts: Vec<Part>, next: AtomicUsize },
     /// Kills at random moments until there were enough.
     Random { order: &'a Order, pace: Duration, next: AtomicU64, kills: AtomicU64 },
@@ -253,16 +246,16 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// One part of a seed.
+/// A random part of a seed.
 fn random_part(seed: u64, part: u64, pace: Duration) -> Part {
-    // Beyond the parts that points use.
+    // Numbered beyond the parts that fault points use.
     let mut dice = Dice::of_part(seed, (1 << 32) + part);
     let runs = if dice.chance(TOGETHER_PERCENT) { TOGETHER } else { 1 };
     let plans = (0..runs).map(|_| random_plan(&mut dice, pace)).collect();
     Part { name: format!("random {part}"), plans }
 }
 
-/// Moments over the whole of a run, for its first process and for its resumes.
+/// Random moments over a whole run, for its first process and for its resumes.
 fn random_plan(dice: &mut Dice, pace: Duration) -> TrialPlan {
     let span = u64::try_from(pace.as_micros()).unwrap_or(u64::MAX).max(1);
     let first = if dice.chance(EARLY_PERCENT) { span / EARLY_PART } else { span };
@@ -316,7 +309,7 @@ fn run_part(order: &Order, part: &Part) -> Result<Vec<Row>, String> {
         reports.iter().flat_map(|report| &report.breaches).map(ToString::to_string).collect();
     let mut kept = None;
     if !breaches.is_empty() {
-        // Kept where it is: moving it would change the paths that the journal names.
+        // Kept in its directory, because moving it would change the paths in the journal.
         let path = dir.keep();
         let note = format!("{part:#?}\n{}\n", breaches.join("\n"));
         std::fs::write(path.join("breaches"), note).map_err(|error| error.to_string())?;
@@ -327,17 +320,15 @@ fn run_part(order: &Order, part: &Part) -> Result<Vec<Row>, String> {
 }
 
 impl Summary {
-    /// The runs.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// Points that no run passes: a name without a place.
+    /// Points that no run passes: the code does not pass these names.
     pub fn never_passed(&self) -> &[&'static str] {
         &self.never_passed
     }
 
-    /// Whether everything held.
     pub fn holds(&self) -> bool {
         self.never_passed.is_empty() && self.rows.iter().all(|row| row.report.breaches.is_empty())
     }
@@ -360,7 +351,7 @@ impl Summary {
         points
     }
 
-    /// How long resumes took from the start of their process to their first event: the middle one, and the longest.
+    /// The time of resumes from the start of their process to their first event: the median, and the longest.
     fn resumed_within(&self) -> (Duration, Duration) {
         let mut times: Vec<Duration> =
             self.rows.iter().flat_map(|row| row.report.resumed_within.clone()).collect();
@@ -369,7 +360,6 @@ impl Summary {
         (middle, times.last().copied().unwrap_or_default())
     }
 
-    /// The figures in one line.
     pub fn line(&self) -> String {
         let (middle, longest) = self.resumed_within();
         format!(
@@ -393,13 +383,13 @@ impl Summary {
         )
     }
 
-    /// With no failure in `n` faults, one more fails with at most this chance (95 % confidence, rule of three).
+    /// With no failure in `n` faults, one more fails with at most this probability (95 % confidence, rule of three).
     fn bound(&self) -> Option<f64> {
         let faults = u32::try_from(self.sum(|report| report.struck.len())).unwrap_or(u32::MAX);
         (self.holds() && faults > 0).then(|| 3.0 / f64::from(faults))
     }
 
-    /// The figures and every breach, for machines.
+    /// The figures and every breach, for programs.
     pub fn to_json(&self) -> Value {
         let breaches: Vec<Value> = self
             .rows

@@ -1,23 +1,21 @@
-//! Chance that can be repeated: the same seed throws the same numbers on every machine.
+//! Reproducible randomness: the same seed gives the same numbers on every machine.
 
-/// A seeded source of numbers (`SplitMix64`): small, and good enough to pick moments.
+/// A seeded source of numbers (`SplitMix64`): small, and good enough to choose moments.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that throw the sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Dice for one part of a campaign: parts may run in any order and still throw the same numbers.
+    /// Dice for one part of a campaign. Parts may run in any order and still get the same numbers.
     pub fn of_part(seed: u64, part: u64) -> Self {
         let mut dice = Self(seed ^ part.wrapping_mul(0xd134_2543_de82_ef95));
         dice.bits();
         dice
     }
 
-    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -26,12 +24,12 @@ impl Dice {
         bits ^ (bits >> 31)
     }
 
-    /// A number from 0 to `sides - 1`; 0 if there are no sides.
+    /// A number from 0 to `sides - 1`, or 0 if there are no sides.
     pub fn roll(&mut self, sides: u64) -> u64 {
         self.bits().checked_rem(sides).unwrap_or(0)
     }
 
-    /// True in `percent` of a hundred throws.
+    /// True with this probability in percent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }

@@ -1,4 +1,4 @@
-//! What must hold once a run of the [`crate::scenario`] has ended, whatever was done to its processes.
+//! Checks an ended run of the [`crate::scenario`], whatever happened to its processes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,32 +12,27 @@ use crate::check::{self, AcknowledgedEvents, Files, Findings, Harm, Journal, Rep
 use crate::process::Launch;
 use crate::scenario::{self, Scenario};
 
-/// A run that has ended, and what is known of it from outside.
+/// An ended run, and the outside knowledge about it.
 #[derive(Debug, Clone, Copy)]
 pub struct EndedRun<'a> {
     /// How its processes were started.
     pub launch: &'a Launch,
-    /// Its files.
     pub scenario: &'a Scenario,
-    /// Which run.
     pub run: &'a RunId,
-    /// The events that somebody outside was given.
+    /// The events that a reader outside received.
     pub told: &'a AcknowledgedEvents,
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Examination {
-    /// What does not hold.
     pub findings: Findings,
     /// Calls that were reported to their agents as interrupted.
     pub interrupted: usize,
-    /// Model calls that were cut off and made again.
+    /// Model calls that were interrupted and repeated.
     pub asked_again: usize,
 }
 
 impl EndedRun<'_> {
-    /// Checks everything.
     pub fn examine(&self) -> io::Result<Examination> {
         let mut looked = Examination::default();
         let findings = &mut looked.findings;
@@ -53,7 +48,7 @@ impl EndedRun<'_> {
         Ok(looked)
     }
 
-    /// Everything that was told is in the journal, as `logs` tells it.
+    /// Everything that was printed is in the journal, as `logs` prints it.
     fn logs(&self, findings: &mut Findings) -> io::Result<()> {
         let said = self.launch.output(["logs", "--json", self.run.as_str()])?;
         let mut logs = AcknowledgedEvents::default();
@@ -69,7 +64,7 @@ impl EndedRun<'_> {
         Ok(())
     }
 
-    /// The files of the result, and everything about the repositories that they are in.
+    /// The files of the result. Also checks the repositories that contain them.
     fn files(&self, journal: &Journal, findings: &mut Findings) -> Files {
         let before = Scenario::folder_files().into_keys().collect();
         let (state, folder) = (self.scenario.state(), self.scenario.workspace());
@@ -86,7 +81,7 @@ impl EndedRun<'_> {
         }
     }
 
-    /// The person's folder is as it was.
+    /// The user's folder is unchanged.
     fn folder(&self, findings: &mut Findings) {
         let folder = self.scenario.workspace();
         let mut found = BTreeMap::new();
@@ -118,17 +113,16 @@ impl EndedRun<'_> {
     }
 }
 
-/// The outcome is the same as if nothing had been done to it.
+/// The outcome is the same as without any fault.
 fn outcome(journal: &Journal, files: &Files, findings: &mut Findings) {
-    let info = &journal.info;
-    findings.expect(info.status == posse::RunStatus::Completed, Harm::Broken, || {
-        format!("the run is {}", info.status)
+    findings.expect(journal.status == posse::RunStatus::Completed, Harm::Broken, || {
+        format!("the run is {}", journal.status)
     });
-    let root = info.run.root();
-    let children = info.agents.iter().filter(|agent| agent.parent.as_ref() == Some(&root)).count();
+    let root = journal.run.root();
+    let children = journal.agents.iter().filter(|agent| agent.parent().as_ref() == Some(&root)).count();
     findings.expect(children == scenario::CHILDREN as usize, Harm::Broken, || format!("{children} children"));
     let expected = Scenario::expected_failures();
-    for agent in &info.agents {
+    for agent in &journal.agents {
         let failed = agent.final_status != Some(posse::FinalStatus::Completed);
         findings.expect(failed == expected.contains(&agent.id.relative()), Harm::Broken, || {
             format!("{} is {:?} ({:?})", agent.id, agent.final_status, agent.failure)
@@ -152,7 +146,7 @@ fn outcome(journal: &Journal, files: &Files, findings: &mut Findings) {
     }
 }
 
-/// Once all processes have ended, no lock of a dead owner is left: whoever came later took it away.
+/// When all processes have ended, no lock of a dead lease holder is left, because a later process removed it.
 pub fn no_locks(state: &Path, findings: &mut Findings) {
     let left = std::fs::read_dir(state.join("owners")).map_or(0, Iterator::count);
     findings.expect(left == 0, Harm::Orphan, || format!("{left} locks of dead owners are left"));

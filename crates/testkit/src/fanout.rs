@@ -1,4 +1,4 @@
-//! The scenario that benches and faults share: one root, many children of two turns each.
+//! The scenario of benches with one root and many children of two turns each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,14 +30,14 @@ pub fn model(
     })
 }
 
-/// A root that can only look, and so needs no snapshot: what its children cost is measured by itself.
+/// A root that can only read, and so needs no snapshot. The cost of its children is then measured alone.
 pub fn lead(tools: &[&str]) -> Vec<Definition> {
     let agents = r#"{"lead": {"description": "leads", "prompt": "Lead.", "tools": ["read", "glob", "grep", "list"],
                               "spawns": ["explore"]}}"#;
     posse::parse_agents(agents, "fanout", tools).unwrap_or_default()
 }
 
-/// A run of that scenario with its caps lifted.
+/// A run of that scenario without limits.
 pub fn run(dir: &std::path::Path) -> NewRun {
     NewRun::new("Look at every part.").model("mock/fanout").dir(dir).parallel(1_000_000).budget(Budget::NONE)
 }

@@ -1,8 +1,7 @@
-//! Ending the process at a named point, as a crash would.
+//! Ends the process at a fault point, as a crash would.
 //!
-//! The points are passed by the engine, the store, workspaces and the [ledger](crate::ledger) tool; nothing is known of them
-//! here but their names. SIGKILL is what a crash looks like from the inside: no destructor runs, no buffer is
-//! flushed, no lock is given back.
+//! The engine, the store, workspaces and the [ledger](crate::ledger) tool pass the fault points. This module only knows
+//! their names. SIGKILL behaves like a crash: no destructor runs, no buffer is flushed, no lock is released.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,11 +14,18 @@ use std::sync::{Mutex, PoisonError};
 use posse::ports::Faults;
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Where workspaces are applied, removed or found torn: no run does that, the host's own tests stop there.
-const NOT_IN_A_RUN: [&str; 5] =
-    ["workspace.torn.", "workspace.remove.", "workspace.apply.", "workspace.gc.", "workspace.remove_run."];
+/// Points at which workspaces are applied, removed, imported or found torn. No run passes them. The workspace crate's
+/// own tests use them.
+const NOT_IN_A_RUN: [&str; 6] = [
+    "workspace.torn.",
+    "workspace.remove.",
+    "workspace.apply.",
+    "workspace.gc.",
+    "workspace.remove_run.",
+    "workspace.import.",
+];
 
-/// Every named point that a run can pass: the engine's, the store's, the ledger's, and those of workspaces.
+/// Every fault point that a run can pass: those of the engine, the store, the ledger and workspaces.
 pub fn points() -> Vec<&'static str> {
     let in_a_run = |point: &&&str| !NOT_IN_A_RUN.iter().any(|beginning| point.starts_with(beginning));
     let all = posse_engine::FAULT_POINTS
@@ -30,16 +36,13 @@ pub fn points() -> Vec<&'static str> {
     all.copied().collect()
 }
 
-/// Where a process dies: at the `passing`-th passing of `point`, counted from 1.
+/// The moment at which a process dies: the `passing`-th passing of `point`, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrashPoint {
-    /// The point's name.
     pub point: String,
-    /// Which passing.
     pub passing: u32,
 }
 
-/// A text that names no death.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDeath(String);
 
@@ -70,7 +73,7 @@ impl FromStr for CrashPoint {
     }
 }
 
-/// Fault points that end this process at `death`, and write every passing to `log`, one name a line.
+/// Fault points that end this process at `death`, and write every passing to `log`, one name per line.
 pub fn armed(death: Option<CrashPoint>, log: Option<&Path>) -> std::io::Result<Faults> {
     let log = log.map(|path| OpenOptions::new().create(true).append(true).open(path)).transpose()?;
     if death.is_none() && log.is_none() {
@@ -91,14 +94,14 @@ pub fn armed(death: Option<CrashPoint>, log: Option<&Path>) -> std::io::Result<F
 }
 
 fn note(mut log: &File, point: &str) {
-    // One write for a line: other threads append too.
+    // One write per line, because other threads append too.
     let _ = log.write_all(format!("{point}\n").as_bytes());
 }
 
-/// Ends this process as a crash would: at once, without a word.
+/// Ends this process like a crash: at once, without a message.
 fn die() {
     let _ = kill_process(getpid(), Signal::KILL);
-    // Not reached: the signal is taken on the way out of the call.
+    // Not reached: the signal ends the process when the call returns.
     std::process::abort();
 }
 

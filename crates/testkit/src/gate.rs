@@ -1,4 +1,4 @@
-//! A model that holds its callers until it is opened: to look at a tree while everybody waits.
+//! A model that delays its callers until it is opened, to inspect a tree while all agents wait.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use posse::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 use tokio::sync::{Semaphore, watch};
 
-/// Holds the calls that `holds` picks, and counts them.
+/// Delays the calls that `holds` selects, and counts them.
 pub struct Gate<M> {
     inner: Arc<M>,
     holds: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
@@ -15,7 +15,7 @@ pub struct Gate<M> {
 }
 
 impl<M: Model> Gate<M> {
-    /// A closed gate before `inner`.
+    /// A closed gate in front of `inner`.
     pub fn new(inner: M, holds: impl Fn(&ModelRequest) -> bool + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::new(inner),
@@ -25,20 +25,20 @@ impl<M: Model> Gate<M> {
         })
     }
 
-    /// Waits until this many calls stand before the gate.
+    /// Waits until this many calls wait at the gate.
     pub async fn until_waiting(&self, count: usize) {
         let mut waiting = self.waiting.subscribe();
-        // The sender lives as long as `self`: the wait cannot fail.
+        // The sender lives as long as `self`, so the wait cannot fail.
         drop(waiting.wait_for(|waiting| *waiting >= count).await);
     }
 
-    /// Lets everybody through, now and later.
+    /// Lets all callers pass, now and later.
     pub fn open(&self) {
         self.open.close();
     }
 }
 
-/// A shared gate, as a model.
+/// A shared gate as a model.
 pub struct GatedModel<M>(pub Arc<Gate<M>>);
 
 impl<M: Model> Model for GatedModel<M> {
@@ -57,7 +57,7 @@ impl<M: Model> Model for GatedModel<M> {
         let gate = self.0.clone();
         Box::pin(async move {
             gate.waiting.send_modify(|waiting| *waiting += 1);
-            // Nobody adds permits: this ends when the gate is opened.
+            // No permit is ever added, so this ends when the gate is opened.
             drop(gate.open.clone().acquire_owned().await);
             gate.inner.call(request, sink).await
         })

@@ -1,21 +1,21 @@
-//! The processes that a run has others do its work with: a git, an init, the first process of a sandbox.
+//! Finds and kills the helper processes of a run: a git, an init, the first process of a sandbox.
 
 use std::collections::HashMap;
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How the kernel names them. The first process of a sandbox is named like its init.
+/// Their process names. The first process of a sandbox has the name of its init.
 const NAMES: [&str; 2] = ["git", "posse-init"];
 
-/// Kills one helper below a process, whichever is the `nth` of those there now; whether there was one.
+/// Kills the `nth` of the helpers that a process has now. Returns whether there was one.
 pub fn kill_one(process: u32, nth: usize) -> bool {
     let helpers = below(process);
     let Some(chosen) = nth.checked_rem(helpers.len()).and_then(|at| helpers.get(at)) else { return false };
     Pid::from_raw(chosen.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
 }
 
-/// The helpers below a process, by their numbers.
+/// The process ids of the helpers below a process.
 fn below(process: u32) -> Vec<u32> {
     let mut parents: HashMap<u32, (u32, String)> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -39,7 +39,7 @@ fn below(process: u32) -> Vec<u32> {
     helpers
 }
 
-/// The parent and the name that a line of `/proc/<pid>/stat` tells.
+/// The parent and the name in a line of `/proc/<pid>/stat`.
 fn parsed(stat: &str) -> Option<(u32, String)> {
     let (head, rest) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;

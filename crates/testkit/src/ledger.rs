@@ -1,7 +1,7 @@
-//! `ledger`: an effect that nobody can undo, recorded where Posse cannot reach.
+//! `ledger`: a tool with an effect that cannot be undone, recorded outside of Posse's reach.
 //!
-//! Each call appends one line to a file outside of the workspace and of the state directory. Whatever the journal
-//! says afterwards can be held against it: a line that is there twice is an effect that was done twice.
+//! Each call appends one line to a file outside of the workspace and the state directory. The checks compare the
+//! journal with it: a repeated line is an effect that happened twice.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -20,23 +20,21 @@ use posse_domain::event::EffectClass;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The points around the line, in the order a call passes them.
+/// The fault points around the line, in the order in which a call passes them.
 pub const FAULT_POINTS: &[&str] = &["ledger.before_line", "ledger.after_line"];
 
-/// The tool's name.
 pub const NAME: &str = "ledger";
-/// Longest delay taken; a call that takes longer would be cut off at its time limit.
+/// Longest delay. A call that takes longer would be aborted at its time limit.
 const DELAY_MAX_MS: u64 = 10_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
-    /// How long the call takes around its line, so that a kill can land inside.
+    /// How long the call takes around its line, so that a kill can happen during it.
     #[serde(default)]
     delay_ms: u64,
 }
 
-/// The tool, appending to `file`.
 pub fn tool(file: PathBuf, faults: Faults) -> Tool {
     let spec = ToolSpec {
         name: NAME.to_owned(),
@@ -83,7 +81,7 @@ async fn append(file: Arc<Path>, call: CallContext, delay: Duration, faults: Fau
     let line = format!("{} {} {}\n", call.agent, call.call_id, std::process::id());
     let written = tokio::task::spawn_blocking(move || {
         let mut file = OpenOptions::new().create(true).append(true).open(&file)?;
-        // One write for the whole line: a kill leaves all of it or nothing.
+        // One write for the whole line, so that a kill leaves all of it or nothing.
         file.write_all(line.as_bytes())?;
         file.sync_all()
     });
@@ -97,16 +95,15 @@ async fn append(file: Arc<Path>, call: CallContext, delay: Duration, faults: Fau
     Ok(ToolOutput::text("Written.".to_owned()))
 }
 
-/// A call as the ledger and the journal both name it.
+/// A call as both the ledger and the journal refer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
-    /// Who called.
     pub agent: AgentId,
-    /// The call's id; unique over the agent's attempts with a scripted model.
+    /// The call's id. With a scripted model it is unique over the agent's attempts.
     pub call_id: String,
 }
 
-/// How often each call stands in the ledger. A ledger that was never written to is empty.
+/// How often each call is in the ledger. A ledger that was never written is empty.
 pub fn read(file: &Path) -> Result<HashMap<Entry, u32>, String> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
@@ -118,7 +115,7 @@ pub fn read(file: &Path) -> Result<HashMap<Entry, u32>, String> {
         let mut words = line.split(' ');
         let (agent, call_id) = (words.next().and_then(|id| id.parse().ok()), words.next());
         let (Some(agent), Some(call_id)) = (agent, call_id) else {
-            return Err(format!("the ledger has a line that is none: {line:?}"));
+            return Err(format!("the ledger has an unreadable line: {line:?}"));
         };
         *entries.entry(Entry { agent, call_id: call_id.to_owned() }).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! The real command as a process: started with a tag, heard line by line, killed, and looked for afterwards.
+//! Starts the real command as a process with a tag, reads it line by line, kills it, and finds leftover processes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -13,24 +13,24 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::faults::CrashPoint;
 use crate::variables;
 
-/// Lines that may wait to be heard; then the process waits, as it would for any slow reader.
+/// Limit of unread lines. Beyond it the process waits, as for any slow reader.
 const LINES_MAX: usize = 4_096;
 
-/// How the command is started: where, and with what armed.
+/// How the command is started: its directories, and the armed faults.
 #[derive(Debug, Clone)]
 pub struct Launch {
     program: PathBuf,
     dir: PathBuf,
-    /// What the process table is searched for afterwards.
+    /// The tag by which the process table is searched afterwards.
     pub tag: String,
     state: PathBuf,
     variables: Vec<(&'static str, OsString)>,
 }
 
 impl Launch {
-    /// `program` with its state in `state`, working and leaving its last words in `dir`.
+    /// `program` with its state in `state`. It works in `dir`, which also gets its standard error.
     pub fn new(program: &Path, dir: &Path, state: &Path) -> Self {
-        // A directory is used by one test only.
+        // Each directory is used by one test only.
         let tag = dir.display().to_string();
         Self {
             program: program.to_owned(),
@@ -41,26 +41,26 @@ impl Launch {
         }
     }
 
-    /// The same with a variable set.
+    /// Sets a variable.
     pub fn with(&self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         let mut launch = self.clone();
         launch.variables.push((name, value.as_ref().to_owned()));
         launch
     }
 
-    /// The same, dying there.
+    /// Arms the death at this point.
     pub fn dying(&self, death: &CrashPoint) -> Self {
         self.with(variables::FAULT, death.to_string())
     }
 
-    /// Where everything that was said on standard error is kept.
+    /// The file with the standard error of all processes.
     pub fn errors(&self) -> PathBuf {
         self.dir.join("stderr")
     }
 
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.program);
-        // Nothing of the person's own settings or keys takes part in a test.
+        // The user's own settings and keys must not affect a test.
         command.env_clear().env("HOME", &self.dir).env("NO_COLOR", "1").env("POSSE_HOME", &self.state);
         command.env(variables::TAG, &self.tag);
         for (name, value) in &self.variables {
@@ -70,7 +70,6 @@ impl Launch {
         command
     }
 
-    /// Starts it.
     pub fn start<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<RunningProcess> {
         let errors = OpenOptions::new().create(true).append(true).open(self.errors())?;
         let mut child = self.command(args).stdout(Stdio::piped()).stderr(errors).spawn()?;
@@ -79,7 +78,7 @@ impl Launch {
             std::thread::spawn(move || {
                 let mut output = BufReader::new(output);
                 let mut line = Vec::new();
-                // What a kill cut off in the middle of a line was never said.
+                // A line that a kill cut off does not count as output.
                 while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) && line.ends_with(b"\n")
                 {
                     line.pop();
@@ -94,7 +93,7 @@ impl Launch {
         Ok(RunningProcess { child, lines })
     }
 
-    /// Runs it to its end and gives all it said: status, standard output, standard error.
+    /// Runs the command to its end and returns its status, standard output and standard error.
     pub fn output<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> io::Result<ProcessResult> {
         let output = self.command(args).output()?;
         Ok(ProcessResult {
@@ -104,35 +103,31 @@ impl Launch {
         })
     }
 
-    /// The processes that still carry the tag.
+    /// The processes that still have the tag.
     pub fn left_behind(&self) -> Vec<u32> {
         tagged(&self.tag)
     }
 }
 
-/// What a process said from its start to its end.
+/// The result of a process that has ended.
 #[derive(Debug)]
 pub struct ProcessResult {
-    /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
     pub out: String,
-    /// Its standard error.
     pub err: String,
 }
 
-/// What was heard of a process.
+/// What was read from a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessOutput {
     /// A line of its standard output.
     Line(String),
-    /// It will say nothing more.
+    /// The process will print nothing more.
     End,
-    /// It said nothing until then.
+    /// The process printed nothing until the deadline.
     Nothing,
 }
 
-/// A process at work.
 #[derive(Debug)]
 pub struct RunningProcess {
     child: Child,
@@ -140,12 +135,11 @@ pub struct RunningProcess {
 }
 
 impl RunningProcess {
-    /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line, or that there was none until `until`.
+    /// The next line, if there is one before `until`.
     pub fn read_line(&self, until: Instant) -> ProcessOutput {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => ProcessOutput::Line(line),
@@ -154,7 +148,7 @@ impl RunningProcess {
         }
     }
 
-    /// Waits for the first line that satisfies `wanted`, and gives all up to it.
+    /// Waits for the first line that satisfies `wanted`, and returns all lines up to it.
     pub fn read_until(
         &self,
         patience: Duration,
@@ -181,35 +175,34 @@ impl RunningProcess {
         pid.ok_or_else(|| io::Error::other("a process without an id"))
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         Ok(kill_process(self.pid()?, signal)?)
     }
 
-    /// Makes it stand still; whether it does, and has not ended instead.
+    /// Stops the process. Returns false if it has ended instead.
     pub fn stop(&self) -> io::Result<bool> {
         self.signal(Signal::STOP)?;
-        // Only looked at: how it ended, if it did, is for whoever waits for it.
+        // Only peeks: the exit status stays available to the caller that waits for the process.
         let looks = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.pid()?), looks)?;
         Ok(status.is_some_and(|status| status.stopped()))
     }
 
-    /// Ends it as a crash would, and gives what it had still said.
+    /// Kills the process like a crash, and returns its remaining lines.
     pub fn kill(mut self) -> io::Result<(Vec<String>, ExitStatus)> {
         self.child.kill()?;
         self.finish()
     }
 
-    /// All that it still says, and how it ends.
+    /// The remaining lines, and the exit status.
     pub fn finish(mut self) -> io::Result<(Vec<String>, ExitStatus)> {
         let lines = self.lines.iter().collect();
         Ok((lines, self.child.wait()?))
     }
 }
 
-/// What each thread of a process waits for, a line each: its name, state, kernel function and system call. For reports
-/// of a process that hangs.
+/// The wait of each thread of a process, one per line: its name, state, kernel function and system call. For reports of
+/// a process that hangs.
 pub fn threads(pid: u32) -> String {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return String::new() };
     let line = |task: &Path| {
@@ -233,7 +226,7 @@ pub fn tagged(tag: &str) -> Vec<u32> {
     .collect()
 }
 
-/// The last of what was said on standard error, for reports.
+/// The end of the standard error, for reports.
 pub fn last_words(errors: &Path) -> String {
     const SHOWN_BYTES: u64 = 2_000;
     let read = || -> io::Result<Vec<u8>> {

@@ -1,9 +1,9 @@
-//! The run that is killed: one root, twenty children, and everything the core can do at once.
+//! The run that campaigns kill: one root, 22 children, and every feature of the engine at once.
 //!
 //! | child | what it is |
 //! |---|---|
 //! | 1 | background, never answers; the root cancels it |
-//! | 2 | background, waits for word; its own child never answers and is cancelled by it when the word comes |
+//! | 2 | background, waits for a message; its own child never answers and is cancelled by it when the message comes |
 //! | 3 | background reader |
 //! | 4 | background, writes to the ledger twice |
 //! | 5 to 9 | foreground readers |
@@ -13,12 +13,12 @@
 //! | 18 | has two children of its own, one of which writes to the ledger |
 //! | 19 | fails every time |
 //! | 20 | foreground, runs commands that each leave a line in a file |
-//! | 21 | the same in the background: what it made is merged, and it is told of once |
+//! | 21 | the same in the background: its changes are merged, and it is reported once |
 //! | 22 | continues the conversation of 5 |
 //!
-//! Two more are refused. The root itself reads, writes, edits, keeps a list, writes to the ledger, sends a message
-//! and asks for its children's state. The folder is a repository; everybody who writes has a workspace, and what they made
-//! is merged into the root's. Answers take a few milliseconds each, so that a kill can land anywhere.
+//! Two more children are refused. The root itself reads, writes, edits, keeps a list, writes to the ledger, sends a
+//! message and requests its children's state. The folder is a repository. Every writer has a workspace, and its changes
+//! are merged into the root's. Answers take a few milliseconds each, so that a kill can happen at any moment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -29,30 +29,30 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Children of the root, all of which are created in every run.
+/// Children of the root. All are created in every run.
 pub const CHILDREN: u32 = 22;
-/// Agents of the whole tree at most: the root, its children, one below the second and two below the eighteenth.
+/// Limit of agents in the whole tree: the root, its children, one below the second and two below the eighteenth.
 pub const AGENTS: u64 = 1 + CHILDREN as u64 + 3;
-/// Files that are in the workspace from the start.
+/// Number of files in the workspace at the start.
 pub const PARTS: u32 = 4;
-/// What a reply costs: input and output tokens. The same for all, so that sums are easy to know.
+/// Input and output tokens of every reply. They are equal, so that sums are easy to compute.
 pub const TOKENS_PER_REPLY: (u64, u64) = (100, 10);
-/// Latency of the answers that never come in time.
+/// Latency of answers that never arrive in time.
 const NEVER_MS: u64 = 90_000;
-/// Slots of a crowded run.
+/// Number of slots in a crowded run.
 const CROWDED_SLOTS: u32 = 4;
-/// What makes the folder a repository with a commit.
+/// Makes the folder a repository with a commit.
 const GIT: [&[&str]; 3] = [&["init", "-q", "-b", "main"], &["add", "-A"], &["commit", "-q", "-m", "first"]];
-/// Who runs commands in the sandbox.
+/// The children that run commands in the sandbox.
 const COMMANDERS: [u32; 2] = [20, 21];
-/// How many commands each of them runs, one in each turn.
+/// Number of commands of each of them, one per turn.
 const COMMANDS: u32 = 3;
-/// Where a command leaves the line that says that it ran.
+/// The directory in which a command leaves its line.
 pub const RAN_DIR: &str = "ran/";
-/// Length of the one file that the journal keeps outside of the database.
+/// Length of the one file that the journal stores outside of the database.
 const LONG_BYTES: usize = 300_000;
 
-/// A scenario on the disk: all that a run of it needs, beneath one directory.
+/// A scenario on disk: everything that a run of it needs, beneath one directory.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     dir: PathBuf,
@@ -60,12 +60,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Writes the scenario's files beneath `dir`.
     pub fn create(dir: &Path) -> io::Result<Self> {
         Self::create_sharing(dir, &dir.join("state"))
     }
 
-    /// The same with the journal in `state`, which may be shared by several.
+    /// Like [`create`](Self::create), with the journal in `state`, which several scenarios may share.
     pub fn create_sharing(dir: &Path, state: &Path) -> io::Result<Self> {
         let scenario = Self { dir: dir.to_owned(), state: state.to_owned() };
         fs::create_dir_all(scenario.workspace())?;
@@ -80,17 +79,17 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Where the journal is.
+    /// The state directory.
     pub fn state(&self) -> PathBuf {
         self.state.clone()
     }
 
-    /// The person's folder: what agents work on, and never touch.
+    /// The user's folder: agents work on its content but never change it.
     pub fn workspace(&self) -> PathBuf {
         self.dir.join("workspace")
     }
 
-    /// The outside ledger.
+    /// The ledger outside of Posse.
     pub fn ledger(&self) -> PathBuf {
         self.dir.join("ledger")
     }
@@ -103,34 +102,34 @@ impl Scenario {
         self.dir.join("agents.json")
     }
 
-    /// The arguments of `posse` that start it.
+    /// The arguments with which `posse` starts the run.
     pub fn run_args(&self) -> Vec<OsString> {
         let mut model = OsString::from("scripted/");
         model.push(self.script());
         let mut args: Vec<OsString> = ["run", "--json", "--agent", "boss", "--agents"].map(Into::into).into();
         args.push(self.agents().into());
         args.extend(["--dir".into(), self.workspace().into(), "--model".into(), model]);
-        // Never reached, but every call has to ask for room.
+        // The limit is never reached, but every call must reserve its part.
         args.extend(["--max-tokens".into(), "1000000000".into()]);
         args.push("Do everything at once.".into());
         args
     }
 
-    /// The same with so few slots that most calls have to wait for one. Two are held all along by those who never
-    /// answer.
+    /// The arguments with so few slots that most calls must wait for one. Calls that never answer hold two of them all
+    /// the time.
     pub fn crowded_run_args(&self) -> Vec<OsString> {
         let mut args = self.run_args();
         args.extend(["--parallel".into(), CROWDED_SLOTS.to_string().into()]);
         args
     }
 
-    /// The files that are in the folder before and after.
+    /// The files in the folder before and after the run.
     pub fn folder_files() -> BTreeMap<String, String> {
         (0..PARTS).map(|n| (part(n), part_content(n))).collect()
     }
 
-    /// The files that the agents' writes leave in the result, by path. A crash never changes them: a write that
-    /// was cut off is finished or made again, never given up.
+    /// The files that the agents' writes leave in the result, by path. A crash never changes them: an interrupted write
+    /// is completed or repeated, never given up.
     pub fn expected_files() -> BTreeMap<String, String> {
         let mut files: BTreeMap<String, String> = (10..14)
             .map(|n| (written_by(n), format!("{}changed once\nchanged twice\n", first_content(n))))
@@ -139,7 +138,7 @@ impl Scenario {
         files
     }
 
-    /// The agents that fail in every run, relative to it.
+    /// The agents that fail in every run, by relative id.
     pub fn expected_failures() -> [&'static str; 3] {
         ["1", "19", "2.1"]
     }
@@ -161,7 +160,7 @@ fn definitions() -> Value {
     })
 }
 
-/// The name of a file that is in the workspace from the start.
+/// The name of a file that is in the workspace at the start.
 pub fn part(n: u32) -> String {
     format!("part{n}.txt")
 }
@@ -170,7 +169,7 @@ fn part_content(n: u32) -> String {
     format!("part {n}\nneedle {n}\n")
 }
 
-/// Git in the person's folder, with nothing of this machine's settings.
+/// Runs git in the user's folder, without any settings of this machine.
 fn git(folder: &Path, args: &[&str]) -> io::Result<()> {
     let output = Command::new("git")
         .current_dir(folder)
@@ -189,7 +188,7 @@ fn written_by(n: u32) -> String {
     format!("out/{n}.txt")
 }
 
-/// Ends in a word that stands nowhere else in it, for the edit that follows.
+/// Ends in a word that occurs only once, for the edit that follows.
 fn first_content(n: u32) -> String {
     let filler = if n == 10 { "long ".repeat(LONG_BYTES / 5) } else { format!("written by {n} ") };
     format!("{filler}end\n")
@@ -204,7 +203,6 @@ fn task(kind: &str, title: &str) -> Value {
     call("task", json!({"subagent_type": kind, "description": title, "prompt": format!("Please: {title}.")}))
 }
 
-/// A child that writes.
 fn writer(n: u32) -> Value {
     let mut task = task("general", "write a file");
     match n {
@@ -218,7 +216,6 @@ fn writer(n: u32) -> Value {
     task
 }
 
-/// A child that runs commands.
 fn commander(n: u32) -> Value {
     let mut task = task("general", "run commands");
     task["input"]["owns"] = json!([ran_by(n)]);
@@ -229,12 +226,12 @@ fn ran_by(n: u32) -> String {
     format!("{RAN_DIR}{n}.txt")
 }
 
-/// The line that says that a command ran, if the command is one of those that leave one.
+/// The line that a command leaves, if it leaves one.
 pub fn line_of(command: &str) -> Option<&str> {
     command.strip_prefix("echo ")?.split(' ').next()
 }
 
-/// Each command leaves a line of its own, and takes a moment before and after, so that a kill can land there.
+/// Each command leaves its own line, and takes a moment before and after, so that a kill can happen there.
 fn commander_rules(n: u32) -> impl Iterator<Item = Value> {
     (1..=COMMANDS).map(move |turn| {
         let file = ran_by(n);
@@ -257,7 +254,7 @@ fn ledger(delay_ms: u64) -> Value {
     call("ledger", json!({"delay_ms": delay_ms}))
 }
 
-/// A rule for one agent; `turn` 0 is any.
+/// A rule for one agent. A `turn` of 0 matches any turn.
 fn rule(agent: &str, turn: u32, latency_ms: u64, text: &str, calls: &[Value]) -> Value {
     let (input, output) = TOKENS_PER_REPLY;
     let mut rule = json!({
@@ -361,7 +358,7 @@ fn later_root_rules() -> Vec<Value> {
     ]
 }
 
-/// Who is cancelled, and who waits for word to cancel.
+/// The agents that are cancelled, and the agent that waits for a message to cancel its child.
 fn cancelled_rules() -> Vec<Value> {
     let mut at_the_word = rule(
         "2",

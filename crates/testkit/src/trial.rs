@@ -17,19 +17,18 @@ use crate::process::{Launch, ProcessOutput, RunningProcess, last_words, threads}
 use crate::scenario::Scenario;
 use crate::variables;
 
-/// How long one process may take before it is said to hang. Undisturbed it takes about a second.
+/// Time after which a process counts as hanging. Undisturbed it takes about a second.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Processes that one run may need: every blow takes one, and one that died before it began is started again.
+/// Limit of processes per run: every kill takes one, and a process that died before it began is started again.
 const PROCESSES_MAX: usize = 16;
-/// The signal of a kill.
 const SIGKILL: i32 = 9;
 
 /// How one process of a run is ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KillPoint {
-    /// By itself, at a named point.
+    /// By itself, at a fault point.
     At(CrashPoint),
-    /// From outside, so long after its start.
+    /// From outside, this long after its start.
     After(Duration),
 }
 
@@ -42,50 +41,46 @@ impl fmt::Display for KillPoint {
     }
 }
 
-/// What is done to one run: the first process gets the first blow, the first resume the second, and so on. The
-/// last process gets none.
+/// The plan of one run: the first process gets the first kill, the first resume the second, and so on. The last process
+/// is not killed.
 #[derive(Debug, Clone, Default)]
 pub struct TrialPlan {
-    /// The blows.
     pub blows: Vec<KillPoint>,
-    /// Whether a second process follows the journal all along.
+    /// Whether a second process follows the journal all the time.
     pub followed: bool,
-    /// Whether there are too few slots for everybody.
+    /// Whether there are fewer slots than agents.
     pub crowded: bool,
     /// When a helper of each process is killed, from its start: a git, an init, or the first process of a sandbox.
     pub helpers: Vec<Duration>,
 }
 
-/// What became of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Blows that met a living process.
+    /// Kills that met a living process.
     pub struck: Vec<KillPoint>,
-    /// Helpers that were killed.
     pub helpers: usize,
-    /// Blows that came too late, or points that were not passed that often.
+    /// Kills that came too late, or points that were passed fewer times.
     pub missed: Vec<KillPoint>,
-    /// Events that somebody outside had been given before the end.
+    /// The number of events that a reader outside received before the end.
     pub acknowledged: usize,
     /// Calls that were reported to their agents as interrupted.
     pub interrupted: usize,
-    /// Model calls that were cut off and made again.
+    /// Model calls that were interrupted and repeated.
     pub asked_again: usize,
-    /// How long all its processes took.
+    /// The total duration of all its processes.
     pub took: Duration,
-    /// How long each resume took from its start to its first event.
+    /// The time of each resume from its start to its first event.
     pub resumed_within: Vec<Duration>,
-    /// What does not hold.
     pub breaches: Vec<Breach>,
 }
 
-/// Carries the plan out beneath `dir`, which must be empty.
+/// Executes the plan beneath `dir`, which must be empty.
 pub fn run(program: &Path, dir: &Path, plan: &TrialPlan) -> Result<Report, String> {
     let mut reports = run_together(program, dir, std::slice::from_ref(plan))?;
     reports.pop().ok_or_else(|| "no run was started".to_owned())
 }
 
-/// Carries the plans out beneath `dir` side by side, each with a run of its own, all in one store.
+/// Executes the plans beneath `dir` at the same time, each with its own run, all in one store.
 pub fn run_together(program: &Path, dir: &Path, plans: &[TrialPlan]) -> Result<Vec<Report>, String> {
     let state = dir.join("state");
     let mut trials = Vec::new();
@@ -168,7 +163,7 @@ impl Trial {
         Ok(())
     }
 
-    /// One process, from its start to its end; whether the run ended with it.
+    /// Executes one process from its start to its end. Returns whether the run ended with it.
     fn process(&mut self, blow: Option<&KillPoint>, plan: &TrialPlan) -> std::io::Result<bool> {
         let args: Vec<OsString> = match &self.run {
             None if plan.crowded => self.scenario.crowded_run_args(),
@@ -207,7 +202,7 @@ impl Trial {
                 ProcessOutput::Nothing => break true,
             }
         };
-        // Where it hangs is gone once it is killed.
+        // Read before the kill, after which it is not known where the process hung.
         let hangs = (struck && blow.is_none()).then(|| threads(running.id()));
         let (rest, status) = if struck { running.kill()? } else { running.finish()? };
         for line in &rest {
@@ -234,7 +229,7 @@ impl Trial {
         Ok(false)
     }
 
-    /// All that a follower still tells. It ends by itself when the run has ended.
+    /// Reads the remaining lines of a follower. It ends by itself when the run has ended.
     fn read_to_end(&mut self, follower: RunningProcess, ended: bool) -> std::io::Result<()> {
         let until = Instant::now() + if ended { PATIENCE } else { Duration::ZERO };
         let hangs = loop {
@@ -265,7 +260,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Finds out which run it is, as a person would who saw nothing of it.
+    /// Finds the id of the run like a user who saw no output of it.
     fn find_run(&mut self) -> std::io::Result<()> {
         if self.run.is_some() {
             return Ok(());
@@ -276,7 +271,7 @@ impl Trial {
             self.findings.expect(said.status.success(), Harm::Broken, || {
                 format!("`ps` ended with {}: {}", said.status, said.err)
             });
-            // Others may have their runs in the same store; this one works in a directory of its own.
+            // Other runs may be in the same store. This one works in its own directory.
             let place = self.scenario.workspace();
             let lines = said.out.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
             let mut own = lines.filter(|run| run["dir"].as_str().is_some_and(|dir| Path::new(dir) == place));
@@ -287,7 +282,7 @@ impl Trial {
 
     fn examine(&mut self) -> std::io::Result<()> {
         let Some(run) = &self.run else {
-            self.findings.add(Harm::Lost, "the run ended and nobody knows its name");
+            self.findings.add(Harm::Lost, "the run ended and its name is unknown");
             return Ok(());
         };
         let ended_run = EndedRun { launch: &self.launch, scenario: &self.scenario, run, told: &self.told };

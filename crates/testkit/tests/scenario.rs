@@ -1,4 +1,4 @@
-//! The scenario without any fault, in this process; and the checker, which must find whatever is done to a journal.
+//! The scenario without any fault, in this process, and the checker, which must find every manipulation of a journal.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -15,13 +15,13 @@ use posse_testkit::ledger;
 use posse_testkit::scenario::{self, Scenario};
 use serde_json::json;
 
-/// Runs the scenario beneath `dir` and reads its journal back.
+/// Runs the scenario beneath `dir` and reads its journal.
 fn told(dir: &Path) -> (Scenario, Journal) {
     let scenario = Scenario::create(dir).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let run = runtime.block_on(async {
         let tool = ledger::tool(scenario.ledger(), posse::ports::Faults::default());
-        // A test cannot be the first process of a box.
+        // A test cannot be the first process of a sandbox.
         let init = InitBinary::At(env!("CARGO_BIN_EXE_posse-faulty").into());
         let sandbox = SandboxOptions { init, ..SandboxOptions::default() };
         let builder = Posse::builder().state_dir(scenario.state()).sandbox(sandbox).tool(tool);
@@ -38,7 +38,7 @@ fn told(dir: &Path) -> (Scenario, Journal) {
     (scenario, journal)
 }
 
-/// What the run made of the folder.
+/// The files of the run's result.
 fn result(scenario: &Scenario, journal: &Journal) -> Files {
     let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), journal).unwrap();
     let result = repositories.files(&posse_testkit::check::result(journal).unwrap()).unwrap();
@@ -49,11 +49,11 @@ fn breaches(scenario: &Scenario, journal: &Journal, files: &Files) -> Vec<Breach
     ended_run(journal, &scenario.ledger(), files).into_breaches()
 }
 
-/// What is wrong with the repositories.
+/// The breaches in the repositories.
 fn torn(scenario: &Scenario, journal: &Journal) -> Vec<Breach> {
     let mut findings = Findings::default();
     let repositories = Repositories::find(&scenario.state(), &scenario.workspace(), journal).unwrap();
-    let run_dir = scenario.state().join("runs").join(journal.info.run.as_str());
+    let run_dir = scenario.state().join("runs").join(journal.run.as_str());
     repositories.check(journal, &run_dir, &mut findings);
     findings.into_breaches()
 }
@@ -70,7 +70,7 @@ fn find(journal: &Journal, wanted: impl Fn(&JournalEvent) -> bool) -> usize {
 
 type Change = fn(&mut Journal);
 
-/// What can go wrong with a journal, and the harm it does.
+/// Possible defects of a journal, and their harm.
 const CHANGES: &[(&str, Harm, Change)] = &[
     ("a result is gone", Harm::Lost, |journal| {
         let at = find(journal, |event| matches!(&event.body, EventBody::ToolFinished(e) if e.tool == "read"));
@@ -81,23 +81,23 @@ const CHANGES: &[(&str, Harm, Change)] = &[
             find(journal, |event| matches!(&event.body, EventBody::ToolFinished(e) if e.child.is_some()));
         journal.events.insert(at, journal.events[at].clone());
     }),
-    ("a background child was not heard of", Harm::Lost, |journal| {
+    ("a background child was not reported", Harm::Lost, |journal| {
         let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
         let at = find(journal, |event| from_child(&event.body));
         journal.events.remove(at);
     }),
-    ("a background child was heard of twice", Harm::Doubled, |journal| {
+    ("a background child was reported twice", Harm::Doubled, |journal| {
         let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
         let at = find(journal, |event| from_child(&event.body));
         journal.events.insert(at, journal.events[at].clone());
     }),
-    ("a background child is heard of before it has ended", Harm::Broken, |journal| {
+    ("a background child is reported before it has ended", Harm::Broken, |journal| {
         let from_child = |body: &EventBody| matches!(body, EventBody::MessageReceived(e) if matches!(e.from, Sender::Child(_)));
         let at = find(journal, |event| from_child(&event.body));
         let early = journal.events.remove(at);
         journal.events.insert(1, early);
     }),
-    ("a foreground child is heard of before it has ended", Harm::Broken, |journal| {
+    ("a foreground child is reported before it has ended", Harm::Broken, |journal| {
         let of_child = |body: &EventBody| matches!(body, EventBody::ToolFinished(e) if e.child.is_some());
         let at = find(journal, |event| of_child(&event.body));
         let early = journal.events.remove(at);
@@ -149,13 +149,13 @@ const CHANGES: &[(&str, Harm, Change)] = &[
         });
     }),
     ("an agent is still open in the table", Harm::Orphan, |journal| {
-        journal.info.agents[3].state = posse::AgentState::Running;
+        journal.agents[3].state = posse::AgentState::Running;
     }),
     ("an agent spent something else", Harm::Broken, |journal| {
-        journal.info.agents[3].own.usage.output_tokens += 1;
+        journal.agents[3].own.usage.output_tokens += 1;
     }),
     ("an agent has no row", Harm::Lost, |journal| {
-        journal.info.agents.remove(5);
+        journal.agents.remove(5);
     }),
 ];
 
@@ -166,14 +166,14 @@ fn undisturbed_it_does_everything_it_is_for_and_every_change_of_it_is_found() {
     let files = result(&scenario, &journal);
     assert_eq!(breaches(&scenario, &journal, &files), []);
     assert_eq!(torn(&scenario, &journal), []);
-    assert_eq!(journal.info.status, posse::RunStatus::Completed);
-    assert_eq!(journal.info.agents.len() as u64, scenario::AGENTS);
+    assert_eq!(journal.status, posse::RunStatus::Completed);
+    assert_eq!(journal.agents.len() as u64, scenario::AGENTS);
     for (path, content) in Scenario::expected_files() {
         assert_eq!(files.result.get(&path), Some(&Hash::of(content.as_bytes())), "{path}");
         assert!(!scenario.workspace().join(&path).exists(), "{path} is in the person's folder");
     }
     for (name, harm, change) in CHANGES {
-        let mut changed = Journal { info: journal.info.clone(), events: journal.events.clone() };
+        let mut changed = journal.clone();
         change(&mut changed);
         number(&mut changed);
         let found = breaches(&scenario, &changed, &files);
@@ -186,7 +186,7 @@ fn undisturbed_it_does_everything_it_is_for_and_every_change_of_it_is_found() {
 }
 
 fn gaps(scenario: &Scenario, journal: &Journal, files: &Files) {
-    let mut gap = Journal { info: journal.info.clone(), events: journal.events.clone() };
+    let mut gap = journal.clone();
     let last = gap.events.last_mut().unwrap();
     last.seq += 1;
     assert!(breaches(scenario, &gap, files).iter().any(|breach| breach.harm == Harm::Lost));
@@ -195,7 +195,7 @@ fn gaps(scenario: &Scenario, journal: &Journal, files: &Files) {
 fn ledgers(scenario: &Scenario, journal: &Journal, files: &Files) {
     let whole = fs::read_to_string(scenario.ledger()).unwrap();
     let (first, rest) = whole.split_once('\n').unwrap();
-    let root = journal.info.run.root();
+    let root = journal.run.root();
     let cases = [
         (format!("{whole}{first}\n"), Harm::Doubled),
         (rest.to_owned(), Harm::Lost),
@@ -234,7 +234,7 @@ fn results(scenario: &Scenario, journal: &Journal, files: &Files) {
 
 type Merge = fn(&mut Journal, usize);
 
-/// What can go wrong between a journal and its repositories, and the harm it does.
+/// Possible differences between a journal and its repositories, and their harm.
 fn repositories(scenario: &Scenario, journal: &Journal) {
     let merged = |event: &JournalEvent| matches!(event.body, EventBody::WorktreeMerged(_));
     let at = find(journal, merged);
@@ -242,24 +242,24 @@ fn repositories(scenario: &Scenario, journal: &Journal) {
         ("a merge is there twice", Harm::Doubled, |journal, at| {
             journal.events.insert(at, journal.events[at].clone());
         }),
-        ("a merge that nobody journalled", Harm::Doubled, |journal, at| {
+        ("a merge that is not journalled", Harm::Doubled, |journal, at| {
             journal.events.remove(at);
         }),
         ("a merge that the result does not have", Harm::Lost, |journal, at| {
             let EventBody::WorktreeMerged(merged) = &mut journal.events[at].body else { panic!("a merge") };
             merged.commit = merged.ours;
         }),
-        ("a workspace that nobody journalled", Harm::Orphan, |journal, _| {
+        ("a workspace that is not journalled", Harm::Orphan, |journal, _| {
             journal.events.retain(|event| !matches!(event.body, EventBody::WorkspaceMade(_)));
         }),
     ];
     for (name, harm, change) in changes {
-        let mut other = Journal { info: journal.info.clone(), events: journal.events.clone() };
+        let mut other = journal.clone();
         change(&mut other, at);
         let found = torn(scenario, &other);
         assert!(found.iter().any(|breach| breach.harm == harm), "{name}: {found:?}");
     }
-    let branch = scenario.workspace().join(format!(".git/refs/heads/posse/{}", journal.info.run));
+    let branch = scenario.workspace().join(format!(".git/refs/heads/posse/{}", journal.run));
     fs::remove_file(branch).unwrap();
     assert!(torn(scenario, journal).iter().any(|breach| breach.harm == Harm::Lost), "the branch is gone");
 }

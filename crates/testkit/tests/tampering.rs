@@ -1,4 +1,4 @@
-//! Every column of every table of the store is changed behind Posse's back, and `verify` names the row.
+//! Changes every column of every table of the store behind Posse's back, and checks that `verify` names the row.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -12,22 +12,21 @@ use posse_store::{SqliteOptions, SqliteStore};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-/// A root with one child.
 const SCRIPT: &str = r#"
 - when: {agent: "0", turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: look, prompt: look}}]}
 - reply: {text: done}
 "#;
 
-/// Columns that may have another value without anybody reading anything else, and why.
+/// Columns whose change affects no reader, and why.
 const NOT_RELIED_ON: [(&str, &str, &str); 1] =
     [("blobs", "id", "blobs are found by tenant and hash; the number is SQLite's own")];
 
-/// Changes that are plausible and harmless, and why: every other change of the column is found.
+/// Plausible and harmless changes, and why. Every other change of the column is found.
 const HARMLESS: [(&str, &str, &str); 1] =
-    [("sqlite_sequence", "seq", "a counter that is ahead leaves numbers out, and none is given twice")];
+    [("sqlite_sequence", "seq", "a counter that is ahead skips numbers, and none is used twice")];
 
-/// Columns whose change takes the row out of its run's sight: the look at the whole store finds it.
+/// Columns whose change detaches the row from its run. Only the check of the whole store finds it.
 const FOUND_BY_ALL: [(&str, &str); 5] =
     [("runs", "no"), ("runs", "tenant"), ("runs", "run"), ("mailbox", "run_no"), ("blobs", "bytes")];
 
@@ -54,7 +53,7 @@ impl PreparedStore {
         Self { dir, key, pristine }
     }
 
-    /// What the checks say of the store as it is now: of the run, and of the whole.
+    /// The problems that the checks report now: of the run, and of the whole store.
     async fn problems(&self) -> (Option<String>, Vec<String>) {
         let store = SqliteStore::open_existing_read_only(&self.dir.path().join("state")).unwrap().unwrap();
         let of_run = verify(&store, &self.key).await.err().map(|error| error.to_string());
@@ -91,7 +90,7 @@ fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, SqliteOptions::default()).unwrap()
 }
 
-/// A run that has ended, with a text that is kept in the database and one that is kept in a file.
+/// An ended run, with a text that is stored in the database and one that is stored in a file.
 async fn ended(dir: &Path) -> RunId {
     let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "script.yaml").unwrap();
     let posse = Posse::builder().state_dir(dir.join("state")).model("scripted/s", script).open().unwrap();
@@ -102,7 +101,7 @@ async fn ended(dir: &Path) -> RunId {
     run.id().clone()
 }
 
-/// What a column may be changed to.
+/// Other values for a column.
 fn others(value: &Value, kind: &str) -> Vec<Value> {
     let far = Value::Integer(253_402_300_799_000);
     match value {
@@ -129,7 +128,6 @@ struct Column {
     key: String,
 }
 
-/// Every column of every table.
 fn columns(raw: &Connection) -> Vec<Column> {
     let list = |sql: &str| -> Vec<String> {
         let mut select = raw.prepare(sql).unwrap();
@@ -152,7 +150,7 @@ impl Column {
         (self.table.as_str(), self.name.as_str()) == named
     }
 
-    /// Changes the first or the last row of the table; an error if the table refuses the value.
+    /// Changes the first or the last row of the table. Fails if the table refuses the value.
     fn set(&self, raw: &Connection, order: &str, value: &Value) -> rusqlite::Result<usize> {
         let Self { table, name, key, .. } = self;
         let by = key.replace(", ", &format!(" {order}, "));
@@ -200,7 +198,7 @@ async fn no_column_of_any_table_can_be_changed_unseen() {
             drop(raw);
             for other in others(&value, &column.kind) {
                 place.restore();
-                // A value that the table itself refuses cannot come to stand there.
+                // A value that the table itself refuses cannot be stored there.
                 if !matches!(place.change(|raw| column.set(raw, order, &other)), Ok(1)) {
                     continue;
                 }
@@ -211,7 +209,7 @@ async fn no_column_of_any_table_can_be_changed_unseen() {
                         || text.contains("run number")
                         || text.contains("agent number")
                         || text.contains("removed run")
-                        || text.contains("numbers of runs")
+                        || text.contains("run numbers")
                         || blobs.iter().any(|blob| text.contains(&blob[..60]) || text.contains(&blob[4..]))
                         || text.contains(&Hash::ZERO.to_string())
                 };
@@ -234,7 +232,7 @@ async fn no_column_of_any_table_can_be_changed_unseen() {
     assert!(unseen.is_empty(), "{} of {} columns:\n{}", unseen.len(), all.len(), unseen.join("\n"));
 }
 
-/// What is not a change of one column: rows that nobody could have written, each with a seal that fits it.
+/// Rows that no process could have written, each with a valid seal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_for_an_agent_that_does_not_exist_is_named() {
     let place = PreparedStore::new().await;
@@ -246,7 +244,7 @@ async fn a_command_for_an_agent_that_does_not_exist_is_named() {
     assert!(problem.contains(&said), "{problem}");
 }
 
-/// An owner does not build on what was changed: its next seal would make the change look right.
+/// A lease holder must not build on a changed row: its next seal would hide the change.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_with_a_changed_lease_or_command_is_not_written_to() {
     let place = PreparedStore::new().await;

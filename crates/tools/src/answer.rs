@@ -1,20 +1,20 @@
-//! Results that stay within their limits.
+//! Builds results of many lines within the size limit of a tool's answer.
 
 use std::fmt::Write;
 
 use posse_engine::ports::ToolOutput;
 
-/// Most text that a tool gives back, but for its closing note.
+/// Maximum size of a tool's result, without its closing note.
 pub(crate) const ANSWER_MAX_BYTES: usize = 64 * 1024;
 
-/// A result of many lines, closed by a note.
+/// A result of many lines, followed by a note.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     text: String,
 }
 
 impl Answer {
-    /// Adds a line; false, and nothing is added, if it does not fit any more.
+    /// Adds a line. Returns false and adds nothing if it no longer fits.
     pub(crate) fn line(&mut self, line: &str) -> bool {
         if self.text.len() + line.len() >= ANSWER_MAX_BYTES {
             return false;
@@ -24,7 +24,7 @@ impl Answer {
         true
     }
 
-    /// Closes the result with what the model should know about it.
+    /// Ends the result with notes for the model.
     pub(crate) fn close(mut self, notes: &[String]) -> ToolOutput {
         // Writing to a string cannot fail.
         let _ = write!(self.text, "[{}]", notes.join("; "));

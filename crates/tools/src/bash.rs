@@ -1,4 +1,4 @@
-//! `bash`: a command, in a sandbox.
+//! `bash`: runs a command in a sandbox.
 //!
 //! Why it is like this: `docs/decisions/tools-failed-command.md`.
 
@@ -13,47 +13,39 @@ use posse_domain::event::EffectClass;
 use posse_domain::permission::{SPECIFIER_MAX_BYTES, still_protected};
 use posse_domain::skill::Skill;
 use posse_engine::ports::{
-    CallContext, EffectTool, PreparedEffect, StopSignal, Tool, ToolFailure, ToolOutput, ToolResult, Urgency,
+    CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
 use posse_files::DirHandle;
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
 use posse_sandbox::{
-    BoxedCommand, CacheShown, CallEnd, ExecPermit, Exit, Isolation, ProtectedChange, RunningCall,
-    SandboxError,
+    BoxedCommand, CacheShown, CallEnd, EndReason, ExecPermit, Exit, SHELL, SandboxError, TimeLimits,
+    WorkspaceView,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use crate::ToolServices;
 use crate::input::{Check, parse};
-use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, plain_name};
+use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, new_file, plain_name};
 use crate::space::{failure, path_named};
 use crate::spec::{Parts, effect};
-use crate::views::WorkspaceView;
 
 const NAME: &str = "bash";
 
-/// How long a command may take if nobody says.
+/// Default timeout of a command.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(2);
-/// How long a command may take at most.
 const TIMEOUT_MAX: Duration = Duration::from_millis(MODEL_COMMAND_TIMEOUT_MAX_MS);
-/// When a box that was asked to end is taken to be stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(5);
-/// Longest command: Linux passes no longer argument.
+/// Maximum length of a command: Linux passes no longer argument.
 const COMMAND_MAX_BYTES: usize = SPECIFIER_MAX_BYTES - 1;
-/// Longest description.
 const DESCRIPTION_MAX_BYTES: usize = 4 * 1024;
-/// How much of an output is shown from its beginning, and from its end.
+/// How much of an output's beginning and end the result shows.
 const HEAD_MAX_BYTES: usize = 12 * 1024;
 const TAIL_MAX_BYTES: usize = 20 * 1024;
-/// Largest output that is kept in a file.
+/// Maximum size of an output that is kept in a file.
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// The signal that ends a command at once.
 const KILL: i32 = 9;
-/// The hands. Without its start-up files: each call begins the same.
-const SHELL: [&str; 4] = ["bash", "--noprofile", "--norc", "-c"];
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -68,17 +60,13 @@ struct Input {
     workdir: Option<String>,
 }
 
-/// The tool.
 pub(crate) fn tool(hands: ToolServices) -> Tool {
-    let text = match hands.views.isolation() {
-        Isolation::Own => include_str!("bash.md"),
-        Isolation::InPlace => include_str!("bash_in_place.md"),
-    };
+    let text = include_str!("bash.md");
     let parts = Parts { name: NAME, class: EffectClass::Exec, text, specifier };
     effect::<Input>(&parts, Bash(hands))
 }
 
-/// The command as rules see it.
+/// The command as permission rules match it.
 fn specifier(input: &Value) -> Option<String> {
     Some(input.get("command")?.as_str()?.trim().to_owned())
 }
@@ -120,7 +108,7 @@ fn timeout(asked_ms: Option<u64>) -> Duration {
     asked_ms.map_or(TIMEOUT_DEFAULT, Duration::from_millis).min(TIMEOUT_MAX)
 }
 
-/// What to run, and where.
+/// A validated request: the command and its start directory.
 struct CommandRequest {
     command: String,
     workdir: PathBuf,
@@ -140,7 +128,7 @@ fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<Comm
     let workdir = match workdir.as_deref() {
         None | Some("") => call.workspace.to_path_buf(),
         Some(text) => {
-            // What `pwd` says is understood as well, and where the workspace really is.
+            // Also accepts an absolute path, as `pwd` prints it, and the workspace's real path.
             let tops = [view.shown_as(call), &call.workspace];
             let beneath = tops.into_iter().find_map(|top| Path::new(text).strip_prefix(top).ok());
             let beneath = beneath.and_then(Path::to_str);
@@ -162,12 +150,13 @@ async fn run(
     wanted: CommandRequest,
     turn: ExecPermit,
 ) -> ToolResult {
-    let spill = hands.outputs.as_ref().map(|outputs| outputs.file(&call.agent, &call.call_id));
-    let record = hands.outputs.as_ref().map(|outputs| {
+    let records = hands.records.as_deref();
+    let spill = records.map(|records| new_file(records, &call.agent, &call.call_id));
+    let record = records.map(|records| {
         let name = format!("{}-{}", call.agent, plain_name(&call.call_id));
-        outputs.records(&call.agent).join(name)
+        records.process_record(&call.agent.run(), &name)
     });
-    let outputs = hands.outputs.as_ref().map(|outputs| outputs.of(&call.agent)).filter(|dir| dir.is_dir());
+    let outputs = records.map(|records| records.output_dir(&call.agent)).filter(|dir| dir.is_dir());
     let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
     let argv = with_skills(&call, wanted.command);
     let command = view.command(argv, &call);
@@ -190,19 +179,20 @@ async fn run(
         ..command
     };
     let mut running = hands.sandbox.start(turn, command).map_err(|error| no_result(&error))?;
-    let limits = Limits { time: call.limit, idle: call.idle };
-    let (ended, cut) = wait(&mut running, &call.stop, limits).await;
-    answer(&ended.map_err(|error| no_result(&error))?, &at, cut, limits)
+    let limits = TimeLimits { time: call.limit, idle: call.idle };
+    let (ended, cut) = running.run_to_end(&call.stop, limits).await;
+    let ended = ended.map_err(|error| no_result(&error))?;
+    if let (Some(records), Some(spill)) = (records, &ended.output.spill) {
+        let name = spill.path.file_name().unwrap_or_default().to_string_lossy();
+        records
+            .keep_output(&call.agent, &name)
+            .await
+            .map_err(|error| ToolFailure::failed(error.to_string()))?;
+    }
+    answer(&ended, &at, cut, limits)
 }
 
-/// How long a command may take, and how long it may print nothing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) time: Duration,
-    pub(crate) idle: Duration,
-}
-
-/// What is run: the shell, which finds the folders of skills by their variables.
+/// The arguments of the shell, with variables for the folders of skills.
 fn with_skills(call: &CallContext, command: String) -> Vec<String> {
     let dirs = call.skills.iter();
     let set: Vec<String> =
@@ -210,46 +200,6 @@ fn with_skills(call: &CallContext, command: String) -> Vec<String> {
     let env = (!set.is_empty()).then(|| "env".to_owned());
     let shell = SHELL.iter().map(ToString::to_string);
     env.into_iter().chain(set).chain(shell).chain([command]).collect()
-}
-
-/// Why a command was ended before it ended by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndReason {
-    TimeLimit,
-    Silent,
-    Asked,
-}
-
-/// Waits for a command, and ends it when its time is up or somebody says so.
-pub(crate) async fn wait(
-    running: &mut RunningCall,
-    stop: &StopSignal,
-    limits: Limits,
-) -> (Result<CallEnd, SandboxError>, Option<EndReason>) {
-    let prints = running.prints();
-    let (mut gently, mut at_once) = (stop.clone(), stop.clone());
-    let cut = tokio::select! {
-        biased;
-        ended = running.ended() => return (ended, None),
-        () = gently.at_least(Urgency::Gently) => EndReason::Asked,
-        () = tokio::time::sleep(limits.time) => EndReason::TimeLimit,
-        () = silence(&prints, limits.idle) => EndReason::Silent,
-    };
-    running.terminate();
-    tokio::select! {
-        biased;
-        ended = running.ended() => return (ended, Some(cut)),
-        () = at_once.at_least(Urgency::AtOnce) => {}
-        // The box ends them by itself before that, unless it is stuck.
-        () = tokio::time::sleep(STUCK_AFTER) => {}
-    }
-    running.kill();
-    (running.ended().await, Some(cut))
-}
-
-/// Returns when nothing was printed for so long.
-async fn silence(prints: &Notify, idle: Duration) {
-    while tokio::time::timeout(idle, prints.notified()).await.is_ok() {}
 }
 
 fn no_result(error: &SandboxError) -> ToolFailure {
@@ -263,8 +213,8 @@ fn no_result(error: &SandboxError) -> ToolFailure {
     ToolFailure { code, text: format!("The command has no result: {error}.") }
 }
 
-/// A command that ended by itself has a result, whatever its exit code: that is for the model to judge.
-fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: Limits) -> ToolResult {
+/// A command that exited has a result, whatever its exit code: the model judges it.
+fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: TimeLimits) -> ToolResult {
     let mut text = shown(&ended.output);
     let (how, failed) = match (cut, ended.exit) {
         (Some(EndReason::TimeLimit), _) => (
@@ -281,7 +231,7 @@ fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: L
             ),
             Some(Code::Timeout),
         ),
-        (Some(EndReason::Asked), _) => {
+        (Some(EndReason::Stopped), _) => {
             ("the command was ended because the agent is to end".to_owned(), Some(Code::Cancelled))
         }
         (None, Exit::Signal(KILL)) if ended.over_disk_limit.is_some() => {
@@ -295,7 +245,6 @@ fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: L
         notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
     }
     notes.extend(ended.over_disk_limit.map(over_disk_limit));
-    notes.extend(ended.refused.iter().map(refused));
     notes.extend(caches.iter().zip(&ended.caches).filter_map(|(at, shown)| lacking(at, shown)));
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
@@ -313,15 +262,7 @@ fn over_disk_limit(max_bytes: u64) -> String {
     )
 }
 
-fn refused(ProtectedChange { name, now }: &ProtectedChange) -> String {
-    let now = now.as_ref().map_or_else(
-        || "what was made there could not be put aside: tell a person".to_owned(),
-        |now| format!("what was made there is now `{now}`"),
-    );
-    format!("`{name}` is a protected name: {now}")
-}
-
-/// What a cache is less than it could be.
+/// The note about a cache directory that is not fully usable.
 fn lacking(at: &Path, shown: &CacheShown) -> Option<String> {
     let at = at.display();
     match shown {
@@ -331,7 +272,7 @@ fn lacking(at: &Path, shown: &CacheShown) -> Option<String> {
     }
 }
 
-/// What was printed, with a note where something is left out.
+/// The output, with a note where a part is omitted.
 fn shown(output: &CapturedOutput) -> String {
     let mut text = readable(&output.head, false);
     if output.left_out() > 0 {
@@ -366,10 +307,10 @@ fn end_line(text: &mut String) {
     }
 }
 
-/// Text of bytes that may have been cut anywhere and may be anything.
+/// Text from arbitrary bytes that may begin or end within a character.
 fn readable(bytes: &[u8], cut_before: bool) -> String {
     let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
-    // The rest of a character that was cut off is no character.
+    // Skips the rest of a character that was cut.
     let skip = if cut_before { bytes.iter().take(3).take_while(|byte| continues(byte)).count() } else { 0 };
     String::from_utf8_lossy(&bytes[skip..]).into_owned()
 }
@@ -396,7 +337,7 @@ mod tests {
     use posse_domain::contract::ExecutionContext;
     use posse_domain::hash::Hash;
     use posse_domain::permission::{Approvals, PathRules};
-    use posse_engine::ports::SeenFiles;
+    use posse_engine::ports::{CallFiles, SeenFiles, StopSignal};
     use serde_json::json;
 
     use super::*;
@@ -418,7 +359,7 @@ mod tests {
             context: Arc::new(ExecutionContext::default()),
             call_id: "c1".into(),
             workspace: Arc::new(workspace.to_owned()),
-            isolated: false,
+            files: CallFiles::Folder,
             seen: Arc::new(NoView),
             rules: PathRules::default(),
             approvals: Approvals::none(),
@@ -430,28 +371,13 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_command_is_silent_when_it_has_printed_nothing_for_so_long() {
-        let (prints, idle) = (Arc::new(Notify::new()), Duration::from_secs(10));
-        let listening = prints.clone();
-        let silent = tokio::spawn(async move { silence(&listening, idle).await });
-        tokio::task::yield_now().await;
-        for _ in 0..3 {
-            tokio::time::advance(Duration::from_secs(9)).await;
-            prints.notify_one();
-            tokio::task::yield_now().await;
-            assert!(!silent.is_finished(), "every output begins the time anew");
-        }
-        tokio::time::advance(Duration::from_secs(10)).await;
-        silent.await.expect("it ends");
-    }
-
     #[test]
     fn a_directory_is_understood_as_programs_see_it_and_as_it_is() {
         let top = tempfile::tempdir().expect("a directory");
         fs::create_dir_all(top.path().join("sub/workspace")).expect("made");
         let call = call(top.path());
-        let own = WorkspaceView { isolation: Isolation::Own, ..WorkspaceView::default() };
+        let own = WorkspaceView::default();
+        let in_folder = WorkspaceView { in_folder: true, ..WorkspaceView::default() };
         let at = |view: &WorkspaceView, workdir: &str| {
             wanted(&call, view, json!({"command": "true", "workdir": workdir})).map(|wanted| wanted.workdir)
         };
@@ -466,29 +392,21 @@ mod tests {
         for workdir in ["/workspaces/sub", "/workspace/../sub", "/workspace/none", "/etc", "../x"] {
             assert!(at(&own, workdir).is_err(), "{workdir}");
         }
-        assert!(at(&WorkspaceView::default(), "/workspace/sub").is_err(), "in place it is another directory");
+        assert!(at(&in_folder, "/workspace/sub").is_err(), "in the folder it is another directory");
     }
 
     #[test]
-    fn a_command_in_an_agents_own_workspace_is_told_apart() {
+    fn a_command_sees_a_workspace_at_its_fixed_path_and_a_folder_where_it_is_without_changing_it() {
         let call = call(Path::new("/state/files"));
-        let own = WorkspaceView {
-            isolation: Isolation::Own,
-            objects: Some(PathBuf::from("/state/objects")),
-            ..WorkspaceView::default()
-        };
+        let objects = Some(PathBuf::from("/state/objects"));
+        let own = WorkspaceView { objects, ..WorkspaceView::default() };
         let command = own.command(Vec::new(), &call);
-        assert_eq!(
-            (command.isolation, command.shown_as.as_path()),
-            (Isolation::Own, Path::new("/workspace"))
-        );
+        assert_eq!((command.read_only, command.shown_as.as_path()), (false, Path::new("/workspace")));
         let shown = (PathBuf::from("/state/objects"), PathBuf::from("/run/posse/objects"));
         assert_eq!(command.shown, [shown]);
-        let command = WorkspaceView::default().command(Vec::new(), &call);
-        assert_eq!(
-            (command.isolation, command.shown_as),
-            (Isolation::InPlace, PathBuf::from("/state/files"))
-        );
+        let in_folder = WorkspaceView { in_folder: true, ..WorkspaceView::default() };
+        let command = in_folder.command(Vec::new(), &call);
+        assert_eq!((command.read_only, command.shown_as), (true, PathBuf::from("/state/files")));
     }
 
     #[test]

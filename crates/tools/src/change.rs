@@ -1,9 +1,8 @@
-//! What `write` and `edit` share: changing one file so that a crash leaves no doubt.
+//! Changes one file for `write` and `edit`, so that its state is known after a crash.
 //!
-//! The change is computed completely before it begins, so its intent names the content's hash before and
-//! after. Right before the new content takes the file's name, the old content is looked at once more; if it
-//! is not the expected one, nothing happens. After a crash one look at the file tells which of the two is
-//! there.
+//! The change is computed completely before it begins, so its intent has the content's hash before and after. Right
+//! before the rename that installs the new content, the old content is read once more. If it is not the expected one,
+//! nothing changes. After a crash the file's hash shows whether the change happened.
 
 use std::sync::Arc;
 
@@ -18,42 +17,40 @@ use posse_files::{DirHandle, ExpectedFile, RelPath};
 
 use crate::space::{blocking, failure};
 
-/// What the agent knows of a file it wants to change.
+/// Whether the agent knows the present content of a file it wants to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// It has seen the present content, or the change was accepted before a crash.
+    /// The agent has seen the present content, or the change was accepted before a crash.
     Seen,
-    /// It has never seen any.
+    /// The agent has never seen the file.
     Unseen,
 }
 
-/// A change that was computed.
+/// A computed change.
 #[derive(Debug)]
 pub(crate) struct Change {
-    /// The new content.
     pub(crate) after: Vec<u8>,
-    /// What the model reads once it is done.
+    /// The result for the model after the change.
     pub(crate) done: String,
 }
 
-/// A change of one file, as an input asks for it.
+/// A requested change of one file.
 pub(crate) trait Plan: Send + Sync + 'static {
-    /// The tool, as rules name it.
+    /// The tool's name in permission rules.
     fn tool(&self) -> &'static str;
 
-    /// The file.
     fn path(&self) -> &RelPath;
 
-    /// Computes the change from the present content; none if the file does not exist.
+    /// Computes the change from the present content. `before` is none if the file does not exist.
     fn change(&self, before: Option<&[u8]>, trust: Trust) -> Result<Change, ToolFailure>;
 
-    /// What the model reads if the change turns out to have been made before a crash.
+    /// The result for the model if recovery finds that the change was made before a crash.
     fn done(&self, before: Option<Hash>) -> String;
 }
 
-/// Looks at the file and gets the change ready, without changing anything.
+/// Reads the file and prepares the change, without changing anything.
 pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<PreparedEffect, ToolFailure> {
-    // No link is followed for writing, so this is where it is written, whatever was decided on before.
+    // Writes follow no link, so this is the real path, whatever path was decided on before.
     let (tool, path) = (plan.tool(), plan.path());
     if path.text().starts_with(crate::outputs::PREFIX) {
         let problem =
@@ -74,14 +71,14 @@ pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepar
     .await
 }
 
-/// Finds out what became of a change whose result is not in the journal.
+/// Finds out whether a change without a journalled result happened.
 pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteIntent) -> RecoveredEffect {
     if plan.path().text() != intent.path {
         return RecoveredEffect::Unknown;
     }
     let context = call.clone();
     let recovered = blocking(&call, plan.tool(), move |beneath, _| {
-        // What the crash left behind is nobody's any more. If it stays, it is in nobody's way.
+        // Removes temporary files of the crashed process. If that fails, they do no harm.
         let _ = beneath.sweep(plan.path());
         let now = inspect(beneath, plan.path())?;
         let hash = now.as_deref().map(Hash::of);
@@ -93,7 +90,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
             return Ok(RecoveredEffect::Unknown);
         }
         let change = plan.change(now.as_deref(), Trust::Seen)?;
-        // The same input and the same content give the same change, unless another version planned it.
+        // Equal input and content give an equal change, unless another version of Posse planned it.
         if Hash::of(&change.after) != intent.after {
             return Ok(RecoveredEffect::Unknown);
         }
@@ -106,13 +103,13 @@ fn inspect(beneath: &DirHandle, path: &RelPath) -> Result<Option<Vec<u8>>, ToolF
     beneath.inspect(path).map_err(|error| failure(&error))
 }
 
-/// Compares what is there with what the agent last saw.
+/// Compares the present content with what the agent last saw.
 fn trust(call: &CallContext, path: &RelPath, now: Option<&[u8]>) -> Result<Trust, ToolFailure> {
     let now = now.map(Hash::of);
     match call.seen.seen(&path.text()) {
         None => Ok(Trust::Unseen),
         seen if seen == now => Ok(Trust::Seen),
-        // It was removed since: what is made now replaces nothing.
+        // The file was removed since, so a new file replaces nothing.
         Some(_) if now.is_none() => Ok(Trust::Seen),
         Some(_) => Err(ToolFailure::failed(format!(
             "`{path}` has changed since you read or wrote it, by a command, a hook such as a formatter, or somebody else. \

@@ -1,4 +1,4 @@
-//! `delegate_to_agent`: hands a piece of work to a sub-agent that carries out a skill.
+//! `delegate_to_agent`: delegates work to a sub-agent that executes a skill.
 
 use posse_domain::event::EffectClass;
 use posse_domain::lifecycle::DELEGATE_TO_AGENT;
@@ -12,7 +12,7 @@ use crate::input::{Check, parse};
 use crate::skill::{name_in, skill_name};
 use crate::spec::{Parts, request};
 
-/// Longest task, and longest context.
+/// Maximum length of the task and of the context.
 const TASK_MAX_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -28,7 +28,6 @@ struct Input {
     timeout_ms: Option<u64>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: DELEGATE_TO_AGENT,
@@ -53,7 +52,7 @@ impl RequestTool for Delegate {
             prompt,
             skill: Some(skill),
             extra_context,
-            // Its answer is the result.
+            // The call returns the sub-agent's answer.
             background: Some(false),
             timeout_ms: check.at_least_one("timeout_ms", timeout_ms)?,
             ..SpawnRequest::default()

@@ -1,4 +1,4 @@
-//! `edit`: a piece of a file.
+//! `edit`: replaces a piece of a file.
 
 use futures::future::BoxFuture;
 use posse_domain::event::{EffectClass, WriteIntent};
@@ -18,9 +18,9 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "edit";
 
-/// Largest old or new text taken.
+/// Maximum length of the old and the new text.
 const TEXT_MAX_BYTES: usize = 1024 * 1024;
-/// Most line numbers that an answer names.
+/// Maximum number of line numbers in an answer.
 const LINES_NAMED_MAX: usize = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -36,7 +36,6 @@ struct Input {
     replace_all: Option<bool>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -76,7 +75,7 @@ impl EffectTool for Edit {
     }
 }
 
-/// A file, what to look for in it and what to put there.
+/// A validated request: the file, the old text and its replacement.
 struct Replacement {
     path: RelPath,
     old: String,
@@ -108,8 +107,7 @@ impl Replacement {
         ToolFailure::failed(format!("`{}` was not changed: {problem}", self.path))
     }
 
-    /// Where the old text stands. Places that overlap are ambiguous too, so they are counted unless all are
-    /// meant.
+    /// The offsets of the old text. Overlapping matches are ambiguous too, so they count unless all are to be replaced.
     fn places(&self, text: &str, old: &str) -> Result<Vec<usize>, ToolFailure> {
         let places: Vec<usize> = text.match_indices(old).map(|(at, _)| at).collect();
         let Some(first) = places.first() else {
@@ -165,20 +163,20 @@ impl Plan for Replacement {
     }
 }
 
-/// Another place of `old` that begins within the one at `first`.
+/// A match of `old` that begins within the match at `first`.
 fn overlapping(text: &str, old: &str, first: usize) -> Option<usize> {
     let next = first + old.chars().next()?.len_utf8();
     text[next..].find(old).map(|at| next + at)
 }
 
-/// `part` with the line endings of `text`. Models write plain line feeds, and `read` shows no others.
+/// Converts `part` to the line endings of `text`. Models write plain line feeds, and `read` shows no others.
 fn in_style_of<'a>(text: &str, part: &'a str) -> Cow<'a, str> {
     let feeds = text.matches('\n').count();
     let is_crlf = feeds > 0 && text.matches("\r\n").count() == feeds;
     if is_crlf && !part.contains("\r\n") { part.replace('\n', "\r\n").into() } else { part.into() }
 }
 
-/// The numbers of the lines in which places, in their order, stand.
+/// The line numbers of these offsets, which are sorted.
 fn lines_of(text: &str, places: &[usize]) -> String {
     let named = places.len().min(LINES_NAMED_MAX);
     let (mut line, mut counted) = (1, 0);
@@ -193,7 +191,7 @@ fn lines_of(text: &str, places: &[usize]) -> String {
     format!("{}{more}", numbers.join(", "))
 }
 
-/// Says why a text may not have been found.
+/// A hint why a text was not found.
 fn missing(text: &str, old: &str) -> String {
     let start = "`old_text` is not in it.";
     let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

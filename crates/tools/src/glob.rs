@@ -1,4 +1,4 @@
-//! `glob`: files by a pattern of their path.
+//! `glob`: finds files by a pattern of their path.
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
@@ -17,7 +17,7 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "glob";
 
-/// Most files of one answer.
+/// Maximum number of files in one answer.
 const FILES_MAX: usize = 500;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -30,7 +30,6 @@ struct Input {
     path: Option<String>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -69,7 +68,7 @@ impl EffectTool for Glob {
     }
 }
 
-/// Searches. A directory that only the pattern names may be missing, which means that nothing matches.
+/// Searches. If a directory that only the pattern names is missing, nothing matches.
 fn search(
     beneath: &DirHandle,
     path: &RelPath,
@@ -78,7 +77,7 @@ fn search(
 ) -> Result<GlobResult, FileError> {
     match beneath.glob(pattern, FILES_MAX, stop) {
         Err(FileError::NotFound { .. } | FileError::NotDirectory { .. }) if pattern.base() != path => {
-            // Says so if it is the directory asked for that is missing.
+            // Fails if the requested directory itself is missing.
             beneath.list(path)?;
             Ok(GlobResult { files: Vec::new(), total: 0, cut: false })
         }
@@ -105,15 +104,15 @@ fn answer(pattern: &str, found: &GlobResult) -> ToolOutput {
     answer.close(&notes)
 }
 
-/// The directory where the search begins, as far as path and pattern name it: a rule for that directory must
-/// hold whichever of the two names it.
+/// The directory where the search begins, from path and pattern: a rule for that directory must apply whichever of the
+/// two names it.
 fn base_specifier(input: &Value) -> Option<String> {
     let path = optional_path_specifier(input)?;
     let pattern = input.get("pattern")?.as_str()?;
     let base = RelPath::parse(&path).ok().and_then(|base| GlobPattern::parse(&base, pattern).ok());
     match base {
         Some(pattern) => Some(pattern.base().text()),
-        // The call will be refused; until then it is about all that it names.
+        // The call will be refused. Until then its specifier is everything that it names.
         None => Some(spelled(&format!("{path}/{pattern}"))),
     }
 }

@@ -1,4 +1,4 @@
-//! `grep`: text in files.
+//! `grep`: searches text in files.
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
@@ -19,7 +19,7 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "grep";
 
-/// How many results there are unless the call says otherwise.
+/// Default number of results.
 const RESULTS_DEFAULT: usize = 100;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,7 +51,6 @@ enum Output {
     Count,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -151,7 +150,7 @@ fn show(answer: &mut Answer, output: GrepOutput, file: &GrepFile) -> bool {
     }
 }
 
-/// Shows lines under their file, with a mark where lines were left out between them.
+/// Adds the lines of a file, with a mark where lines between them are omitted.
 fn show_lines(answer: &mut Answer, lines: &[GrepLine]) -> bool {
     let has_context = lines.iter().any(|line| !line.matched);
     let mut last = None;

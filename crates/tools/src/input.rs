@@ -1,18 +1,19 @@
-//! Reading and checking arguments.
+//! Parses and checks the arguments of tool calls.
 //!
-//! A model that got an argument wrong should get it right the next time: every answer names the field and
-//! says what is expected there. What a model sent is repeated only in part, because it may be a megabyte.
+//! A model with a wrong argument should get it right the next time: every answer names the field and the expected
+//! value. It repeats the model's input only in part, because that may be a megabyte.
 
+use posse_domain::text::shorten;
 use posse_engine::ports::ToolFailure;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Longest description of a problem.
+/// Maximum length of a problem text.
 const PROBLEM_MAX_CHARS: usize = 400;
-/// Longest id of a task taken.
+/// Maximum length of a task id.
 const TASK_ID_MAX_BYTES: usize = 128;
 
-/// Reads the input of `tool`. Unknown fields are refused: none may be mistaken for one that has an effect.
+/// Parses the input of `tool`. Unknown fields are refused, so that none is mistaken for a field with an effect.
 pub(crate) fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, ToolFailure> {
     if !input.is_object() {
         return Err(invalid(tool, "the input must be a JSON object with the fields of its schema"));
@@ -21,32 +22,24 @@ pub(crate) fn parse<T: DeserializeOwned>(tool: &str, input: Value) -> Result<T, 
         let problem = plain_words(&error.inner().to_string());
         match error.path().to_string().as_str() {
             "." => invalid(tool, problem),
-            // What serde says of a field that should not be there begins with its name anyhow.
+            // Serde's message about an unknown field already begins with its name.
             _ if problem.starts_with("unknown field") => invalid(tool, problem),
             path => invalid(tool, format!("`{path}`: {problem}")),
         }
     })
 }
 
-/// The answer to a call that was not run.
+/// The failure of a call with invalid input.
 pub(crate) fn invalid(tool: &str, problem: impl AsRef<str>) -> ToolFailure {
     let problem = shorten(problem.as_ref(), PROBLEM_MAX_CHARS);
     ToolFailure::invalid(format!("Invalid input for `{tool}`: {problem}. Nothing was done."))
 }
 
-/// Cuts a text, with a mark.
-pub(crate) fn shorten(text: &str, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}[…]", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// Says what is expected without the names of Rust's types.
+/// Replaces the names of Rust types by plain words.
 fn plain_words(problem: &str) -> String {
     let whole = "a whole number of at least 0";
     let mut words = shorten(problem, PROBLEM_MAX_CHARS);
-    // The value stands before what is expected and may be cut; then only the end is rewritten if it is there.
+    // The value precedes the expectation and may be cut. Only the end is replaced, if it is there.
     for (rust, plain) in [("u32", whole), ("u64", whole), ("usize", whole), ("f64", "a number")] {
         if let Some(start) = words.strip_suffix(&format!("expected {rust}")) {
             words = format!("{start}expected {plain}");
@@ -55,7 +48,7 @@ fn plain_words(problem: &str) -> String {
     words
 }
 
-/// Checks of one tool's fields.
+/// Checks the fields of one tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check {
     tool: &'static str,
@@ -71,7 +64,7 @@ impl Check {
         invalid(self.tool, format!("`{field}` {}", problem.as_ref()))
     }
 
-    /// A text that says something and is not too long.
+    /// A text that is neither empty nor too long.
     pub(crate) fn text(self, field: &str, text: String, max_bytes: usize) -> Result<String, ToolFailure> {
         if text.trim().is_empty() {
             return Err(self.field(field, "must not be empty"));
@@ -89,7 +82,7 @@ impl Check {
         Ok(())
     }
 
-    /// A text that may be left out; models that must say something for every field leave it empty.
+    /// An optional text. Models that must fill every field leave it empty.
     pub(crate) fn optional(
         self,
         field: &str,
@@ -100,7 +93,6 @@ impl Check {
         text.map(|text| self.text(field, text, max_bytes)).transpose()
     }
 
-    /// The id of a task.
     pub(crate) fn task_id(self, field: &str, id: String) -> Result<String, ToolFailure> {
         let id = self.text(field, id, TASK_ID_MAX_BYTES)?;
         Ok(id.trim().to_owned())

@@ -1,13 +1,12 @@
-//! The tools a model can call.
+//! The tools that a model can call, for the engine.
 //!
-//! Each tool is one file, and what a model reads about it is beside it: `grep.rs` has the typed input, whose
-//! doc comments become the schema's descriptions, and the work; `grep.md` says when and how to use it. What
-//! the tools have in common is in a few modules without a text of their own: `input` reads and checks
-//! arguments, `space` reaches the workspace, `answer` keeps results within limits, `change` is what
-//! `write` and `edit` share.
+//! Each tool is one file, with its description for the model beside it: `grep.rs` has the implementation and the typed
+//! input, whose doc comments become the schema's descriptions. `grep.md` explains when and how to use it. A few modules
+//! have the shared code: `input` parses and checks arguments, `space` accesses the workspace, `answer` keeps results
+//! within limits, `change` writes files for `write` and `edit`.
 //!
-//! A tool knows only what its call hands it, and the [`ToolServices`] of its process. It holds no state of an agent, so all
-//! agents of a process share one set.
+//! A tool uses only its call's context and the [`ToolServices`] of its process. It holds no state of an agent, so all
+//! agents of a process share one set of tools.
 
 mod answer;
 mod bash;
@@ -32,7 +31,6 @@ mod task_close;
 mod task_send;
 mod task_status;
 mod todo;
-mod views;
 mod webfetch;
 mod websearch;
 mod write;
@@ -42,26 +40,23 @@ mod tests;
 
 use std::sync::Arc;
 
-pub use outputs::{Outputs, records};
 use posse_egress::Egress;
-use posse_engine::ports::Tool;
-use posse_sandbox::{Sandbox, SandboxOptions};
-pub use views::{InPlace, ViewFuture, WorkspaceView, WorkspaceViews};
+use posse_engine::ports::{RunRecords, Tool};
+use posse_sandbox::{PlainViews, Sandbox, SandboxOptions, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
 
-/// What tools reach the machine with.
+/// The services through which tools reach the machine.
 #[derive(Debug, Clone)]
 pub struct ToolServices {
-    /// What commands run in.
     pub sandbox: Sandbox,
-    /// Where long outputs are kept and processes written down; none keeps none.
-    pub outputs: Option<Outputs>,
+    /// Stores long outputs and records processes. Without it, neither is kept.
+    pub records: Option<Arc<dyn RunRecords>>,
     /// How programs see the workspaces of agents.
     pub views: Arc<dyn WorkspaceViews>,
-    /// The way to the network.
+    /// The client for the network.
     pub egress: Egress,
-    /// Who is asked when an agent searches the web.
+    /// The provider of web searches.
     pub search: Search,
 }
 
@@ -69,19 +64,19 @@ impl Default for ToolServices {
     fn default() -> Self {
         Self {
             sandbox: Sandbox::new(SandboxOptions::default()),
-            outputs: None,
-            views: Arc::new(InPlace),
+            records: None,
+            views: Arc::new(PlainViews),
             egress: Egress::default(),
             search: Search::default(),
         }
     }
 }
 
-/// Every tool there is, in the order in which models are told about them.
+/// All tools, in the order in which models see them.
 pub fn builtin(hands: ToolServices) -> Vec<Tool> {
     let ToolServices { egress, search, .. } = hands.clone();
     vec![
-        read::tool(hands.outputs.clone()),
+        read::tool(hands.records.clone()),
         list::tool(),
         glob::tool(),
         grep::tool(),

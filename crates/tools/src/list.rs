@@ -1,4 +1,4 @@
-//! `list`: what is in a directory.
+//! `list`: lists the entries of a directory.
 
 use futures::future::BoxFuture;
 use posse_domain::event::EffectClass;
@@ -24,7 +24,6 @@ struct Input {
     path: Option<String>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -86,7 +85,7 @@ enum ListRoot {
     Skill(OfSkill),
 }
 
-/// What is in a directory, with paths as other tools take them.
+/// The entries of a directory, with paths as other tools accept them.
 fn answer(place: &ListRoot, listing: &Listing) -> ToolOutput {
     let (before, path, all) = match place {
         ListRoot::Workspace(path) => (String::new(), path, ": use `glob`"),

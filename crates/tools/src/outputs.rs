@@ -1,82 +1,66 @@
-//! Outputs that were too long for an answer: kept in files beside the journal, and read by range.
+//! Stores outputs that are too long for an answer in files beside the journal, and reads them by range.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
+use posse_engine::ports::{RecordError, RunRecords};
 
-/// How a path begins that means a kept output and no file of the workspace.
+/// The prefix of a path that means a kept output and not a file of the workspace.
 pub(crate) const PREFIX: &str = "@output/";
 
-/// Where commands find the agent's kept outputs.
+/// The mount point of the agent's kept outputs in a sandbox.
 pub(crate) const OUTPUTS_SHOWN_AT: &str = "/run/output";
-/// How much of a kept output is in memory at once.
+/// Buffer size for reading a kept output.
 const CHUNK: usize = 64 * 1024;
-/// Longest name that is taken over from a call's id.
+/// Maximum length of a call's id that is used as a file name.
 const NAME_MAX_BYTES: usize = 64;
-/// How many outputs of one name are kept apart.
+/// Maximum number of kept outputs with the same name.
 const SAME_NAME_MAX: u32 = 10_000;
 
-/// Where long outputs are kept: a directory for each agent.
-#[derive(Debug, Clone)]
-pub struct Outputs(Arc<PathBuf>);
-
-impl Outputs {
-    /// Beneath this directory.
-    pub fn beneath(dir: impl Into<PathBuf>) -> Self {
-        Self(Arc::new(dir.into()))
+/// The kept output with this name, if it belongs to the agent.
+pub(crate) async fn find(
+    records: &dyn RunRecords,
+    agent: &AgentId,
+    name: &str,
+) -> Result<Option<PathBuf>, RecordError> {
+    match name.strip_suffix(".txt") {
+        Some(stem) if plain_name(stem) == stem => records.find_output(agent, name).await,
+        _ => Ok(None),
     }
+}
 
-    /// The directory of an agent. Nobody else's outputs are in it.
-    pub(crate) fn of(&self, agent: &AgentId) -> PathBuf {
-        self.0.join(agent.run().to_string()).join("output").join(agent.to_string())
-    }
-
-    /// The kept output of that name, if it is the agent's own.
-    pub(crate) fn find(&self, agent: &AgentId, name: &str) -> Option<PathBuf> {
-        let stem = name.strip_suffix(".txt")?;
-        let file = self.of(agent).join(name);
-        (plain_name(stem) == stem && file.is_file()).then_some(file)
-    }
-
-    /// Where processes of a run are written down.
-    pub(crate) fn records(&self, agent: &AgentId) -> PathBuf {
-        records(&self.0, &agent.run().to_string())
-    }
-
-    /// A file for the output of a call, under a name that was not used yet.
-    pub(crate) fn file(&self, agent: &AgentId, call_id: &str) -> PathBuf {
-        let (dir, name) = (self.of(agent), plain_name(call_id));
-        let names = (1..SAME_NAME_MAX).map(|number| match number {
-            1 => dir.join(format!("{name}.txt")),
-            number => dir.join(format!("{name}-{number}.txt")),
-        });
-        // The last is used again rather than to fail.
-        let mut file = dir.join(format!("{name}.txt"));
-        for candidate in names {
-            file = candidate;
-            if !file.exists() {
-                break;
-            }
+/// A new file for the output of a call, under an unused name.
+pub(crate) fn new_file(records: &dyn RunRecords, agent: &AgentId, call_id: &str) -> PathBuf {
+    let (dir, name) = (records.output_dir(agent), plain_name(call_id));
+    let names = (1..SAME_NAME_MAX).map(|number| match number {
+        1 => dir.join(format!("{name}.txt")),
+        number => dir.join(format!("{name}-{number}.txt")),
+    });
+    // The last name is reused rather than failing.
+    let mut file = dir.join(format!("{name}.txt"));
+    for candidate in names {
+        file = candidate;
+        if !file.exists() {
+            break;
         }
-        file
     }
+    file
 }
 
 /// Some lines of a kept output.
 pub(crate) struct OutputLines {
-    /// The lines, each cut to a length.
+    /// The lines, each shortened if it is long.
     pub(crate) shown: Vec<String>,
-    /// How many lines there are in all.
+    /// The number of lines in the whole output.
     pub(crate) total: usize,
-    /// Whether one that is shown was cut.
+    /// Whether a shown line was shortened.
     pub(crate) cut: bool,
 }
 
-/// Reads some lines of a file that may be far larger than memory should be, with lines as long as it.
+/// Reads some lines of a file that may be far too large for memory, as may each of its lines.
 pub(crate) fn lines(
     file: &Path,
     first: usize,
@@ -118,12 +102,7 @@ pub(crate) fn lines(
     Ok(lines)
 }
 
-/// Where the processes of a run are written down, beneath the directory of all runs.
-pub fn records(runs: &Path, run: &str) -> PathBuf {
-    runs.join(run).join("sandboxes")
-}
-
-/// What a call's id is as the name of a file. Ids come from models and may be anything.
+/// Converts a call's id to a file name. Ids come from models and may contain anything.
 pub(crate) fn plain_name(call_id: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !call_id.is_empty() && call_id.len() <= NAME_MAX_BYTES && call_id.chars().all(plain) {
@@ -168,10 +147,10 @@ mod tests {
     #[test]
     fn no_output_replaces_another() {
         let top = tempfile::tempdir().unwrap();
-        let outputs = Outputs::beneath(top.path());
+        let records = posse_sandbox::LocalRecords::new(top.path());
         let agent: AgentId = "k3f9ab2c.1".parse().unwrap();
         for expected in ["c1.txt", "c1-2.txt", "c1-3.txt"] {
-            let file = outputs.file(&agent, "c1");
+            let file = new_file(&records, &agent, "c1");
             assert!(
                 file.ends_with(Path::new("k3f9ab2c/output/k3f9ab2c.1").join(expected)),
                 "{}",

@@ -1,13 +1,13 @@
-//! Pictures, told by their bytes: what kind they are and how large.
+//! Reads the format and size of images from their bytes.
 
 use posse_domain::message::MediaType;
 
-/// Largest picture that is shown. As base64, in which it travels, it has a third more, and providers take 5 MiB of that.
+/// Maximum size of an image. Base64 adds a third, and providers accept 5 MiB of that.
 pub(crate) const PICTURE_MAX_BYTES: usize = 5 * 1024 * 1024 / 4 * 3;
-/// Longest side of a picture that is shown; providers refuse longer ones.
+/// Maximum width and height of an image. Providers refuse larger ones.
 pub(crate) const PICTURE_MAX_SIDE: u32 = 8_000;
 
-/// A picture that models can be shown.
+/// An image that models can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Picture {
     pub(crate) media_type: MediaType,
@@ -16,7 +16,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// The picture that these bytes are; none if they are none, or not even their first part is whole.
+    /// Parses the header of an image. None if the bytes are not an image, or if the header is incomplete.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         let (media_type, sides) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             (MediaType::Png, png(bytes))
@@ -33,7 +33,7 @@ impl Picture {
         Some(Self { media_type, width, height })
     }
 
-    /// The kind's name for people.
+    /// The format's name for users.
     pub(crate) fn media_type(self) -> &'static str {
         match self.media_type {
             MediaType::Png => "PNG",
@@ -57,23 +57,23 @@ fn gif(bytes: &[u8]) -> Option<(u32, u32)> {
     Some((u16::from_le_bytes(array(bytes, 6)?).into(), u16::from_le_bytes(array(bytes, 8)?).into()))
 }
 
-/// Walks over the segments until the one that begins a frame, which has the size.
+/// Walks over the segments to the start of a frame, which has the size.
 fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
         let [0xff, marker] = array(bytes, at)? else { return None };
         match marker {
-            // Filling.
+            // Padding.
             0xff => at += 1,
-            // Marks without content.
+            // Markers without content.
             0x01 | 0xd0..=0xd8 => at += 2,
-            // A frame; the four in between are tables.
+            // A frame. The four markers in between are tables.
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let height = u16::from_be_bytes(array(bytes, at + 5)?);
                 let width = u16::from_be_bytes(array(bytes, at + 7)?);
                 return Some((width.into(), height.into()));
             }
-            // The picture itself, or its end.
+            // The image data, or its end.
             0xd9 | 0xda => return None,
             _ => at += 2 + usize::from(u16::from_be_bytes(array(bytes, at + 2)?)),
         }
@@ -104,7 +104,7 @@ fn webp(bytes: &[u8]) -> Option<(u32, u32)> {
 pub(crate) mod tests {
     use super::*;
 
-    /// The beginning of a PNG of this size, filled up with zeros.
+    /// The beginning of a PNG of this size, padded with zeros.
     pub(crate) fn png_of(width: u32, height: u32, bytes: usize) -> Vec<u8> {
         let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         png.extend(width.to_be_bytes());

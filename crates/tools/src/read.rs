@@ -1,4 +1,4 @@
-//! `read`: a text file, or some lines of it, or a picture.
+//! `read`: reads a text file, some lines of it, or an image.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -7,19 +7,21 @@ use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::hash::Hash;
 use posse_domain::message::Image;
+use posse_domain::text::shorten;
 use posse_engine::ports::{
-    CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
+    CallContext, EffectTool, PreparedEffect, RunRecords, Tool, ToolFailure, ToolOutput, ToolResult,
 };
 use posse_files::{DirHandle, FileError, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{Answer, count};
-use crate::input::{Check, parse, shorten};
-use crate::outputs::{self, OUTPUTS_SHOWN_AT, Outputs, PREFIX};
+use crate::input::{Check, parse};
+use crate::outputs::{self, OUTPUTS_SHOWN_AT, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
 use crate::skill_files::{OF_SKILL, failure_in, of_skill};
 use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, inspect, path, path_specifier};
@@ -27,15 +29,15 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "read";
 
-/// Most lines of one answer.
+/// Maximum number of lines in one answer.
 const LINES_MAX: usize = 2_000;
-/// Longest part of a line that is shown.
+/// Maximum length of a shown line.
 const LINE_MAX_CHARS: usize = 2_000;
-/// Largest file that is read without a thread of its own, if the system has it in memory. Such a read takes
-/// about as long as handing it to another thread would.
+/// Maximum size of a file that is read on the caller's thread, if it is in the page cache. Such a read takes about as
+/// long as handing it to another thread.
 const INLINE_MAX_BYTES: usize = 64 * 1024;
 
-/// Endings of names of pictures.
+/// File extensions of images.
 const PICTURES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "ico", "tif", "tiff", "avif"];
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -49,20 +51,20 @@ struct Input {
     limit: Option<usize>,
 }
 
-/// The tool, which also reads kept outputs, if any are kept.
-pub(crate) fn tool(outputs: Option<Outputs>) -> Tool {
+/// The tool, which also reads kept outputs if there are records.
+pub(crate) fn tool(records: Option<Arc<dyn RunRecords>>) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("read.md"),
         specifier: path_specifier,
     };
-    effect::<Input>(&parts, Read(outputs))
+    effect::<Input>(&parts, Read(records))
 }
 
-struct Read(Option<Outputs>);
+struct Read(Option<Arc<dyn RunRecords>>);
 
-/// Which part of which file.
+/// A validated request: the file and the lines.
 struct ReadRequest {
     path: RelPath,
     first: usize,
@@ -72,9 +74,9 @@ struct ReadRequest {
 
 /// What a file belongs to.
 enum FileOwner {
-    /// The workspace: the agent may change it once it has seen it.
+    /// The workspace. The agent may change a file after it has seen it.
     Workspace,
-    /// A skill of this name; what git ignores in the project that it is from is not read.
+    /// A skill. Files that git ignores in its project are not read.
     Skill { name: String, project: Option<PathBuf> },
 }
 
@@ -93,14 +95,18 @@ impl EffectTool for Read {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
-        let outputs = self.0.clone();
+        let records = self.0.clone();
         Box::pin(async move {
             let check = Check::of(NAME);
             let Input { path: text, offset, limit } = parse(NAME, input)?;
             let first = check.at_least_one("offset", offset)?.unwrap_or(1);
             let lines = check.at_least_one("limit", limit)?.unwrap_or(LINES_MAX).min(LINES_MAX);
             if let Some(name) = text.strip_prefix(PREFIX) {
-                let file = outputs.and_then(|outputs| outputs.find(&call.agent, name));
+                let file = match &records {
+                    Some(records) => outputs::find(&**records, &call.agent, name).await,
+                    None => Ok(None),
+                };
+                let file = file.map_err(|error| ToolFailure::failed(error.to_string()))?;
                 let file = file.ok_or_else(|| no_such_output(name))?;
                 return Ok(inspect(read_output(file, name.to_owned(), first, lines)));
             }
@@ -157,7 +163,7 @@ fn no_such_output(name: &str) -> ToolFailure {
 }
 
 async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
-    // What git ignores has to be looked up, which may wait for a disk.
+    // Git's ignore rules have to be read, which may wait for a disk.
     if !matches!(wanted.whose, FileOwner::Skill { project: Some(_), .. })
         && let Some(bytes) = read_from_memory(&call, &wanted)?
     {
@@ -177,7 +183,7 @@ async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
     .await
 }
 
-/// A small file that needs no waiting; none if it does.
+/// Reads a small file without blocking. None if that is not possible.
 fn read_from_memory(call: &CallContext, wanted: &ReadRequest) -> Result<Option<Vec<u8>>, ToolFailure> {
     let beneath = DirHandle::open_cached(&call.workspace).map_err(|error| failure(&error))?;
     let guarded = beneath.map(|beneath| beneath.guarded(gate(call, NAME)));
@@ -185,7 +191,7 @@ fn read_from_memory(call: &CallContext, wanted: &ReadRequest) -> Result<Option<V
     Ok(bytes.map_err(|error| wanted.whose.failure(&error))?.flatten())
 }
 
-/// Shows the lines, and notes which content the agent has seen now.
+/// Shows the lines, and records the content that the agent has seen.
 fn answer(call: &CallContext, wanted: &ReadRequest, bytes: &[u8]) -> ToolResult {
     let output = match (is_binary(bytes), Picture::of(bytes)) {
         (false, _) => lines(wanted, bytes)?,
@@ -198,7 +204,7 @@ fn answer(call: &CallContext, wanted: &ReadRequest, bytes: &[u8]) -> ToolResult 
     Ok(output)
 }
 
-/// A picture, and what it is in words.
+/// An image with its description in words.
 fn shown(path: &RelPath, picture: Picture, bytes: &[u8]) -> ToolResult {
     let Picture { media_type, width, height } = picture;
     let what = format!(
@@ -266,7 +272,7 @@ fn lines(wanted: &ReadRequest, bytes: &[u8]) -> ToolResult {
     Ok(answer.close(&notes))
 }
 
-/// Says which part was shown and how to go on.
+/// States which lines are shown and how to continue.
 fn position(first: usize, shown: usize, total: usize) -> String {
     let last = first + shown - 1;
     match (first, last == total) {

@@ -1,4 +1,4 @@
-//! `skill`: takes a skill in, or has its sub-agent carry it out.
+//! `skill`: loads a skill, or forks a sub-agent that executes it.
 
 use posse_domain::event::EffectClass;
 use posse_domain::lifecycle::SKILL_TOOL;
@@ -11,7 +11,6 @@ use serde_json::Value;
 use crate::input::{Check, parse};
 use crate::spec::{Parts, request};
 
-/// Longest arguments.
 const ARGUMENTS_MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,7 +22,7 @@ struct Input {
     arguments: Option<String>,
 }
 
-/// The tool. It reads nothing itself: a run knows its skills from the start.
+/// Creates the tool. It reads no files: a run knows its skills from the start.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: SKILL_TOOL,
@@ -34,17 +33,17 @@ pub(crate) fn tool() -> Tool {
     request::<Input>(&parts, Skill)
 }
 
-/// What a permission rule is asked about: the skill's name in its one spelling.
+/// The specifier for permission rules: the normalised name of the skill.
 pub(crate) fn name_in(input: &Value, field: &str) -> Option<String> {
     Some(spelled(input.get(field)?.as_str()?))
 }
 
-/// The name of a skill, as a model wrote it.
+/// Checks the name of a skill that a model wrote.
 pub(crate) fn skill_name(check: Check, field: &str, name: &str) -> Result<String, ToolFailure> {
     check.text(field, spelled(name), SKILL_NAME_MAX)
 }
 
-/// Names match whatever their case, and people write them as commands.
+/// Normalises a name: case does not matter, and users write skills as commands.
 fn spelled(name: &str) -> String {
     let name = name.trim();
     name.strip_prefix('/').unwrap_or(name).to_ascii_lowercase()

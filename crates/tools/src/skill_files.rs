@@ -1,4 +1,4 @@
-//! Files of skills: looked at by the skill's name, never changed.
+//! Access to files of skills by the skill's name. They are read-only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,32 +6,32 @@ use std::sync::Arc;
 use posse_domain::code::Code;
 use posse_domain::nearest::some_of;
 use posse_domain::skill::SKILL_NAME_MAX;
-use posse_engine::ports::{CallContext, ToolFailure};
+use posse_domain::text::shorten;
+use posse_engine::ports::{CallContext, CallFiles, ToolFailure};
 use posse_files::{FileError, PathProblem, RelPath};
 
-use crate::input::{Check, shorten};
+use crate::input::Check;
 use crate::space::{SHOWN_PATH_MAX_CHARS, failure};
 
 pub(crate) use posse_domain::skill::SKILL_FILES as OF_SKILL;
 
 /// A path in the folder of a skill.
 pub(crate) struct OfSkill {
-    /// The skill.
     pub(crate) name: String,
-    /// The path in its folder.
+    /// The path relative to the folder.
     pub(crate) path: RelPath,
-    /// The project that the skill is from: what git ignores there is no part of it.
+    /// The project of the skill. Files that git ignores there do not belong to the skill.
     pub(crate) project: Option<PathBuf>,
 }
 
-/// The same call beneath the folder of a skill that the agent may use, and the path there.
+/// The call's context for the folder of a skill that the agent may use, and the path in it.
 pub(crate) fn of_skill(
     check: Check,
     call: &CallContext,
     rest: &str,
 ) -> Result<(CallContext, OfSkill), ToolFailure> {
     let (name, file) = rest.split_once('/').unwrap_or((rest, ""));
-    // A skill is found whatever the case of its name.
+    // Names of skills ignore case.
     let found = call.skills.get_key_value(name);
     let found = found.or_else(|| call.skills.get_key_value(&name.to_ascii_lowercase()));
     let Some((name, dir)) = found else {
@@ -43,15 +43,15 @@ pub(crate) fn of_skill(
         let text = format!("There is no skill `{name}` with files that you may read; {known}.");
         return Err(ToolFailure { code: Code::UnknownSkill, text });
     };
-    // Rules speak of the skill's files by the skill's name, and not as if they were the workspace's.
+    // Rules name the skill's files by the skill's name, not like files of the workspace.
     let rules = call.rules.beneath(&format!("{}/{name}", OF_SKILL.trim_end_matches('/')));
     let workspace = Arc::new(dir.path.clone());
-    let call = CallContext { workspace, isolated: false, rules, ..call.clone() };
+    let call = CallContext { workspace, files: CallFiles::Folder, rules, ..call.clone() };
     let path = path_in(check, name, file)?;
     Ok((call, OfSkill { name: name.clone(), path, project: dir.project.clone() }))
 }
 
-/// A path in the folder of a skill.
+/// Parses a path in the folder of a skill.
 fn path_in(check: Check, skill: &str, file: &str) -> Result<RelPath, ToolFailure> {
     if file.is_empty() {
         return Ok(RelPath::root());
@@ -69,7 +69,7 @@ fn outside(skill: &str, file: &str) -> ToolFailure {
     ToolFailure { code: Code::PermissionDenied, text }
 }
 
-/// Says an error about a file of a skill to a model, with what to do about it.
+/// Converts an error about a file of a skill to a failure for the model, with advice.
 pub(crate) fn failure_in(skill: &str, error: &FileError) -> ToolFailure {
     match error {
         FileError::NotFound { path } => ToolFailure::failed(format!(
@@ -80,7 +80,7 @@ pub(crate) fn failure_in(skill: &str, error: &FileError) -> ToolFailure {
     }
 }
 
-/// Refuses a path of a skill where one of the workspace is meant: as such it would be a strange one.
+/// Refuses a path of a skill where a path of the workspace is expected.
 pub(crate) fn not_of_skill(field: &str, check: Check, text: &str) -> Result<(), ToolFailure> {
     if text.trim_start_matches("./").to_ascii_lowercase().starts_with(OF_SKILL) {
         let problem = format!("begins with `{OF_SKILL}`: only `read` and `list` take files of skills");

@@ -1,4 +1,4 @@
-//! Reaching the workspace of a call.
+//! Accesses the workspace of a call: paths, file errors, permission rules and blocking work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,25 +6,26 @@ use std::time::Duration;
 
 use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
+use posse_domain::text::shorten;
 use posse_engine::ports::{CallContext, PreparedEffect, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
 use posse_files::{DirHandle, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
 use serde_json::Value;
 
-use crate::input::{Check, shorten};
+use crate::input::Check;
 use crate::skill_files::not_of_skill;
 
-/// How long a call that only looks may take. A disk that does not answer must not hold an agent for ever.
+/// Timeout of a call that only reads. A disk that does not respond must not block an agent for ever.
 pub(crate) const LOOK_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Longest part of a path that is repeated in an answer.
+/// Maximum length of a path that an answer repeats.
 pub(crate) const SHOWN_PATH_MAX_CHARS: usize = 200;
 
-/// Reads a path of the input.
+/// Parses the field `path` of the input.
 pub(crate) fn path(check: Check, call: &CallContext, text: &str) -> Result<RelPath, ToolFailure> {
     path_named("path", check, call, text)
 }
 
-/// Reads a path of the input that has another name there.
+/// Parses a path of the input in another field.
 pub(crate) fn path_named(
     field: &str,
     check: Check,
@@ -35,27 +36,27 @@ pub(crate) fn path_named(
     RelPath::parse(beneath(call, text)).map_err(|problem| refusal(field, check, call, text, problem))
 }
 
-/// A path without the name that programs know the workspace by: compilers print whole paths.
+/// A path without the mount point of the workspace, because compilers print absolute paths.
 fn beneath<'a>(call: &CallContext, text: &'a str) -> &'a str {
-    if !call.isolated {
+    if !call.files.is_isolated() {
         return text;
     }
     match text.strip_prefix(WORKSPACE_SHOWN_AT) {
         Some("" | "/") => ".",
-        // By whole names, so that a directory whose name merely begins alike is not meant.
+        // Compares whole path components, so that a directory with the same prefix does not match.
         Some(rest) => rest.strip_prefix('/').unwrap_or(text),
         None => text,
     }
 }
 
-/// Reads a path that may be left out, which means the workspace itself.
+/// Parses an optional path. Without one it is the workspace itself.
 pub(crate) fn optional_path(
     check: Check,
     call: &CallContext,
     text: Option<&str>,
 ) -> Result<RelPath, ToolFailure> {
     match text {
-        // Models that must say something for every field say this.
+        // Models that must fill every field send an empty text.
         None | Some("") => Ok(RelPath::root()),
         Some(text) => path(check, call, text),
     }
@@ -74,9 +75,9 @@ fn refusal(field: &str, check: Check, call: &CallContext, text: &str, problem: P
     }
 }
 
-/// What an absolute path would be if it were given as it should.
+/// The relative path that the model should have given instead of an absolute one.
 fn inside(workspace: &Path, text: &str) -> Option<RelPath> {
-    // By whole names, so that a directory whose name merely begins alike is not meant.
+    // Compares whole path components, so that a directory with the same prefix does not match.
     let inside = Path::new(text).strip_prefix(workspace).ok()?;
     RelPath::parse(inside.to_str()?).ok()
 }
@@ -88,7 +89,7 @@ fn outside(shown: &str) -> ToolFailure {
     ToolFailure { code: Code::PermissionDenied, text }
 }
 
-/// Says a file error to a model, with what to do about it.
+/// Converts a file error to a failure for the model, with advice.
 pub(crate) fn failure(error: &FileError) -> ToolFailure {
     let code = match error {
         FileError::Outside { .. } | FileError::Protected { .. } | FileError::Refused { .. } => {
@@ -115,16 +116,16 @@ fn capital(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
 }
 
-/// The tools whose answers tell what is in a file.
+/// The tools whose answers show the content of a file.
 const SHOW_CONTENT: [&str; 3] = ["read", "grep", "edit"];
 
-/// The rules of a call, as file work asks for them; none where they allow everything.
+/// The rules of a call as a gate for file access. None if they allow everything.
 pub(crate) fn gate(call: &CallContext, tool: &'static str) -> Option<Arc<dyn Gate>> {
     let rules = call.rules.clone();
     (!rules.allow_everything()).then(|| Arc::new(ToolGate { rules, tool }) as Arc<dyn Gate>)
 }
 
-/// What the rules say of the paths that one tool comes upon.
+/// Applies the rules to the paths that one tool reaches.
 #[derive(Debug)]
 struct ToolGate {
     rules: PathRules,
@@ -148,12 +149,12 @@ impl Gate for ToolGate {
 
     fn open(&self, file: &RelPath) -> Result<(), String> {
         self.ask(self.tool, file)?;
-        // Whatever the tool is called: who shows what is in a file reads it.
+        // A tool that shows a file's content reads it, so the rules for `read` apply too.
         if self.tool != "read" && SHOW_CONTENT.contains(&self.tool) { self.ask("read", file) } else { Ok(()) }
     }
 }
 
-/// Does file work for a tool on a thread that may block. If nobody waits for it any more, it is asked to stop.
+/// Runs file access of a tool on a blocking thread. If the call is dropped, the work is asked to stop.
 pub(crate) async fn blocking<T: Send + 'static>(
     call: &CallContext,
     tool: &'static str,
@@ -178,17 +179,17 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// A call that only looks, ready to run.
+/// Prepares a call that only reads.
 pub(crate) fn inspect(run: impl Future<Output = ToolResult> + Send + 'static) -> PreparedEffect {
     PreparedEffect { write: None, sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
-/// What a permission rule is asked about: the input's path in its one spelling.
+/// The specifier for permission rules: the normalised path of the input.
 pub(crate) fn path_specifier(input: &Value) -> Option<String> {
     Some(spelled(input.get("path")?.as_str()?))
 }
 
-/// The same where the path may be left out.
+/// Like [`path_specifier`], for an optional path.
 pub(crate) fn optional_path_specifier(input: &Value) -> Option<String> {
     match input.get("path") {
         None | Some(Value::Null) => Some(spelled("")),

@@ -1,4 +1,4 @@
-//! Telling a model about a tool.
+//! Builds tools and their descriptions for models.
 
 use std::sync::Arc;
 
@@ -9,22 +9,22 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-/// The parts of a tool that are data.
+/// The data of a tool.
 pub(crate) struct Parts {
     pub(crate) name: &'static str,
     pub(crate) class: EffectClass,
-    /// What the model reads.
+    /// The description for the model.
     pub(crate) text: &'static str,
-    /// What permission rules see.
+    /// The specifier for permission rules.
     pub(crate) specifier: fn(&Value) -> Option<String>,
 }
 
-/// A tool that touches the outside and whose input is a `T`.
+/// A tool with an effect on the outside world and an input of type `T`.
 pub(crate) fn effect<T: JsonSchema>(parts: &Parts, tool: impl EffectTool) -> Tool {
     fixed::<T>(parts, Handler::Effect(Arc::new(tool)))
 }
 
-/// A tool that asks the engine and whose input is a `T`.
+/// A tool that sends a request to the engine and has an input of type `T`.
 pub(crate) fn request<T: JsonSchema>(parts: &Parts, tool: impl RequestTool) -> Tool {
     fixed::<T>(parts, Handler::Request(Arc::new(tool)))
 }
@@ -35,13 +35,13 @@ fn fixed<T: JsonSchema>(parts: &Parts, handler: Handler) -> Tool {
     Tool { name, class, describe: Arc::new(move |_| spec.clone()), specifier, handler }
 }
 
-/// What a model is told about a tool whose input is a `T`.
+/// The description of a tool with an input of type `T`, for models.
 pub(crate) fn spec<T: JsonSchema>(name: &str, text: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: text.to_owned(), input_schema: schema::<T>() }
 }
 
-/// The schema of `T` in the plain form that every model understands: in one piece, and an optional field is
-/// one that is not required rather than one that may be null.
+/// The schema of `T` in a simple form that every model understands: without references, and an optional field is not
+/// required instead of nullable.
 fn schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -49,7 +49,7 @@ fn schema<T: JsonSchema>() -> Value {
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     if let Value::Object(top) = &mut schema {
-        // The tool's own text says it.
+        // The tool's description replaces it.
         top.remove("description");
     }
     simplify(&mut schema);
@@ -77,7 +77,7 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Takes null out of what a field may be.
+/// Removes null from the types of a field.
 fn drop_null(schema: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
         types.retain(|kind| kind != "null");
@@ -95,7 +95,7 @@ fn drop_null(schema: &mut Map<String, Value>) {
         let only = std::mem::take(only);
         schema.remove("anyOf");
         for (key, value) in only {
-            // What is said about the field outranks what is said about its type.
+            // The description of the field takes precedence over that of its type.
             schema.entry(key).or_insert(value);
         }
     }

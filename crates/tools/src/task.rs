@@ -1,12 +1,13 @@
-//! `task`: hands a piece of work to a sub-agent.
+//! `task`: delegates work to a sub-agent.
 
 use std::sync::Arc;
 
-use posse_agent::definition::{ListEntry, list};
+use posse_agent::prompts::{ListEntry, list};
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::budget::{Budget, Usd};
 use posse_domain::contract::{CommandCriterion, Criterion};
 use posse_domain::event::EffectClass;
+use posse_domain::lifecycle::TASK_TOOL;
 use posse_domain::ownership;
 use posse_domain::plan::CRITERIA_MAX;
 use posse_engine::ports::{EngineRequest, Handler, RequestTool, SpawnRequest, Spawnable, Tool, ToolFailure};
@@ -17,21 +18,21 @@ use serde_json::{Value, json};
 use crate::input::{Check, parse};
 use crate::spec::spec;
 
-pub(crate) const NAME: &str = "task";
+pub(crate) const NAME: &str = TASK_TOOL;
 const TEXT: &str = include_str!("task.md");
 
-/// Longest prompt, and longest further context.
+/// Maximum length of the prompt and of the extra context.
 const PROMPT_MAX_BYTES: usize = 256 * 1024;
-/// Longest description.
 const TITLE_MAX_BYTES: usize = 200;
-/// Longest name of a definition or a model.
+/// Maximum length of the name of a definition or a model.
 const NAME_MAX_BYTES: usize = 200;
-/// Most paths that a child owns, and longest of them.
+/// Maximum number of ownership patterns of a child.
 const OWNS_MAX: usize = 100;
-/// Most kinds of agents that the schema names: each request carries it. The text names more, within its own limit.
+/// Maximum number of definitions in the schema, because each request contains it. The text lists more, within its own
+/// limit.
 const NAMES_MAX: usize = 100;
 const OWNED_MAX_BYTES: usize = 4_096;
-/// Most criteria of a child, and longest of them.
+/// Maximum length of a criterion.
 const CRITERION_MAX_BYTES: usize = 8 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -106,7 +107,6 @@ struct CommandInput {
     timeout_ms: Option<u64>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let plain = spec::<Input>(NAME, TEXT.trim_end());
     Tool {
@@ -118,7 +118,7 @@ pub(crate) fn tool() -> Tool {
     }
 }
 
-/// Adds what this agent may start.
+/// Adds the definitions that this agent may spawn.
 fn describe(plain: &ToolSpec, spawnable: &[Spawnable]) -> ToolSpec {
     let mut spec = plain.clone();
     if spawnable.is_empty() {

@@ -1,4 +1,4 @@
-//! `task_cancel`: ends a child and all below it.
+//! `task_cancel`: cancels a child and all agents below it.
 
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{EngineRequest, RequestTool, Tool, ToolFailure};
@@ -11,7 +11,6 @@ use crate::spec::{Parts, request};
 
 const NAME: &str = "task_cancel";
 
-/// Longest reason.
 const REASON_MAX_BYTES: usize = 2 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,7 +22,6 @@ struct Input {
     reason: String,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,

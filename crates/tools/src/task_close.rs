@@ -18,7 +18,6 @@ struct Input {
     task_id: String,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,

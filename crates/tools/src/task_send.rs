@@ -1,4 +1,4 @@
-//! `task_send`: a message to a running child.
+//! `task_send`: sends a message to a running child.
 
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{EngineRequest, RequestTool, Tool, ToolFailure};
@@ -11,7 +11,6 @@ use crate::spec::{Parts, request};
 
 const NAME: &str = "task_send";
 
-/// Longest message.
 const MESSAGE_MAX_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -23,7 +22,6 @@ struct Input {
     message: String,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,

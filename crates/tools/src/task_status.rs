@@ -1,4 +1,4 @@
-//! `task_status`: how children stand.
+//! `task_status`: reports the states of children.
 
 use posse_domain::event::EffectClass;
 use posse_engine::ports::{EngineRequest, RequestTool, Tool, ToolFailure};
@@ -11,7 +11,7 @@ use crate::spec::{Parts, request};
 
 const NAME: &str = "task_status";
 
-/// Longest wait for a change.
+/// Maximum wait for a change.
 const WAIT_MAX_MS: u64 = 600_000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -24,7 +24,6 @@ struct Input {
     wait_ms: Option<u64>,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -40,7 +39,7 @@ struct TaskStatus;
 impl RequestTool for TaskStatus {
     fn request(&self, input: Value) -> Result<EngineRequest, ToolFailure> {
         let Input { task_id, wait_ms } = parse(NAME, input)?;
-        // Models that must say something for every field leave it empty.
+        // Models that must fill every field leave it empty.
         let task_id = task_id.filter(|id| !id.trim().is_empty());
         let task_id = task_id.map(|id| Check::of(NAME).task_id("task_id", id)).transpose()?;
         let wait_ms = wait_ms.filter(|wait| *wait > 0).map(|wait| wait.min(WAIT_MAX_MS));

@@ -1,4 +1,4 @@
-//! `todo`: the agent's own list.
+//! `todo`: replaces the agent's own to-do list.
 
 use posse_domain::event::{EffectClass, TodoItem, TodoStatus};
 use posse_engine::ports::{EngineRequest, RequestTool, Tool, ToolFailure};
@@ -11,9 +11,7 @@ use crate::spec::{Parts, request};
 
 const NAME: &str = "todo";
 
-/// Most entries of a list.
 const ITEMS_MAX: usize = 100;
-/// Longest text of an entry.
 const ITEM_MAX_BYTES: usize = 500;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,7 +38,6 @@ enum Status {
     Done,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts =
         Parts { name: NAME, class: EffectClass::Journal, text: include_str!("todo.md"), specifier: |_| None };

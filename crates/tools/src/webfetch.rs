@@ -1,4 +1,4 @@
-//! `webfetch`: a page of the web as text.
+//! `webfetch`: fetches a web page as text.
 
 mod charset;
 mod convert;
@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::permission::{Approvals, Operation, Pattern};
+use posse_domain::text::shorten;
 use posse_egress::{Answer, Egress, EgressError, Limits, Openings, Reply, Request, Target};
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
@@ -25,21 +26,21 @@ use self::convert::Converter;
 use self::page::Page;
 pub(crate) use self::page::clean;
 use crate::answer::ANSWER_MAX_BYTES;
-use crate::input::{Check, parse, shorten};
+use crate::input::{Check, parse};
 use crate::space::inspect;
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "webfetch";
 
-/// How long a call may take: the fetch, and turning the page into text.
+/// Timeout of a call: the fetch, and the conversion to text.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// What an answer says besides the page's text.
+/// Reserved for the answer's text around the page.
 const FRAME_MAX_BYTES: usize = 12 * 1024;
-/// How much of an error page is shown.
+/// Maximum length of the excerpt from an error page.
 const EXCERPT_MAX_CHARS: usize = 500;
-/// Longest title that is shown.
+/// Maximum length of a shown title.
 const TITLE_MAX_CHARS: usize = 300;
-/// What is asked for: servers that can write Markdown or plain text need not be guessed at.
+/// The `Accept` header: prefers servers that can send Markdown or plain text.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, application/json;q=0.8, */*;q=0.5";
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,7 +52,7 @@ struct Input {
     start: Option<usize>,
 }
 
-/// The tool. Everything it reaches, it reaches through `egress`.
+/// Creates the tool. All its network access goes through `egress`.
 pub fn webfetch(egress: Egress) -> Tool {
     let parts = Parts {
         name: NAME,
@@ -62,7 +63,7 @@ pub fn webfetch(egress: Egress) -> Tool {
     effect::<Input>(&parts, WebFetch { egress, converter: Converter::default() })
 }
 
-/// What a permission rule is asked about: the host in its one spelling. A URL that has none is not fetched.
+/// The specifier for permission rules: the normalised host. A URL without one is not fetched.
 fn host_specifier(input: &Value) -> Option<String> {
     let target = Target::parse(input.get("url")?.as_str()?).ok()?;
     Some(target.host().to_owned())
@@ -114,8 +115,8 @@ async fn fetch(
     }
 }
 
-/// What the person opened: a host by its whole name, an address also by a pattern that begins with it. A pattern
-/// for names would open whatever name somebody registers.
+/// The hosts that the user opened: a name by its whole name, an address also by a pattern with its prefix. A pattern
+/// for names would open any name that an attacker registers.
 fn openings(approvals: Approvals) -> Openings {
     Openings::by(move |target| {
         let host = target.host();
@@ -132,7 +133,7 @@ fn openings(approvals: Approvals) -> Openings {
     })
 }
 
-/// Says an error of the way there to a model, with what to do about it.
+/// Converts a network error to a failure for the model, with advice.
 pub(crate) fn failure(error: &EgressError) -> ToolFailure {
     let (code, advice) = match error {
         EgressError::Refused { host, .. } => (Code::PermissionDenied, opening(host)),
@@ -147,7 +148,7 @@ pub(crate) fn failure(error: &EgressError) -> ToolFailure {
 }
 
 fn opening(host: &str) -> String {
-    format!(" Only a person can open it, with `--allow '{NAME}:{host}'`.")
+    format!(" Only a user can open it, with an approval of `{NAME}:{host}`.")
 }
 
 fn elsewhere(from: &Target, to: &Target) -> String {
@@ -157,7 +158,7 @@ fn elsewhere(from: &Target, to: &Target) -> String {
     )
 }
 
-/// An answer that is an error, with the beginning of what it says.
+/// The failure for an error response, with the beginning of its text.
 async fn refused_by_server(converter: &Converter, answer: Answer) -> ToolFailure {
     let (status, url) = (answer.status, answer.target.clone());
     let excerpt = match converter.convert(answer).await {
@@ -195,7 +196,7 @@ fn show(answer: &Answer, page: &Page, start: usize) -> ToolResult {
     Ok(ToolOutput::text(text))
 }
 
-/// As much of the text as fits, to the end of a line if one is near.
+/// As much of the text as fits, cut at the end of a line if one is near.
 fn beginning(text: &str, max_bytes: usize) -> &str {
     if text.len() <= max_bytes {
         return text;

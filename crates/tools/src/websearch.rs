@@ -1,4 +1,4 @@
-//! `websearch`: asks a search provider that a person has set up.
+//! `websearch`: queries the search provider that a user has configured.
 
 mod provider;
 mod results;
@@ -25,11 +25,11 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "websearch";
 
-/// How long a call may take.
+/// Timeout of a call.
 const TIMEOUT: Duration = Duration::from_secs(45);
-/// Longest query: the least that every provider takes.
+/// Maximum length of a query: the lowest limit of all providers.
 const QUERY_MAX_BYTES: usize = 400;
-/// Results if the model does not say how many.
+/// Default number of results.
 const RESULTS_DEFAULT: usize = 8;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ struct Input {
     max_results: Option<usize>,
 }
 
-/// The tool, asking this provider.
+/// Creates the tool for this provider.
 pub fn websearch(egress: Egress, search: Search) -> Tool {
     let parts = Parts {
         name: NAME,
@@ -52,7 +52,7 @@ pub fn websearch(egress: Egress, search: Search) -> Tool {
     effect::<Input>(&parts, WebSearch { egress, search })
 }
 
-/// What a permission rule is asked about: the query, with single spaces.
+/// The specifier for permission rules: the query with single spaces.
 fn query_specifier(input: &Value) -> Option<String> {
     Some(one_line(input.get("query")?.as_str()?))
 }
@@ -104,13 +104,13 @@ async fn run(
 ) -> ToolResult {
     let mut request = provider.request(query, most);
     request.limits.total = request.limits.total.min(call.limit);
-    // The person named this host in the settings: a provider on the own machine is reached, and nothing else is.
+    // The user named this host in the settings, so it may be on this machine. No other host is opened.
     let (host, port) = (request.target.host().to_owned(), request.target.port());
     let openings = Openings::by(move |target| target.host() == host && target.port() == port);
     let reply = egress.send(request, &openings).await.map_err(|error| failure(provider, &error))?;
     match reply {
         Reply::Elsewhere { to, .. } => Err(ToolFailure::failed(format!(
-            "{} redirects to another address ({}). A person has to correct `search.url` in the settings.",
+            "{} redirects to another address ({}). A user has to correct `search.url` in the settings.",
             provider.name(),
             to.host()
         ))),
@@ -124,7 +124,7 @@ fn failure(provider: &ConfiguredProvider, error: &EgressError) -> ToolFailure {
     ToolFailure { code, text: format!("{} cannot be asked: {error}.", provider.name()) }
 }
 
-/// What a status means. The provider's own words are not repeated: some contain the key.
+/// The meaning of a status. The provider's own text is not repeated, because it may contain the key.
 fn status(provider: &ConfiguredProvider, status: u16) -> String {
     let name = provider.name();
     let advice = match status {

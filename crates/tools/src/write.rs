@@ -1,4 +1,4 @@
-//! `write`: a whole file.
+//! `write`: writes a whole file.
 
 use futures::future::BoxFuture;
 use posse_domain::event::{EffectClass, WriteIntent};
@@ -17,7 +17,6 @@ use crate::spec::{Parts, effect};
 
 const NAME: &str = "write";
 
-/// Largest content taken.
 const CONTENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -29,7 +28,6 @@ struct Input {
     content: String,
 }
 
-/// The tool.
 pub(crate) fn tool() -> Tool {
     let parts = Parts {
         name: NAME,
@@ -69,7 +67,7 @@ impl EffectTool for Write {
     }
 }
 
-/// A file and what it shall contain.
+/// A validated request: the file and its new content.
 struct Content {
     path: RelPath,
     content: String,

@@ -1,6 +1,6 @@
-//! What the hands cost: a box beside a plain process, an endless output, a search beside the tools people use.
+//! Measures the cost of sandboxed programs, of an endless output and of searches, beside plain programs.
 //!
-//! `hands DIR [--quick] [--rg PATH] [--fd PATH]` prints figures as JSON; `cargo xtask bench` says what they mean.
+//! `hands DIR [--quick] [--rg PATH] [--fd PATH]` prints figures as JSON; `cargo xtask bench` explains them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,9 +14,9 @@ use posse_sandbox::process::OutputLimits;
 use posse_sandbox::{BoxedCommand, Limits, Sandbox, SandboxOptions};
 use serde_json::{Value, json};
 
-/// A user that owns nothing.
+/// A user without files.
 const ORDINARY: u32 = 65_534;
-/// How large the runtime is made.
+/// The resident size of the large runtime process.
 const RESIDENT_BYTES: usize = 1 << 30;
 /// How much a program prints.
 const PRINTED_BYTES: u64 = 1 << 30;
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-/// The median of a box with `true` in it, beside a plain `true`, from a small and from a large process.
+/// The median time of a sandboxed `true` beside a plain `true`, from a small and from a large process.
 async fn boxes(asked: &Options) -> Fallible<Value> {
     let workspace = asked.workspace()?;
     let sandbox = Sandbox::new(SandboxOptions::default());
@@ -82,7 +82,7 @@ async fn boxes(asked: &Options) -> Fallible<Value> {
 
 async fn compare(sandbox: &Sandbox, workspace: &Path, rounds: usize) -> Fallible<Value> {
     let (mut plain, mut boxed) = (Vec::new(), Vec::new());
-    // In turns, so that whatever else the machine does falls on both.
+    // Alternating, so that other load on the machine affects both.
     for _ in 0..rounds {
         let began = Instant::now();
         Command::new("/bin/true").stdin(Stdio::null()).status()?;
@@ -98,10 +98,11 @@ async fn compare(sandbox: &Sandbox, workspace: &Path, rounds: usize) -> Fallible
 
 fn command(workspace: &Path, argv: &[&str], spill: Option<PathBuf>) -> BoxedCommand {
     BoxedCommand {
-        // As many as there really are.
+        // As many as in a real project.
         protected: (0..100).map(|number| format!(".protected-{number}")).chain([".git".to_owned()]).collect(),
         output: OutputLimits { head_bytes: 12 << 10, tail_bytes: 20 << 10, spill, spill_bytes: 64 << 20 },
-        ..BoxedCommand::in_place(argv.iter().map(ToString::to_string).collect(), workspace)
+        read_only: false,
+        ..BoxedCommand::in_folder(argv.iter().map(ToString::to_string).collect(), workspace)
     }
 }
 
@@ -110,7 +111,7 @@ fn median_ms(mut times: Vec<Duration>) -> f64 {
     times.get(times.len() / 2).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
 }
 
-/// The same as a user without privileges; none if this process may not become one.
+/// The same as a user without privileges; null if this process may not change its user.
 fn as_ordinary(asked: &Options) -> Fallible<Value> {
     let dir = tempfile::tempdir()?;
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755))?;
@@ -131,7 +132,7 @@ fn as_ordinary(asked: &Options) -> Fallible<Value> {
     Ok(figures["boxes"].clone())
 }
 
-/// A program that prints without end, while others want to go on.
+/// Measures a program that prints very much while other programs use the machine.
 async fn output(asked: &Options) -> Fallible<Value> {
     let bytes = if asked.quick { PRINTED_BYTES / 64 } else { PRINTED_BYTES };
     let workspace = asked.workspace()?;
@@ -173,7 +174,7 @@ fn resident_kb() -> u64 {
     line.split_whitespace().next().and_then(|kb| kb.parse().ok()).unwrap_or(0)
 }
 
-/// Searches of a tree of many files, in turns with the programs that people use for it.
+/// Measures searches of a tree with many files, alternating with the programs that users run for it.
 fn search(asked: &Options) -> Fallible<Value> {
     let workspace = asked.workspace()?;
     let files = if asked.quick { 2_000 } else { 50_000 };
@@ -212,7 +213,7 @@ fn search(asked: &Options) -> Fallible<Value> {
     }))
 }
 
-/// One directory of a thousand files; else fifty files to a directory, one line in a hundred files is looked for.
+/// One directory has a thousand files, the others fifty each. One file in a hundred has the line that is searched.
 fn plant(dir: &Path, files: usize) -> Fallible<()> {
     fs::create_dir(dir.join("wide"))?;
     for number in 0..1_000 {

@@ -1,6 +1,7 @@
-//! What merging costs: ten children of a repository of 10,000 files, beside plain git in the same run.
+//! Measures merging: ten children of a repository of 10,000 files, or of as many hundreds as the first argument says,
+//! beside plain git in the same run.
 //!
-//! Prints `name value unit` lines, medians where there are several.
+//! Prints `name value unit` lines, medians where there are several values.
 
 use std::error::Error;
 use std::fs;
@@ -8,8 +9,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use posse_workspace::{Merge, MergeRequest, Oid, RunSpace, WorkspaceOptions, Workspaces};
+use posse_engine::ports::Merge;
+use posse_workspace::{LocalFiles, ObjectId, RunSpace, TreeMerge, WorkspaceOptions};
 
+/// Default number of directories. Each child changes one of them, so there are at least as many as children.
 const DIRS: usize = 100;
 const FILES_PER_DIR: usize = 100;
 const CHILDREN: usize = 10;
@@ -18,10 +21,11 @@ const RUN: &str = "bench";
 type AnyError = Box<dyn Error>;
 
 fn main() -> Result<(), AnyError> {
+    let dirs = std::env::args().nth(1).map_or(Ok(DIRS), |dirs| dirs.parse())?;
     let top = tempfile::tempdir()?;
     let project = top.path().join("project");
-    make_project(&project)?;
-    let spaces = Workspaces::new(&top.path().join("state"), WorkspaceOptions::default());
+    make_project(&project, dirs)?;
+    let spaces = LocalFiles::new(&top.path().join("state"), WorkspaceOptions::default());
     let base = spaces.begin(RUN, &project)?.snapshot.commit;
     let space = spaces.open(RUN)?;
     space.make(RUN, 1, &base)?;
@@ -51,15 +55,15 @@ fn main() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Merges one child and brings the root's workspace up to date.
+/// Merges one child and updates the root's workspace.
 fn integrate(
     space: &RunSpace,
     child: usize,
-    ours: Oid,
-    base: Oid,
-    theirs: Oid,
-) -> Result<(Duration, Duration, Oid), AnyError> {
-    let request = MergeRequest {
+    ours: ObjectId,
+    base: ObjectId,
+    theirs: ObjectId,
+) -> Result<(Duration, Duration, ObjectId), AnyError> {
+    let request = TreeMerge {
         ours,
         base,
         theirs,
@@ -69,7 +73,7 @@ fn integrate(
         message: format!("posse: merge of {RUN}.{child}"),
     };
     let began = Instant::now();
-    let Merge::Merged { commit, .. } = space.merge(&request)? else { return Err("not merged".into()) };
+    let Some(Merge::Merged { commit, .. }) = space.merge(&request)? else { return Err("not merged".into()) };
     let gate = began.elapsed();
     let began = Instant::now();
     space.update(RUN, 1, &ours, &commit)?;
@@ -77,7 +81,7 @@ fn integrate(
 }
 
 /// The same merges by git alone, without gate, commit or update.
-fn plain(space: &RunSpace, base: Oid, children: &[Oid]) -> Result<Vec<Duration>, AnyError> {
+fn plain(space: &RunSpace, base: ObjectId, children: &[ObjectId]) -> Result<Vec<Duration>, AnyError> {
     let mut times = Vec::new();
     for theirs in children {
         let began = Instant::now();
@@ -92,8 +96,8 @@ fn plain(space: &RunSpace, base: Oid, children: &[Oid]) -> Result<Vec<Duration>,
     Ok(times)
 }
 
-fn make_project(dir: &Path) -> Result<(), AnyError> {
-    for number in 0..DIRS {
+fn make_project(dir: &Path, dirs: usize) -> Result<(), AnyError> {
+    for number in 0..dirs {
         let dir = dir.join(format!("d{number}"));
         fs::create_dir_all(&dir)?;
         for file in 0..FILES_PER_DIR {

@@ -1,7 +1,7 @@
-//! Measures snapshots and workspaces beside plain git, on a repository made for it.
+//! Measures snapshots and workspaces beside plain git, on a generated repository.
 //!
-//! `cargo run --release -p posse-host --example workspaces [FILES [ROUNDS]]` prints `name value unit` lines: medians of
-//! the rounds, everything in the page cache but what is said to be the first time.
+//! `cargo run --release -p posse-workspace --example workspaces [FILES [ROUNDS]]` prints `name value unit` lines:
+//! medians of the rounds, with everything in the page cache except in measurements of a first time.
 
 use std::error::Error;
 use std::fs;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use posse_workspace::{WorkspaceOptions, Workspaces};
+use posse_workspace::{LocalFiles, WorkspaceOptions};
 
 const DEFAULT_FILES: usize = 10_000;
 const DEFAULT_ROUNDS: usize = 7;
 const FILES_PER_DIR: usize = 20;
-/// Files are between this and four times this long, as source files often are.
+/// Files have between this and four times as many lines, as source files often do.
 const LINES: usize = 40;
-/// How large a directory is that git ignores.
+/// The size of an ignored directory.
 const IGNORED_BYTES: u64 = 1 << 30;
-/// Old enough that nothing is "just changed".
+/// Old enough that no file counts as just changed.
 const OLD: Duration = Duration::from_hours(1);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -45,11 +45,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn spaces(&self, state: &str) -> Workspaces {
-        Workspaces::new(&self.dir.join(state), WorkspaceOptions::default())
+    fn spaces(&self, state: &str) -> LocalFiles {
+        LocalFiles::new(&self.dir.join(state), WorkspaceOptions::default())
     }
 
-    /// Each with a state directory of its own.
+    /// Each round has its own state directory.
     fn first_times(&self) -> Outcome<()> {
         let mut times = Vec::new();
         for round in 0..self.rounds {
@@ -116,7 +116,7 @@ impl Bench<'_> {
 }
 
 impl Bench<'_> {
-    /// A workspace beside a large directory that git ignores; most of it is not even on the disk.
+    /// A workspace beside a large ignored directory, which is a sparse file.
     fn ignored(&self) -> Outcome<()> {
         fs::create_dir_all(self.folder.join("target"))?;
         fs::File::create(self.folder.join("target/large"))?.set_len(IGNORED_BYTES)?;
@@ -149,7 +149,7 @@ fn say(name: &str, times: &mut [Duration]) {
     }
 }
 
-/// A repository as a clone is: its objects in one pack, its files some time old.
+/// A repository like a fresh clone: its objects in one pack, its files some time old.
 fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
     let time = std::time::SystemTime::now() - OLD;
     for number in 0..files {
@@ -168,7 +168,7 @@ fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
     git(folder, &["add", "-A"])?;
     git(folder, &["commit", "-q", "-m", "all"])?;
     git(folder, &["gc", "-q"])?;
-    // As if some time had passed: the index is younger than the files.
+    // Refreshed later, so that the index is younger than the files.
     git(folder, &["update-index", "-q", "--refresh"])
 }
 

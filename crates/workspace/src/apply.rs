@@ -1,129 +1,87 @@
-//! Bringing a run's result into the person's checkout.
+//! Applies a run's result to the user's checkout.
 //!
-//! Only the paths that differ between the run's base snapshot and its result are looked at. Everything is decided
-//! before anything is written: one conflict, and nothing is. What will be written is put down beneath the run's state
-//! first, so that a call that was cut off is finished by the next one, which knows its own half from the person's
-//! work. Index, HEAD and stash are never touched.
+//! Only paths that differ between the run's base snapshot and its result are inspected. All decisions precede all
+//! writes: one conflict, and nothing is written. The intent is stored in the run's state directory first, so that the
+//! next call can finish an interrupted one and tell its own writes from the user's work. Index, HEAD and stash are
+//! never touched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use posse_engine::ports::{ApplyError, ApplySummary};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use super::change::{Change, EntryType, Side, becomes_directory, changes, shown};
 use super::text::{LineEnds, three_way};
 use super::tree_switch::{PathState, TreeSwitch};
 use super::update::contents;
-use super::{Git, Oid, WorkspaceError, disk, object};
+use super::{Git, ObjectId, RepositoryError, disk, object};
 
-/// Largest file that is merged with what the person did meanwhile.
+/// Largest file that is merged with a concurrent change by the user.
 const MERGE_MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// Most conflicting files that are named.
+/// Limit of conflicting files that an error names.
 const CONFLICTS_MAX: usize = 200;
 
-/// What was brought into the checkout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ApplySummary {
-    /// How many files were written or removed.
-    pub files: usize,
-    /// How many of those hold both the run's change and the person's.
-    pub merged: usize,
-    /// How many were as in the result already.
-    pub already: usize,
-}
-
-/// Why nothing was brought into the checkout.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ApplyError {
-    /// Files that the person changed too; nothing was written.
-    #[error(
-        "these files were changed since the run began, and nothing was written: {}; merge the run's branch by \
-         hand, or undo your change of those files and apply again",
-        .files.join(", ")
-    )]
-    Conflict {
-        /// The files, a bounded list.
-        files: Vec<String>,
-    },
-    /// A file changed while the result was being written. Applying again goes on.
-    #[error("{file} changed while the result was being written; {written} files were; apply again to go on")]
-    Moved {
-        /// The file.
-        file: String,
-        /// How many files were written before.
-        written: usize,
-    },
-    /// Something else.
-    #[error(transparent)]
-    Workspace(#[from] WorkspaceError),
-}
-
-/// What an apply is about to write, or has written.
+/// What an apply is about to write, or has written. Stored before the first write.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Intent {
-    /// The tree whose content is brought over.
+    /// The tree that is applied.
     result: String,
-    /// Whether all of it was written.
+    /// Whether every path was written.
     done: bool,
-    /// Contents that are neither the base's nor the result's: by path (hex), the name of the content.
+    /// Merged contents, which are neither the base's nor the result's: object id by path (hex).
     mixed: BTreeMap<String, String>,
 }
 
 impl Intent {
-    fn load(path: &Path) -> Result<Option<Self>, WorkspaceError> {
+    fn load(path: &Path) -> Result<Option<Self>, RepositoryError> {
         let Some(text) = disk::read_if_there(path)? else { return Ok(None) };
-        // It is written whole, so one that cannot be read was not written by this version; it vouches for nothing.
+        // The file is replaced atomically, so an unreadable one is from another version and proves nothing.
         Ok(serde_json::from_slice(&text).ok())
     }
 
-    fn save(&self, path: &Path) -> Result<(), WorkspaceError> {
+    fn save(&self, path: &Path) -> Result<(), RepositoryError> {
         disk::write_durably(path, &serde_json::to_vec(self).unwrap_or_default())
     }
 }
 
-/// What is to be done with one path.
+/// The action that was decided for one path.
 struct Step<'a> {
     change: &'a Change,
-    /// What was there when it was decided.
+    /// The state of the path when the action was decided.
     found: PathState,
     doing: FileAction,
 }
 
 enum FileAction {
     Remove,
-    /// Write the result's content, with these line ends.
+    /// Write the result's content with these line endings.
     Write(Side, LineEnds),
-    /// Write this content.
+    /// Write this merged content.
     Mix(EntryType, Vec<u8>),
-    /// What is there holds the run's change already.
+    /// The file has the run's change already.
     Nothing,
 }
 
-/// Where a result is brought from and to.
+/// An apply of one result to one checkout.
 pub(super) struct Application<'a> {
-    /// The bare repository.
     pub(super) git: &'a Git,
-    /// The run's base snapshot.
-    pub(super) base: Oid,
-    /// The run's result.
-    pub(super) result: Oid,
-    /// Where the intent is put down.
+    pub(super) base: ObjectId,
+    pub(super) result: ObjectId,
+    /// The file that stores the [`Intent`].
     pub(super) intent: &'a Path,
-    /// Whether the permission to execute counts in the checkout.
+    /// Whether the executable bit is meaningful in the checkout (`core.fileMode`).
     pub(super) executable_counts: bool,
-    /// Fault points.
     pub(super) hit: &'a dyn Fn(&'static str),
 }
 
 impl Application<'_> {
-    /// Brings it over.
     pub(super) fn apply(&self, onto: TreeSwitch) -> Result<ApplySummary, ApplyError> {
         let known = Intent::load(self.intent)?;
         let before =
             known.as_ref().filter(|intent| intent.done).and_then(|intent| intent.result.parse().ok());
-        // An earlier result that was applied is what the checkout is compared with now. The same one is not: the
-        // person may have undone it.
+        // A result that was applied before is the new base of the comparison, unless it is the same result: the user
+        // may have undone it.
         let before = before.filter(|before| *before != self.result);
         let known = known.unwrap_or_default();
         let changes = changes(self.git, &before.unwrap_or(self.base), &self.result)?;
@@ -147,7 +105,7 @@ impl Application<'_> {
         Ok(applied)
     }
 
-    /// Decides on every path; one conflict and there is no plan.
+    /// Decides on every path. A single conflict fails the whole plan.
     fn plan<'c>(
         &self,
         onto: &TreeSwitch,
@@ -187,8 +145,8 @@ impl Application<'_> {
         Err(ApplyError::Conflict { files: conflicts })
     }
 
-    /// What is there; where the permission to execute does not count, it is as the tree has it.
-    fn inspect(&self, onto: &TreeSwitch, path: &[u8], change: &Change) -> Result<PathState, WorkspaceError> {
+    /// The state of a path. Where the executable bit is not meaningful, the tree's mode is assumed.
+    fn inspect(&self, onto: &TreeSwitch, path: &[u8], change: &Change) -> Result<PathState, RepositoryError> {
         let found = onto.inspect(path)?;
         let is_file = |kind| matches!(kind, EntryType::File | EntryType::Executable);
         match (found, change.old.or(change.new)) {
@@ -201,14 +159,14 @@ impl Application<'_> {
         }
     }
 
-    /// None is a conflict.
+    /// Returns `None` for a conflict.
     fn decide(
         &self,
         onto: &TreeSwitch,
         change: &Change,
         found: &PathState,
         removed: &BTreeSet<&[u8]>,
-    ) -> Result<Option<FileAction>, WorkspaceError> {
+    ) -> Result<Option<FileAction>, RepositoryError> {
         if change.touches(EntryType::Submodule) {
             return Ok(None);
         }
@@ -219,7 +177,7 @@ impl Application<'_> {
         let write = Ok(Some(FileAction::Write(new, LineEnds::AsStored)));
         match found {
             found if found.is(change.old.as_ref()) => {
-                // Something above it may be in the way: a file that the result turns into a directory.
+                // A parent of the path may be a file that the result turns into a directory.
                 let free = change.old.is_some() || above_is_free(onto, &change.path, removed)?;
                 if free { write } else { Ok(None) }
             }
@@ -232,8 +190,8 @@ impl Application<'_> {
         }
     }
 
-    /// Whether a file differs from the base only in its line ends.
-    fn same_text(onto: &TreeSwitch, change: &Change, found: &PathState) -> Result<bool, WorkspaceError> {
+    /// Whether a file differs from the base only in its line endings.
+    fn same_text(onto: &TreeSwitch, change: &Change, found: &PathState) -> Result<bool, RepositoryError> {
         let (PathState::Thing(side), Some(old)) = (found, change.old) else { return Ok(false) };
         if side.kind != old.kind || side.kind == EntryType::Link {
             return Ok(false);
@@ -242,14 +200,14 @@ impl Application<'_> {
         Ok(object::name(object::ObjectType::Blob, &LineEnds::of(&content).stored(&content)) == old.oid)
     }
 
-    /// The person's change and the run's in one file, if they do not meet.
+    /// Merges the user's change and the run's change of one file; `None` if they conflict.
     fn mix(
         &self,
         onto: &TreeSwitch,
         change: &Change,
         found: &Side,
         new: &Side,
-    ) -> Result<Option<FileAction>, WorkspaceError> {
+    ) -> Result<Option<FileAction>, RepositoryError> {
         let Some(old) = change.old else { return Ok(None) };
         if [found.kind, old.kind, new.kind].contains(&EntryType::Link) {
             return Ok(None);
@@ -263,7 +221,7 @@ impl Application<'_> {
             return Ok(Some(FileAction::Write(Side { kind, ..*new }, ends)));
         }
         if name == new.oid {
-            // The content is the result's; what may be left is the permission to execute.
+            // The content is the result's already. Only the executable bit may differ.
             let doing = if kind == found.kind { FileAction::Nothing } else { FileAction::Mix(kind, content) };
             return Ok(Some(doing));
         }
@@ -288,7 +246,7 @@ impl Application<'_> {
         for (step, staged) in removals.chain(writes) {
             let path = &step.change.path;
             let now = self.inspect(&onto, path, step.change)?;
-            // Room was made by the removals before.
+            // An earlier removal may have emptied the directory.
             let as_planned =
                 now == step.found || (now == PathState::Absent && step.found == PathState::Directory);
             let placed = as_planned
@@ -306,12 +264,12 @@ impl Application<'_> {
         Ok(())
     }
 
-    /// Stages all contents; gives each its number, or none for a removal.
+    /// Stages all contents and returns the number of each, or `None` for a removal.
     fn stage(
         &self,
         onto: &mut TreeSwitch,
         steps: &[Step<'_>],
-    ) -> Result<Vec<Option<(usize, EntryType)>>, WorkspaceError> {
+    ) -> Result<Vec<Option<(usize, EntryType)>>, RepositoryError> {
         let mut staged = vec![None; steps.len()];
         let mut wanted = Vec::new();
         for (at, step) in steps.iter().enumerate() {
@@ -321,7 +279,7 @@ impl Application<'_> {
                 FileAction::Write(side, ends) => wanted.push((at, *side, *ends)),
             }
         }
-        let oids: Vec<Oid> = wanted.iter().map(|(_, side, _)| side.oid).collect();
+        let oids: Vec<ObjectId> = wanted.iter().map(|(_, side, _)| side.oid).collect();
         contents(self.git, &oids, |place, content| {
             let (at, side, ends) = wanted[place];
             let content = if side.kind == EntryType::Link { content } else { ends.on_disk(content) };
@@ -332,14 +290,14 @@ impl Application<'_> {
     }
 }
 
-/// Whether an earlier call wrote what is there.
+/// Whether an earlier call wrote the content that was found.
 fn is_known(found: &PathState, change: &Change, known: &Intent) -> bool {
     let PathState::Thing(side) = found else { return false };
     known.mixed.get(&hex(&change.path)).is_some_and(|oid| *oid == side.oid.to_string())
 }
 
-/// Whether every directory above a new path is there, or free, or a file that will be removed.
-fn above_is_free(onto: &TreeSwitch, path: &[u8], removed: &BTreeSet<&[u8]>) -> Result<bool, WorkspaceError> {
+/// Whether each parent directory of a new path exists, is absent, or is a file that will be removed.
+fn above_is_free(onto: &TreeSwitch, path: &[u8], removed: &BTreeSet<&[u8]>) -> Result<bool, RepositoryError> {
     let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     for (at, _) in slashes {
         match onto.inspect(&path[..at])? {
@@ -351,7 +309,7 @@ fn above_is_free(onto: &TreeSwitch, path: &[u8], removed: &BTreeSet<&[u8]>) -> R
     Ok(true)
 }
 
-/// A path as text that any content of it survives.
+/// A path as text that is lossless for any bytes.
 fn hex(path: &[u8]) -> String {
     use std::fmt::Write as _;
     path.iter().fold(String::with_capacity(path.len() * 2), |mut text, byte| {

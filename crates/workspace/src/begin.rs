@@ -1,4 +1,4 @@
-//! The beginning of a run: a snapshot of the person's folder.
+//! Begins a run for the engine: takes a snapshot of the user's folder.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -14,41 +14,39 @@ use super::ignored::only_patterns;
 use super::index::{self, Index, TrackedFile};
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::{self, Mode, ObjectType};
-use super::objects::Present;
+use super::objects::PresentObjects;
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, base_ref, check_id};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
-use super::user_repository::{Head, Person};
-use super::{Oid, RunSpace, Snapshot, WorkspaceError, WorkspaceOptions, disk};
+use super::user_repository::{Head, UserRepository};
+use super::{ObjectId, RepositoryError, RunSpace, Snapshot, WorkspaceOptions, disk};
 
-/// Workspaces beneath one state directory. Cheap to clone.
+/// Creates workspaces beneath one state directory. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Workspaces {
+pub struct LocalFiles {
     pub(super) state: Arc<Path>,
     pub(super) options: Arc<WorkspaceOptions>,
 }
 
-/// What a run begins with.
+/// The snapshot that a run begins with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunBase {
-    /// The person's folder as it was.
+    /// The user's folder as it was.
     pub snapshot: Snapshot,
-    /// The commit that is checked out there; none without one.
-    pub head: Option<Oid>,
-    /// Whether the folder differs from that commit.
+    /// The commit that is checked out in the user's folder, if there is one.
+    pub head: Option<ObjectId>,
+    /// Whether the folder differs from `head`.
     pub dirty: bool,
-    /// What the person should know about the snapshot.
+    /// Notes for the user about files that the snapshot omits or changes.
     pub notes: Vec<String>,
 }
 
-/// Where a run's project is, and what it began with: `project.json` of the run.
+/// The content of the run's `project.json`: where its project is, and what it began with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Record {
-    /// The person's folder.
     pub(super) folder: PathBuf,
-    /// The project's directory.
     pub(super) project: String,
     /// Whether the folder is the top of a repository.
     pub(super) is_repository: bool,
@@ -58,21 +56,21 @@ pub(super) struct Record {
     pub(super) dirty: bool,
     pub(super) notes: Vec<String>,
     pub(super) copies: Vec<CopiedFile>,
-    /// The patterns above all `.gitignore` files.
+    /// The patterns that apply above all `.gitignore` files.
     pub(super) excludes: String,
 }
 
-impl Workspaces {
-    /// Workspaces beneath `state`.
+impl LocalFiles {
+    /// Workspaces beneath the state directory `state`.
     pub fn new(state: &Path, options: WorkspaceOptions) -> Self {
-        // Git runs in directories of its own, where a relative path would lead elsewhere.
+        // Git runs in other directories, where a relative path would resolve elsewhere.
         let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
         Self { state: state.into(), options: Arc::new(options) }
     }
 
-    /// Begins a run: a snapshot of the person's folder, durable when this returns. Nothing in the folder is changed. A
-    /// run that has begun already is given as it began.
-    pub fn begin(&self, run: &str, dir: &Path) -> Result<RunBase, WorkspaceError> {
+    /// Begins a run with a snapshot of the user's folder, which is durable when this returns. Nothing in the folder
+    /// changes. Idempotent: for a run that has begun, it returns the recorded base.
+    pub fn begin(&self, run: &str, dir: &Path) -> Result<RunBase, RepositoryError> {
         check_id(run)?;
         if let Some(record) = self.record(run)? {
             return begun(&record, run);
@@ -82,22 +80,26 @@ impl Workspaces {
         refuse_bare(&folder)?;
         project.ensure(&folder)?;
         let (program, home) = (&self.options.git, self.options.home.as_deref());
-        let person = Person::find(&folder, program, home)?;
-        let above = if person.is_some() {
+        let user_repository = UserRepository::find(&folder, program, home)?;
+        let above = if user_repository.is_some() {
             EnclosingRepository::Nothing
         } else {
             EnclosingRepository::of(&folder, &project, &self.options)?
         };
-        let beginning = RunPreparation { spaces: self, run, folder: &folder, project, person, above };
+        let beginning =
+            RunPreparation { spaces: self, run, folder: &folder, project, user_repository, above };
         let record = beginning.begin()?;
         begun(&record, run)
     }
 
-    /// A run that has begun.
-    pub fn open(&self, run: &str) -> Result<RunSpace, WorkspaceError> {
+    /// Opens a run that has begun.
+    pub fn open(&self, run: &str) -> Result<RunSpace, RepositoryError> {
         check_id(run)?;
         let record = self.record(run)?.ok_or_else(|| {
-            WorkspaceError::Damaged(format!("run {run} has no project.json beneath {}", self.state.display()))
+            RepositoryError::Damaged(format!(
+                "run {run} has no project.json beneath {}",
+                self.state.display()
+            ))
         })?;
         RunSpace::new(self.clone(), run, record)
     }
@@ -106,20 +108,20 @@ impl Workspaces {
         self.state.join("runs").join(run)
     }
 
-    fn record(&self, run: &str) -> Result<Option<Record>, WorkspaceError> {
+    pub(super) fn record(&self, run: &str) -> Result<Option<Record>, RepositoryError> {
         let path = self.run_dir(run).join("project.json");
         let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
         let record = serde_json::from_slice(&text);
         record
             .map(Some)
-            .map_err(|error| WorkspaceError::Damaged(format!("{} cannot be read: {error}", path.display())))
+            .map_err(|error| RepositoryError::Damaged(format!("{} cannot be read: {error}", path.display())))
     }
 }
 
-fn begun(record: &Record, run: &str) -> Result<RunBase, WorkspaceError> {
+fn begun(record: &Record, run: &str) -> Result<RunBase, RepositoryError> {
     let oid = |text: &String| {
         text.parse()
-            .map_err(|_| WorkspaceError::Damaged(format!("project.json of run {run} names no object")))
+            .map_err(|_| RepositoryError::Damaged(format!("project.json of run {run} names no object")))
     };
     Ok(RunBase {
         snapshot: Snapshot { commit: oid(&record.commit)?, tree: oid(&record.tree)? },
@@ -129,24 +131,24 @@ fn begun(record: &Record, run: &str) -> Result<RunBase, WorkspaceError> {
     })
 }
 
-/// What was known of a folder before it was looked at, and what was found.
+/// What was known of a folder before its scan, and the scan's result.
 type FolderScan = (Vec<KnownFile>, ScanResult);
 
 struct RunPreparation<'a> {
-    spaces: &'a Workspaces,
+    spaces: &'a LocalFiles,
     run: &'a str,
     folder: &'a Path,
     project: Project,
-    person: Option<Person>,
+    user_repository: Option<UserRepository>,
     above: EnclosingRepository,
 }
 
 impl RunPreparation<'_> {
-    fn begin(&self) -> Result<Record, WorkspaceError> {
+    fn begin(&self) -> Result<Record, RepositoryError> {
         let run_dir = self.spaces.run_dir(self.run);
         disk::make_dirs(&run_dir)?;
         let wanted = CopyPatterns::new(&self.spaces.options.copy)?;
-        let excludes = self.person.as_ref().map_or(Ok(Vec::new()), Person::excludes)?;
+        let excludes = self.user_repository.as_ref().map_or(Ok(Vec::new()), UserRepository::excludes)?;
         let (head, (known, mut walked)) = self.head_and_scan(&wanted, &excludes)?;
         let excludes = match &self.above {
             EnclosingRepository::Part { .. } => enclosing::patterns_of(&walked.ignored, self.folder)?,
@@ -156,14 +158,14 @@ impl RunPreparation<'_> {
         let copies = Copies::take(&root, &walked.copies, &run_dir.join("copies"))?;
         let repository = self.project.repository();
         let pack = PackWriter::new(&repository);
-        let present = Present::of(&repository)?;
+        let present = PresentObjects::of(&repository)?;
         let entries = self.entries(&known, &mut walked, &root, &copies, &present, &pack)?;
         let trees = content::trees(&entries);
         let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
         let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
         let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
         let sparse_path = run_dir.join("sparse");
-        // One that is there is from a beginning that was cut off.
+        // An existing file is from a beginning that was interrupted.
         if !sparse.is_empty() || sparse_path.exists() {
             disk::write_durably(&sparse_path, &sparse.join(&0))?;
         }
@@ -172,7 +174,7 @@ impl RunPreparation<'_> {
         let record = Record {
             folder: self.folder.to_owned(),
             project: self.project.key(),
-            is_repository: self.person.is_some(),
+            is_repository: self.user_repository.is_some(),
             head: head.map(|head| head.commit.to_string()),
             commit: commit.to_string(),
             tree: tree.to_string(),
@@ -182,48 +184,51 @@ impl RunPreparation<'_> {
             excludes: String::from_utf8_lossy(&excludes).into_owned(),
         };
         let text = serde_json::to_vec_pretty(&record).map_err(|error| {
-            WorkspaceError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
+            RepositoryError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
         })?;
         disk::write_durably(&run_dir.join("project.json"), &text)?;
         Ok(record)
     }
 
-    /// Where the person's repository stands, and what is in the folder. Neither needs the other but for an index that git
-    /// reads, and git takes a while to start.
+    /// Reads HEAD of the user's repository and scans the folder. Both run at once, because git takes a while to start,
+    /// except when git has to read the index.
     fn head_and_scan(
         &self,
         wanted: &CopyPatterns,
         excludes: &[Vec<u8>],
-    ) -> Result<(Option<Head>, FolderScan), WorkspaceError> {
-        let Some(person) = &self.person else {
+    ) -> Result<(Option<Head>, FolderScan), RepositoryError> {
+        let Some(user_repository) = &self.user_repository else {
             return Ok((None, self.scan(wanted, excludes, self.above.tracked(), 0)?));
         };
-        // Before it is read: a later change of it only makes it look older.
-        let indexed_ns = person.git_dir.stat(index::NAME)?.map_or(0, |stat| Stat::of(&stat).mtime_ns);
-        match index::read(&person.git_dir)? {
+        // Taken before the index is read: a later change only makes the index look older.
+        let indexed_ns =
+            user_repository.git_dir.stat(index::NAME)?.map_or(0, |stat| Stat::of(&stat).mtime_ns);
+        match index::read(&user_repository.git_dir)? {
             Index::Read(tracked) => {
                 let (head, scanned) = std::thread::scope(|scope| {
-                    let head = scope.spawn(|| self.head(person));
+                    let head = scope.spawn(|| self.head(user_repository));
                     let scanned = self.scan(wanted, excludes, tracked, indexed_ns);
                     (head.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), scanned)
                 });
                 Ok((head?, scanned?))
             }
             Index::Odd(bytes) => {
-                let head = self.head(person)?;
+                let head = self.head(user_repository)?;
                 let (project, program) = (&self.project, &self.spaces.options.git);
-                let tracked = index::read_odd(&person.git_dir, &bytes, project, program, self.folder)?;
+                let tracked =
+                    index::read_odd(&user_repository.git_dir, &bytes, project, program, self.folder)?;
                 Ok((head, self.scan(wanted, excludes, tracked, indexed_ns)?))
             }
         }
     }
 
-    /// Where the person's repository stands; its objects are borrowed then.
-    fn head(&self, person: &Person) -> Result<Option<Head>, WorkspaceError> {
+    /// HEAD of the user's repository. If there is one, its objects are borrowed.
+    fn head(&self, user_repository: &UserRepository) -> Result<Option<Head>, RepositoryError> {
         let program = &self.spaces.options.git;
-        let commit = person.head_commit(self.folder, &self.project, program)?;
-        self.project.borrow(&self.project.lock()?, person)?;
-        let head = |commit: Oid| Person::head_of(&self.project.git(program), &commit, self.folder);
+        let commit = user_repository.head_commit(self.folder, &self.project, program)?;
+        self.project.borrow(&self.project.lock()?, user_repository)?;
+        let head =
+            |commit: ObjectId| UserRepository::head_of(&self.project.git(program), &commit, self.folder);
         commit.map(head).transpose()
     }
 
@@ -233,7 +238,7 @@ impl RunPreparation<'_> {
         excludes: &[Vec<u8>],
         tracked: Vec<TrackedFile>,
         indexed_ns: i128,
-    ) -> Result<FolderScan, WorkspaceError> {
+    ) -> Result<FolderScan, RepositoryError> {
         let seen = Manifest::load(&self.project.manifest());
         let seen_ns = seen.as_ref().map_or(0, |seen| seen.looked_ns);
         let known = known(tracked, seen.map_or_else(Vec::new, |seen| seen.entries));
@@ -245,8 +250,8 @@ impl RunPreparation<'_> {
             indexed_ns,
             seen_ns,
             ignored: excludes.iter().fold(self.above.ignored(), |ignored, text| ignored.with(text, 0)),
-            executable_counts: self.person.as_ref().is_none_or(Person::executable_counts),
-            persons: true,
+            executable_counts: self.user_repository.as_ref().is_none_or(UserRepository::executable_counts),
+            is_users_folder: true,
             everything: false,
             name_ignored: if is_part { enclosing::MAX_IGNORED } else { 0 },
             state,
@@ -264,18 +269,18 @@ impl RunPreparation<'_> {
         walked: &mut ScanResult,
         root: &std::os::fd::OwnedFd,
         copies: &Copies,
-        present: &Present,
+        present: &PresentObjects,
         pack: &PackWriter,
-    ) -> Result<Vec<Entry>, WorkspaceError> {
-        let settings = self.person.as_ref().map(Person::line_endings).unwrap_or_default();
+    ) -> Result<Vec<Entry>, RepositoryError> {
+        let settings = self.user_repository.as_ref().map(UserRepository::line_endings).unwrap_or_default();
         let converting = walked.converting || !settings.is_empty();
-        let convert = self.person.as_ref().filter(|_| converting).map(|person| {
+        let convert = self.user_repository.as_ref().filter(|_| converting).map(|user_repository| {
             let git = self.project.git(&self.spaces.options.git);
-            let index = person.git_dir.path().join(index::NAME);
+            let index = user_repository.git_dir.path().join(index::NAME);
             git.with_work_tree(self.folder).with_index(&index).with_settings(settings)
         });
         if let Some(odd) = walked.odd_attributes.take().filter(|_| convert.is_some()) {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "{}/{} is not a plain file, so that git cannot be asked which line endings it converts; remove it",
                 self.folder.display(),
                 super::notes::readable(&odd)
@@ -296,20 +301,20 @@ impl RunPreparation<'_> {
         writing.entries(walked)
     }
 
-    /// Makes the snapshot part of the repository: the commit that is checked out if nothing differs, else a new one.
+    /// Writes the snapshot: the checked-out commit if nothing differs, else a new commit.
     fn write(
         &self,
         head: Option<&Head>,
         trees: &[content::NewTree],
-        present: &Present,
+        present: &PresentObjects,
         pack: PackWriter,
-    ) -> Result<Snapshot, WorkspaceError> {
-        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+    ) -> Result<Snapshot, RepositoryError> {
+        let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
         let commit = match head {
             Some(head) if head.tree == tree => head.commit,
             _ => {
                 content::add_trees(trees, present, &pack)?;
-                let parents: Vec<Oid> = head.iter().map(|head| head.commit).collect();
+                let parents: Vec<ObjectId> = head.iter().map(|head| head.commit).collect();
                 super::add_commit(&pack, &tree, &parents, "posse: snapshot")?
             }
         };
@@ -325,8 +330,8 @@ impl RunPreparation<'_> {
         Ok(Snapshot { commit, tree })
     }
 
-    /// Keeps the manifest for the run's workspaces and for the project's next run.
-    fn keep(&self, run_dir: &Path, manifest: &Manifest) -> Result<(), WorkspaceError> {
+    /// Stores the manifest for the run's workspaces and for the project's next run.
+    fn keep(&self, run_dir: &Path, manifest: &Manifest) -> Result<(), RepositoryError> {
         let path = run_dir.join("manifest");
         manifest.save(&path)?;
         let next = disk::temporary(&self.project.manifest());
@@ -342,7 +347,7 @@ impl RunPreparation<'_> {
     }
 }
 
-/// What is known of a person's folder: git's index, and the earlier scan. Both are sorted.
+/// Merges git's index and the earlier scan of a user's folder. Both are sorted.
 fn known(tracked: Vec<TrackedFile>, seen: Vec<Entry>) -> Vec<KnownFile> {
     let mut known: Vec<KnownFile> = Vec::with_capacity(tracked.len().max(seen.len()));
     let mut seen = seen.into_iter().filter(|entry| entry.stat.is_some()).peekable();

@@ -1,4 +1,5 @@
-//! Which directories of a person's folder a run's programs find in their workspaces without a copy.
+//! Selects the ignored directories of a user's folder, such as `node_modules`, that a run's programs see as overlays
+//! instead of copies.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -6,30 +7,30 @@ use std::path::{Path, PathBuf};
 use super::git_dir::read_at;
 use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::overlay::{caches, lay_out};
-use super::{RunSpace, WorkspaceError};
+use super::{RepositoryError, RunSpace};
 use posse_sandbox::Cache;
 
 impl RunSpace {
-    /// The directories of these names in the person's folder that git ignores, relative to it.
+    /// The directories in the user's folder that have one of these names and that git ignores, relative to the folder.
     pub fn caches(&self, names: &[String]) -> Vec<PathBuf> {
         let top = IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0);
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         caches(self.folder(), &names, &|path| is_ignored(self.folder(), &top, path))
     }
 
-    /// These directories for an agent's programs: what they change there is in layers of the agent's own, kept as
-    /// long as its workspace.
+    /// Overlays of these directories for an agent's programs. Their changes stay in layers that belong to the agent and
+    /// live as long as its workspace.
     pub fn layers(
         &self,
         agent: &str,
         attempt: u32,
         caches: &[PathBuf],
-    ) -> Result<Vec<Cache>, WorkspaceError> {
+    ) -> Result<Vec<Cache>, RepositoryError> {
         lay_out(self.folder(), caches, &self.attempt_dir(agent, attempt).join("layers"))
     }
 }
 
-/// Whether git ignores a directory of a folder, or one above it.
+/// Whether git ignores a directory of a folder or one of its parents.
 fn is_ignored(folder: &Path, top: &IgnorePatterns, path: &Path) -> bool {
     let mut above = PathBuf::new();
     let mut patterns = top.clone();
@@ -46,7 +47,7 @@ fn is_ignored(folder: &Path, top: &IgnorePatterns, path: &Path) -> bool {
     false
 }
 
-/// What is no plain file has no patterns.
+/// Only a plain file can have patterns.
 fn patterns_of(dir: &Path) -> Option<Vec<u8>> {
     read_at(&dir.join(".gitignore"), MAX_PATTERNS_BYTES).ok()?
 }

@@ -1,19 +1,19 @@
-//! What differs between two trees, path by path.
+//! Lists the paths that differ between two trees, for the gate, merges and apply.
 
 use std::fmt::Write as _;
 
 use posse_domain::printable::is_plain;
 
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, ObjectId, RepositoryError};
 
-/// What a tree says of one path.
+/// The entry of a tree for one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Side {
     pub(super) kind: EntryType,
-    pub(super) oid: Oid,
+    pub(super) oid: ObjectId,
 }
 
-/// What kind of thing a path is in a tree.
+/// The type of a tree entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryType {
     File,
@@ -36,7 +36,7 @@ impl EntryType {
     }
 }
 
-/// One path that differs; a side that is none does not have the path.
+/// One path that differs. A side is `None` if its tree does not have the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) path: Vec<u8>,
@@ -45,30 +45,30 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Whether either side is of this kind.
+    /// Whether either side has this type.
     pub(super) fn touches(&self, kind: EntryType) -> bool {
         [self.old, self.new].iter().flatten().any(|side| side.kind == kind)
     }
 }
 
-/// Whether a path that goes away becomes a directory: then finding one there is finding the new.
+/// Whether a removed path becomes a directory. A directory that is found there is then the new state.
 pub(super) fn becomes_directory(gone: &Change, changes: &[Change]) -> bool {
     let beneath =
         |path: &[u8]| path.strip_prefix(gone.path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));
     gone.new.is_none() && changes.iter().any(|change| change.new.is_some() && beneath(&change.path))
 }
 
-/// Every path that differs between two commits or trees, in the order of the trees. A path that changed its kind is
-/// one change; a renamed file is two.
-pub(super) fn changes(git: &Git, from: &Oid, to: &Oid) -> Result<Vec<Change>, WorkspaceError> {
+/// Every path that differs between two commits or trees, in tree order. A path that changed its type is one change; a
+/// renamed file is two.
+pub(super) fn changes(git: &Git, from: &ObjectId, to: &ObjectId) -> Result<Vec<Change>, RepositoryError> {
     let (from, to) = (from.to_string(), to.to_string());
     let raw = git.run(&["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", &from, &to])?;
     parse(&raw).ok_or_else(|| unreadable("diff-tree"))
 }
 
-/// An answer of git that is not what its manual says.
-pub(super) fn unreadable(command: &str) -> WorkspaceError {
-    WorkspaceError::Damaged(format!(
+/// The error for output of git that does not match its manual.
+pub(super) fn unreadable(command: &str) -> RepositoryError {
+    RepositoryError::Damaged(format!(
         "git {command} gave an answer that cannot be read; is git 2.45 or newer?"
     ))
 }
@@ -87,7 +87,7 @@ fn parse(raw: &[u8]) -> Option<Vec<Change>> {
     Some(found)
 }
 
-/// The outer none is an answer that cannot be read, the inner one a path that is not there.
+/// The outer `None` means unreadable output, the inner one a path that does not exist on this side.
 #[expect(clippy::option_option, reason = "an unreadable answer and an absent path are different things")]
 fn side(mode: &str, oid: &str) -> Option<Option<Side>> {
     let mode = u32::from_str_radix(mode, 8).ok()?;
@@ -95,7 +95,7 @@ fn side(mode: &str, oid: &str) -> Option<Option<Side>> {
     Some((mode != 0).then(|| Side { kind: EntryType::of_mode(mode), oid }))
 }
 
-/// A path on one line, for people: what would end the line or move a cursor is escaped, and so is what is not UTF-8.
+/// A path on one line, for users. Escapes line breaks, cursor movements and bytes that are not UTF-8.
 pub(super) fn shown(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {

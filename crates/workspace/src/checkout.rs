@@ -1,8 +1,8 @@
-//! Writes the files of a tree into a new directory.
+//! Writes the files of a tree into a new directory, for workspaces, checks and readers.
 //!
-//! A file that is still on disk as it was when its snapshot was made is copied from there, shared where the filesystem
-//! can; only the rest comes out of git's objects. The directory is new and beneath the state directory; still every
-//! file is made new, beneath the directory's own handle and never through a symlink, because the tree may be hostile.
+//! A file that is unchanged on disk since its snapshot is copied from there, as a reflink where the filesystem can.
+//! Only the rest comes from git's objects. The directory is new and beneath the state directory. Still every file is
+//! created beneath the directory's handle and never through a symlink, because the tree may be hostile.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -18,19 +18,19 @@ use super::content::open_beneath;
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::Mode;
 use super::objects::{Reader, TreeFile};
-use super::{Git, Oid, WorkspaceError, disk, names, notes, scan};
+use super::{Git, ObjectId, RepositoryError, disk, names, notes, scan};
 use posse_files::parallel;
 
 /// Files up to this size are read and written; larger ones are copied by the kernel.
 const READ_BYTES: u64 = 256 * 1024;
-/// How many git processes give out objects at once.
+/// How many git processes read objects in parallel.
 const READERS: usize = 2;
 /// Longest target of a symlink.
 const MAX_TARGET_BYTES: u64 = 4096;
-/// How many files of one directory are handed to a thread at once.
+/// How many files of one directory a thread gets at once.
 const GROUP_FILES: usize = 256;
 
-/// A folder that has files of the tree, as they were when its snapshot was made.
+/// A folder that has files of the tree, as they were when its snapshot was taken.
 pub(crate) struct Source {
     pub(crate) folder: PathBuf,
     pub(crate) manifest: Manifest,
@@ -39,33 +39,33 @@ pub(crate) struct Source {
 /// A tree to be written.
 pub(crate) struct Checkout<'a> {
     pub(crate) git: &'a Git,
-    /// A directory that is there and empty.
+    /// An existing, empty directory.
     pub(crate) into: &'a Path,
     /// Sorted by path.
     pub(crate) files: &'a [TreeFile],
     pub(crate) sources: &'a [Source],
-    /// Paths that are part of the tree and not written.
+    /// Paths of the tree that are not written.
     pub(crate) absent: &'a HashSet<Vec<u8>>,
-    /// Without permission to write.
+    /// Whether files are written without write permission.
     pub(crate) read_only: bool,
 }
 
 impl Checkout<'_> {
-    /// Writes the files and gives what they look like on disk.
-    pub(crate) fn write(&self) -> Result<Vec<Entry>, WorkspaceError> {
+    /// Writes the files and returns their stats.
+    pub(crate) fn write(&self) -> Result<Vec<Entry>, RepositoryError> {
         if let Some(bad) = self.files.iter().find(|file| !names::is_plain(&file.path)) {
             let path = notes::readable(&bad.path);
-            return Err(WorkspaceError::Damaged(format!("a tree holds `{path}`, which is never written")));
+            return Err(RepositoryError::Damaged(format!("a tree holds `{path}`, which is never written")));
         }
         let root = scan::open_root(self.into)?;
         let dirs = self.make_dirs(&root)?;
         let groups = self.groups();
-        let sources: Result<Vec<(OwnedFd, &Manifest)>, WorkspaceError> = self
+        let sources: Result<Vec<(OwnedFd, &Manifest)>, RepositoryError> = self
             .sources
             .iter()
             .map(|source| Ok((scan::open_root(&source.folder)?, &source.manifest)))
             .collect();
-        // A source that is gone is none.
+        // A source that no longer exists is skipped.
         let sources = sources.unwrap_or_default();
         let clones = AtomicBool::new(true);
         let copying = CopyJob { checkout: self, root: &root, sources: &sources, clones: &clones };
@@ -87,12 +87,12 @@ impl Checkout<'_> {
         Ok(self.files.iter().zip(stats).map(entry).collect())
     }
 
-    /// Whether an entry has a file of its own.
+    /// Whether an entry is written as a file.
     fn is_written(&self, file: &TreeFile) -> bool {
         file.mode != Mode::Gitlink && !self.absent.contains(&file.path)
     }
 
-    fn make_dirs(&self, root: &OwnedFd) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+    fn make_dirs(&self, root: &OwnedFd) -> Result<Vec<Vec<u8>>, RepositoryError> {
         let mut dirs: Vec<Vec<u8>> = Vec::new();
         let mut last: &[u8] = b"";
         for file in self.files.iter().filter(|file| !self.absent.contains(&file.path)) {
@@ -106,7 +106,7 @@ impl Checkout<'_> {
                 let dir = &dir[..end];
                 match rustix::fs::mkdirat(root, dir, Permissions::from_raw_mode(0o755)) {
                     Ok(()) => {
-                        // Whatever the umask says.
+                        // Independent of the umask.
                         set_mode(root, dir, 0o755).map_err(|error| self.failed(dir, &error))?;
                         dirs.push(dir.to_vec());
                     }
@@ -118,7 +118,7 @@ impl Checkout<'_> {
         Ok(dirs)
     }
 
-    /// Neighbours of one directory, which are written together.
+    /// Ranges of files in the same directory, which one thread writes.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (at, file) in self.files.iter().enumerate() {
@@ -135,8 +135,8 @@ impl Checkout<'_> {
         groups
     }
 
-    /// Writes what could not be copied.
-    fn write_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), WorkspaceError> {
+    /// Writes the files that could not be copied.
+    fn write_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), RepositoryError> {
         let missing: Vec<usize> = (0..self.files.len())
             .filter(|at| stats[*at].is_none() && self.is_written(&self.files[*at]))
             .collect();
@@ -152,7 +152,7 @@ impl Checkout<'_> {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
-            workers.into_iter().map(join).collect::<Result<Vec<Vec<Stat>>, WorkspaceError>>()
+            workers.into_iter().map(join).collect::<Result<Vec<Vec<Stat>>, RepositoryError>>()
         })?;
         for (at, stat) in missing.iter().zip(written.into_iter().flatten()) {
             stats[*at] = Some(stat);
@@ -160,8 +160,8 @@ impl Checkout<'_> {
         Ok(())
     }
 
-    fn write_some_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, WorkspaceError> {
-        let wanted: Vec<Oid> = part.iter().map(|at| self.files[*at].oid).collect();
+    fn write_some_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, RepositoryError> {
+        let wanted: Vec<ObjectId> = part.iter().map(|at| self.files[*at].oid).collect();
         let mut stats = Vec::with_capacity(part.len());
         Reader::start(self.git)?.each(&wanted, |place, size, content| {
             let file = &self.files[part[place]];
@@ -191,7 +191,7 @@ impl Checkout<'_> {
         self.finish(&out, file.mode)
     }
 
-    /// Sets the permissions of a written file and gives what it looks like.
+    /// Sets the permissions of a written file and returns its stat.
     fn finish(&self, out: &File, mode: Mode) -> io::Result<Stat> {
         let stat = rustix::fs::fstat(out)?;
         let wanted = match (mode, self.read_only) {
@@ -207,9 +207,9 @@ impl Checkout<'_> {
         Ok(Stat::of(&rustix::fs::fstat(out)?))
     }
 
-    fn failed(&self, path: &[u8], error: &io::Error) -> WorkspaceError {
+    fn failed(&self, path: &[u8], error: &io::Error) -> RepositoryError {
         use std::os::unix::ffi::OsStrExt;
-        WorkspaceError::io("writing", &self.into.join(std::ffi::OsStr::from_bytes(path)), error)
+        RepositoryError::io("writing", &self.into.join(std::ffi::OsStr::from_bytes(path)), error)
     }
 }
 
@@ -217,13 +217,13 @@ struct CopyJob<'a> {
     checkout: &'a Checkout<'a>,
     root: &'a OwnedFd,
     sources: &'a [(OwnedFd, &'a Manifest)],
-    /// Whether the filesystem shares content between files, as far as is known.
+    /// Whether the filesystem supports reflinks, as far as is known.
     clones: &'a AtomicBool,
 }
 
 impl CopyJob<'_> {
-    /// Copies what can be copied; none for the others.
-    fn group(&self, group: Range<usize>) -> Result<Vec<Option<Stat>>, WorkspaceError> {
+    /// Copies the files that a source has unchanged; `None` for the others.
+    fn group(&self, group: Range<usize>) -> Result<Vec<Option<Stat>>, RepositoryError> {
         let files = &self.checkout.files[group];
         let Some(dir) = files.first().map(|file| parent(&file.path)) else { return Ok(Vec::new()) };
         if !files.iter().any(|file| self.checkout.is_written(file)) {
@@ -255,7 +255,7 @@ impl CopyJob<'_> {
         copied.collect()
     }
 
-    /// Copies one file, if it still looks like `stat`, before and after.
+    /// Copies one file, if it still matches `stat` before and after.
     fn file(
         &self,
         from: &OwnedFd,
@@ -263,7 +263,7 @@ impl CopyJob<'_> {
         into: &OwnedFd,
         file: &TreeFile,
         buffer: &mut Vec<u8>,
-    ) -> Result<Option<Stat>, WorkspaceError> {
+    ) -> Result<Option<Stat>, RepositoryError> {
         let name = base(&file.path);
         let failed = |error: io::Error| self.checkout.failed(&file.path, &error);
         if file.mode == Mode::Symlink {
@@ -282,8 +282,8 @@ impl CopyJob<'_> {
         }
         let out = create(into, name).map_err(failed)?;
         let copied = self.content(&from, &out, stat.size, buffer);
-        // A source that cannot be read or changed meanwhile is none; an output that cannot be written would be
-        // missed again, and then told.
+        // A source that is unreadable or has changed is skipped. A failure to write the output repeats when the object
+        // is written, and is reported then.
         if copied.is_err() || !unchanged(&from) {
             drop(out);
             rustix::fs::unlinkat(into, name, AtFlags::empty()).map_err(|error| failed(error.into()))?;
@@ -354,8 +354,8 @@ fn set_mode(root: &OwnedFd, path: &[u8], mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(&dir, Permissions::from_raw_mode(mode))?)
 }
 
-/// Writes a small file that must not be there into a directory of a new workspace.
-pub(crate) fn plant(path: &Path, content: &[u8], executable: bool) -> Result<(), WorkspaceError> {
+/// Creates a small file, which must not exist, in a new workspace.
+pub(crate) fn plant(path: &Path, content: &[u8], executable: bool) -> Result<(), RepositoryError> {
     use std::os::unix::fs::PermissionsExt;
     let mut file = disk::create_new(path)?;
     let mode = if executable { 0o700 } else { 0o600 };

@@ -1,7 +1,7 @@
-//! Files and directories of a workspace that an agent closed to its own user.
+//! Restores access to files and directories of a workspace whose permissions an agent removed.
 //!
-//! They belong to the user that Posse runs as, so nothing but their permissions keeps it from looking; and what cannot
-//! be looked at could be neither merged nor kept.
+//! They belong to the user that Posse runs as, so only their permissions block access. A file that cannot be read could
+//! be neither merged nor salvaged.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -10,13 +10,13 @@ use rustix::io::Errno;
 
 use super::content::open_beneath;
 
-/// What it takes to look at a file.
+/// The bits that reading a file needs.
 const FILE_BITS: u32 = 0o400;
-/// What it takes to look into a directory and to change what is in it.
+/// The bits that listing and changing a directory needs.
 const DIR_BITS: u32 = 0o700;
 
-/// Gives the owner back what is needed to look at the file or directory at `path`; never through a symlink. Says whether
-/// anything was missing.
+/// Restores the owner's access to the file or directory at `path`, never through a symlink. Returns whether any bit was
+/// missing.
 pub(crate) fn open_up(root: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
     let thing = open_beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW, Permissions::empty())?;
     let stat = rustix::fs::fstat(&thing)?;
@@ -29,13 +29,13 @@ pub(crate) fn open_up(root: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
     if bits & needed == needed {
         return Ok(false);
     }
-    // Through the handle: by its name it could be another thing by now.
+    // Through the descriptor: the name could refer to another file by now.
     let handle = format!("/proc/self/fd/{}", thing.as_raw_fd());
     rustix::fs::chmod(handle, Permissions::from_raw_mode(bits | needed))?;
     Ok(true)
 }
 
-/// Does something, and once more if that was not permitted and the owner could be given back what is needed at `path`.
+/// Calls `act`, and once more if access was denied and could be restored at `path`.
 pub(crate) fn opened_up<T>(
     root: &OwnedFd,
     path: &[u8],

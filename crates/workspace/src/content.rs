@@ -1,4 +1,4 @@
-//! From what a scan found to a tree: reads the files that are not known, and writes what is new as one pack.
+//! Turns the result of a scan into a tree: reads files whose content is unknown and writes new objects as one pack.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,17 +12,17 @@ use rustix::io::Errno;
 use super::copies::{SECRET, SECRET_MIN_BYTES};
 use super::manifest::{Entry, Stat};
 use super::object::{self, DIRECTORY_BITS, Mode, ObjectType, TreeEntry};
-use super::objects::Present;
+use super::objects::PresentObjects;
 use super::pack::{PackWriter, STREAM_BYTES};
 use super::quarantine::Quarantine;
 use super::scan::{Content, KnownFile, ScanResult, ScannedFile};
-use super::{Git, Oid, WorkspaceError, closed};
+use super::{Git, ObjectId, RepositoryError, closed};
 use posse_files::parallel;
 
 /// How often a file that changes while it is read is read again.
 const MAX_READS: u32 = 4;
 
-/// Opens something beneath a folder; no symlink on the way is followed.
+/// Opens a path beneath a folder without following a symlink.
 pub(crate) fn open_beneath(
     root: &OwnedFd,
     path: &[u8],
@@ -32,43 +32,41 @@ pub(crate) fn open_beneath(
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     loop {
         match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, permissions, resolve) {
-            // The kernel asks to try again when something was renamed meanwhile.
+            // The kernel returns `EAGAIN` after a concurrent rename.
             Err(Errno::AGAIN | Errno::INTR) => {}
             opened => return opened,
         }
     }
 }
 
-/// How content becomes objects.
+/// Converts file contents to objects.
 pub(crate) struct ContentWriter<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) root: &'a OwnedFd,
     pub(crate) known: &'a [KnownFile],
-    pub(crate) present: &'a Present,
+    pub(crate) present: &'a PresentObjects,
     pub(crate) pack: &'a PackWriter,
-    /// Whether the folder is a workspace, whose files are Posse's to open.
+    /// Whether the folder is a workspace, whose permissions Posse may change.
     pub(crate) owned: bool,
-    /// What must not become an object.
-    pub(crate) secrets: &'a HashSet<Oid>,
+    /// Contents that must not become objects.
+    pub(crate) secrets: &'a HashSet<ObjectId>,
     /// Git, for files whose line endings it converts.
     pub(crate) convert: Option<&'a Git>,
     pub(crate) max_file_bytes: u64,
     pub(crate) max_new_bytes: u64,
 }
 
-/// What reading a file gave.
+/// The result of reading a file.
 enum Read1 {
-    /// It is gone.
     Gone,
-    /// It is what must not become an object.
+    /// The content is one of the secrets.
     Secret,
-    /// It is there.
-    Is(Oid, Stat),
+    Is(ObjectId, Stat),
 }
 
 impl ContentWriter<'_> {
-    /// The entries of what was found. All that is new is in the pack then.
-    pub(crate) fn entries(&self, walked: &mut ScanResult) -> Result<Vec<Entry>, WorkspaceError> {
+    /// The entries of the scanned files. New objects are in the pack when this returns.
+    pub(crate) fn entries(&self, walked: &mut ScanResult) -> Result<Vec<Entry>, RepositoryError> {
         for found in &mut walked.found {
             self.doubt(found, walked.converting);
         }
@@ -85,11 +83,11 @@ impl ContentWriter<'_> {
                 Read1::Secret => {
                     walked.notes.identical(&found.path);
                     walked.left_out.work(&found.path, SECRET);
-                    // A tracked file stays as it was; an untracked one is not there.
+                    // A tracked file keeps its old content; an untracked one is dropped.
                     match self.tracked(&found.path).filter(|known| self.present.has(&known.oid)) {
                         Some(known) => {
                             found.content = Some(Content { oid: known.oid, raw: false, indexed: false });
-                            // So that the next look reads it, and tells of it again.
+                            // So that the next scan reads the file and reports it again.
                             found.stat = None;
                         }
                         None => {
@@ -112,10 +110,10 @@ impl ContentWriter<'_> {
         Ok(found.filter_map(entry).collect())
     }
 
-    /// Forgets what is known of a file if it cannot be relied on, so that it is read.
+    /// Drops the known content of a file if it is unreliable, so that the file is read.
     fn doubt(&self, found: &mut ScannedFile, converting: bool) {
         let (Some(content), Some(_)) = (&mut found.content, &found.stat) else { return };
-        // The bytes on disk may be others than those of the object, and nobody knows which.
+        // The bytes on disk may differ from the object's by an unknown conversion.
         content.raw &= !(content.indexed && (converting || self.convert.is_some()));
         let oid = content.oid;
         let secret =
@@ -125,7 +123,7 @@ impl ContentWriter<'_> {
         }
     }
 
-    fn is_secret(&self, oid: &Oid, bytes: u64) -> bool {
+    fn is_secret(&self, oid: &ObjectId, bytes: u64) -> bool {
         bytes >= SECRET_MIN_BYTES && self.secrets.contains(oid)
     }
 
@@ -134,7 +132,7 @@ impl ContentWriter<'_> {
         Some(&self.known[at]).filter(|known| known.tracked && known.mode != Mode::Gitlink)
     }
 
-    fn read(&self, found: &ScannedFile) -> Result<Read1, WorkspaceError> {
+    fn read(&self, found: &ScannedFile) -> Result<Read1, RepositoryError> {
         let mut result = Err(object::changed());
         for _ in 0..MAX_READS {
             result = if found.mode == Mode::Symlink { self.symlink(found) } else { self.file(found)? };
@@ -144,7 +142,7 @@ impl ContentWriter<'_> {
             }
         }
         if self.pack.bytes() > self.max_new_bytes {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "the new content of {} is larger than {} bytes; ignore what is not needed in .gitignore, or raise \
                  workspace.max_run_mb",
                 self.folder.display(),
@@ -165,14 +163,14 @@ impl ContentWriter<'_> {
         let stat = Stat::of(&rustix::fs::fstat(&link)?);
         let target = match rustix::fs::readlinkat(&link, "", Vec::new()) {
             Ok(target) => target,
-            // No symlink any more: the next scan sees what it is now.
+            // No longer a symlink. The next scan sees the new type.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(Read1::Gone),
             Err(error) => return Err(error.into()),
         };
         self.keep(target.to_bytes(), stat)
     }
 
-    fn file(&self, found: &ScannedFile) -> Result<io::Result<Read1>, WorkspaceError> {
+    fn file(&self, found: &ScannedFile) -> Result<io::Result<Read1>, RepositoryError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || open_beneath(self.root, &found.path, flags, Permissions::empty());
         let opened = if self.owned { closed::opened_up(self.root, &found.path, open) } else { open() };
@@ -186,7 +184,7 @@ impl ContentWriter<'_> {
             Err(error) => return Ok(Err(error.into())),
         };
         if stat.size > self.max_file_bytes {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "{} has {} bytes, more than the {} that a file may have; ignore it in .gitignore, or raise \
                  workspace.max_file_mb",
                 super::notes::readable(&found.path),
@@ -231,10 +229,10 @@ impl ContentWriter<'_> {
         if written == oid { Ok(Read1::Is(oid, stat)) } else { Err(object::changed()) }
     }
 
-    fn failed(&self, path: &[u8], error: &io::Error) -> WorkspaceError {
+    fn failed(&self, path: &[u8], error: &io::Error) -> RepositoryError {
         use std::os::unix::ffi::OsStrExt;
         let path = self.folder.join(std::ffi::OsStr::from_bytes(path));
-        WorkspaceError::io("reading", &path, error)
+        RepositoryError::io("reading", &path, error)
     }
 }
 
@@ -243,14 +241,14 @@ fn entry(found: ScannedFile) -> Option<Entry> {
     Some(Entry { path: found.path, mode: found.mode, oid, stat: found.stat, raw })
 }
 
-/// Lets git store the files whose line endings it converts. It knows the person's attributes and settings for line
-/// endings; filters are off, so that nothing of theirs runs.
+/// Lets git store the files whose line endings it converts. It uses the user's attributes and line-ending settings.
+/// Filters are off, so that no program of the user runs.
 fn convert(
     git: &Git,
     pack: &PackWriter,
     walked: &mut ScanResult,
     files: &[usize],
-) -> Result<(), WorkspaceError> {
+) -> Result<(), RepositoryError> {
     let files: Vec<usize> = files.iter().copied().filter(|at| walked.found[*at].mode.is_file()).collect();
     if files.is_empty() {
         return Ok(());
@@ -263,9 +261,9 @@ fn convert(
     let out = quarantine.git().run_with(&["hash-object", "-w", "--stdin-paths"], &input)?;
     quarantine.pour_into(pack)?;
     let out = String::from_utf8_lossy(&out);
-    let oids: Vec<Oid> = out.lines().filter_map(|line| line.parse().ok()).collect();
+    let oids: Vec<ObjectId> = out.lines().filter_map(|line| line.parse().ok()).collect();
     if oids.len() != files.len() {
-        return Err(WorkspaceError::Damaged(format!(
+        return Err(RepositoryError::Damaged(format!(
             "git hash-object named {} of {} files; try again when nothing writes in the folder",
             oids.len(),
             files.len()
@@ -280,7 +278,7 @@ fn convert(
     Ok(())
 }
 
-/// A path in quotes as git reads it from a line.
+/// Appends a path in the quotes that git reads.
 fn quote(path: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in path {
@@ -294,17 +292,17 @@ fn quote(path: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A tree object that may have to be written.
-pub(crate) type NewTree = (Oid, Vec<u8>);
+pub(crate) type NewTree = (ObjectId, Vec<u8>);
 
-/// A directory whose entries are being gathered.
+/// A directory whose entries are being collected.
 struct DirectoryEntries<'a> {
-    /// Its path, with a slash at its end; empty at the top.
+    /// With a slash at its end; empty at the top.
     path: &'a [u8],
     items: Vec<TreeEntry<'a>>,
 }
 
-/// All trees of these entries, which are sorted by path; the last is the top. Paths of a repository may be as deep as
-/// somebody likes, so this does not call itself for each directory.
+/// All trees of these entries, which are sorted by path; the last is the top. Not recursive, because a project's author
+/// decides how deep the paths are.
 pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
     let mut out = Vec::new();
     let mut open = vec![DirectoryEntries { path: &[], items: Vec::new() }];
@@ -328,7 +326,7 @@ pub(crate) fn trees(entries: &[Entry]) -> Vec<NewTree> {
     out
 }
 
-/// Writes the last directory that is open, and puts it into the one above.
+/// Encodes the innermost open directory and adds it to its parent.
 fn close(open: &mut Vec<DirectoryEntries<'_>>, out: &mut Vec<NewTree>) {
     let Some(DirectoryEntries { path, mut items }) = open.pop() else { return };
     let content = object::encode_tree(&mut items);
@@ -340,12 +338,12 @@ fn close(open: &mut Vec<DirectoryEntries<'_>>, out: &mut Vec<NewTree>) {
     }
 }
 
-/// Adds the trees that are not there yet.
+/// Adds the trees that the repository does not have yet.
 pub(crate) fn add_trees(
     trees: &[NewTree],
-    present: &Present,
+    present: &PresentObjects,
     pack: &PackWriter,
-) -> Result<(), WorkspaceError> {
+) -> Result<(), RepositoryError> {
     let new = trees.iter().filter(|(oid, _)| !present.has(oid));
     new.into_iter().try_for_each(|(oid, content)| pack.add(ObjectType::Tree, *oid, content))
 }

@@ -1,4 +1,4 @@
-//! Ignored files that are brought along into workspaces (`workspace.copy`), and kept out of everything else.
+//! Copies ignored files that `workspace.copy` names into workspaces, and keeps their content out of all commits.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,30 +11,30 @@ use rustix::fs::{Mode as Permissions, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::object::{self, ObjectType};
-use super::{Oid, WorkspaceError, disk};
+use super::{ObjectId, RepositoryError, disk};
 
-/// Most files that are brought along.
+/// Limit of copied files.
 const MAX_COPIES: usize = 1000;
-/// Largest file that is brought along.
+/// Largest file that is copied.
 const MAX_COPY_BYTES: u64 = 16 * 1024 * 1024;
-/// A file that is shorter than this may have the content of a copied one by chance, and is work.
+/// A shorter file may equal a copied one by chance, so it counts as work.
 pub(crate) const SECRET_MIN_BYTES: u64 = 32;
-/// Why a file with the content of a copied one is left out.
+/// The reason that is reported when such a file is omitted.
 pub(crate) const SECRET: &str = "the content is that of a file named by workspace.copy";
 const WILD: &[char] = &['*', '?', '[', '{', '\\'];
 
-/// Which ignored files are brought along. A glob without a slash matches a name anywhere outside ignored directories;
-/// one with a slash matches from the top, also inside an ignored directory that it names (`secrets/**`).
+/// Selects the ignored files to copy. A glob without a slash matches a name anywhere outside ignored directories. One
+/// with a slash matches from the top, also inside an ignored directory that it names (`secrets/**`).
 #[derive(Debug, Default)]
 pub(crate) struct CopyPatterns {
     globs: GlobSet,
-    /// What each glob begins with, up to its last slash before anything wild.
+    /// The literal prefix of each glob, up to its last slash before a wildcard.
     roots: Vec<Vec<u8>>,
 }
 
 impl CopyPatterns {
-    /// From the globs of the settings.
-    pub(crate) fn new(globs: &[String]) -> Result<Self, WorkspaceError> {
+    /// Parses the globs of the settings.
+    pub(crate) fn new(globs: &[String]) -> Result<Self, RepositoryError> {
         let mut set = GlobSetBuilder::new();
         let mut roots = Vec::new();
         for text in globs {
@@ -49,48 +49,50 @@ impl CopyPatterns {
         Ok(Self { globs, roots })
     }
 
-    /// Whether an ignored file is brought along.
+    /// Whether an ignored file is copied.
     pub(crate) fn takes(&self, path: &[u8]) -> bool {
         !self.globs.is_empty() && std::str::from_utf8(path).is_ok_and(|path| self.globs.is_match(path))
     }
 
-    /// Whether such a file may be beneath an ignored directory; its path ends in a slash.
+    /// Whether an ignored directory may contain a file to copy. `dir` ends in a slash.
     pub(crate) fn may_be_beneath(&self, dir: &[u8]) -> bool {
         self.roots.iter().any(|root| root.starts_with(dir) || dir.starts_with(root))
     }
 }
 
-fn bad_glob(text: &str, error: &globset::Error) -> WorkspaceError {
-    WorkspaceError::Unsupported(format!("workspace.copy has `{text}`, which is not a glob: {}", error.kind()))
+fn bad_glob(text: &str, error: &globset::Error) -> RepositoryError {
+    RepositoryError::Unsupported(format!(
+        "workspace.copy has `{text}`, which is not a glob: {}",
+        error.kind()
+    ))
 }
 
-/// A file that was brought along.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CopiedFile {
     pub(crate) path: String,
-    /// The name its content would have as an object; it never is one.
+    /// The id that the content would have as an object. It never becomes one.
     pub(crate) name: String,
     pub(crate) executable: bool,
 }
 
-/// The copied files of a run, and where their content is kept.
+/// The copied files of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     pub(crate) files: Vec<CopiedFile>,
 }
 
 impl Copies {
-    /// Takes the files at `paths` out of a folder into `store`, where the run keeps them.
-    pub(crate) fn take(root: &OwnedFd, paths: &[Vec<u8>], store: &Path) -> Result<Self, WorkspaceError> {
+    /// Copies the files at `paths` from a folder to `store`, which belongs to the run.
+    pub(crate) fn take(root: &OwnedFd, paths: &[Vec<u8>], store: &Path) -> Result<Self, RepositoryError> {
         if paths.len() > MAX_COPIES {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "workspace.copy matches {} ignored files; at most {MAX_COPIES} are brought along, so name fewer",
                 paths.len()
             )));
         }
         let mut files = Vec::new();
         for path in paths {
-            // Matched as text, so it is text.
+            // It matched a glob as text, so it is UTF-8.
             let path = String::from_utf8_lossy(path).into_owned();
             let (content, executable) = read(root, &path)?;
             let at = store.join(&path);
@@ -102,18 +104,17 @@ impl Copies {
         Ok(Self { files })
     }
 
-    /// Their paths.
     pub(crate) fn paths(&self) -> HashSet<Vec<u8>> {
         self.files.iter().map(|file| file.path.as_bytes().to_vec()).collect()
     }
 
-    /// What must not become an object, if it has [`SECRET_MIN_BYTES`].
-    pub(crate) fn names(&self) -> HashSet<Oid> {
+    /// Ids of contents that must not become objects, if they have at least [`SECRET_MIN_BYTES`].
+    pub(crate) fn names(&self) -> HashSet<ObjectId> {
         self.files.iter().filter_map(|file| file.name.parse().ok()).collect()
     }
 }
 
-fn read(root: &OwnedFd, path: &str) -> Result<(Vec<u8>, bool), WorkspaceError> {
+fn read(root: &OwnedFd, path: &str) -> Result<(Vec<u8>, bool), RepositoryError> {
     use std::os::unix::fs::PermissionsExt;
     let failed = disk::failed("copying", Path::new(path));
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -123,7 +124,7 @@ fn read(root: &OwnedFd, path: &str) -> Result<(Vec<u8>, bool), WorkspaceError> {
     let mut content = Vec::new();
     file.take(MAX_COPY_BYTES + 1).read_to_end(&mut content).map_err(&failed)?;
     if !metadata.is_file() || content.len() as u64 > MAX_COPY_BYTES {
-        return Err(WorkspaceError::Unsupported(format!(
+        return Err(RepositoryError::Unsupported(format!(
             "workspace.copy matches {path}, which is larger than {MAX_COPY_BYTES} bytes; name less"
         )));
     }

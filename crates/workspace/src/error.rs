@@ -1,73 +1,74 @@
-//! What can go wrong with workspaces, in words that say what to do.
+//! The errors of this crate. Their texts say what the user can do.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use posse_engine::ports::{ApplyError, WorkspaceError};
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// What git says when the machine is short of something; its language is fixed.
+/// What git prints when the machine lacks a resource. Its language is fixed.
 const SHORTAGES: [&str; 4] =
     ["Resource temporarily unavailable", "Cannot allocate memory", "out of memory", "Too many open files"];
 
-/// Why something about a workspace could not be done. Nothing was lost, and nothing is half done.
+/// Why an operation on a workspace failed. Nothing was lost, and nothing is half done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum WorkspaceError {
-    /// There is no git.
+pub enum RepositoryError {
+    /// No git program was found under this name.
     #[error("git was not found (looked for `{0}`); install git 2.45 or newer")]
     NoGit(String),
-    /// Git said no.
+    /// Git exited with an error, or a signal ended it.
     #[error("git {command} failed{}: {stderr}", .code.map_or_else(String::new, |code| format!(" with code {code}")))]
     Git {
-        /// The subcommand.
+        /// The subcommand of git.
         command: String,
-        /// Its exit code; none if a signal ended it.
+        /// `None` if a signal ended git.
         code: Option<i32>,
-        /// What it said.
+        /// What git printed on standard error, shortened.
         stderr: String,
     },
-    /// Git did not end, and was killed.
+    /// Git exceeded its timeout and was killed.
     #[error(
         "git {command} did not end within {seconds} s and was killed; is the disk of {repository} in order?"
     )]
     TooLong {
-        /// The subcommand.
+        /// The subcommand of git.
         command: String,
-        /// Where.
+        /// The repository that git ran on.
         repository: String,
-        /// How long it was waited for.
+        /// The timeout.
         seconds: u64,
     },
-    /// The machine said no.
+    /// An I/O operation failed.
     #[error("{doing} {path}: {error}")]
     Io {
-        /// What was being done.
+        /// The operation as a participle: `reading`.
         doing: String,
-        /// With what.
+        /// The path of the operation.
         path: String,
-        /// What the machine said.
+        /// The error of the operating system.
         error: String,
-        /// Whether it was short of something just then.
+        /// Whether a resource was temporarily short.
         passing: bool,
     },
-    /// The project is of a kind that is not supported, or too large; the text says what to do.
+    /// The project is too large or has an unsupported kind. The text says what to do.
     #[error("{0}")]
     Unsupported(String),
-    /// Another process has had a lock for so long that it is not waited for.
-    #[error("another process has held {} for more than {seconds} s and may be stopped; `fuser` tells which one", .path.display())]
+    /// Another process held a lock longer than the timeout.
+    #[error("another process has held {} for more than {seconds} s and may be stopped; `fuser` shows which one", .path.display())]
     Held {
-        /// The lock.
+        /// The lock file.
         path: PathBuf,
-        /// How long it was waited for.
+        /// The timeout.
         seconds: u64,
     },
-    /// Something is not as Posse left it; the text says what.
+    /// Something differs from what Posse wrote. The text says what.
     #[error("{0}")]
     Damaged(String),
 }
 
-impl WorkspaceError {
+impl RepositoryError {
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
         let passing = error.raw_os_error().is_some_and(|code| {
             [Errno::AGAIN, Errno::NOMEM, Errno::INTR, Errno::MFILE, Errno::NFILE]
@@ -78,8 +79,8 @@ impl WorkspaceError {
         Self::Io { doing, path, error: error.to_string(), passing }
     }
 
-    /// Whether the machine failed, and not what was asked of it: a helper was killed, or memory, processes or descriptors ran
-    /// out. The same may be done when it is tried again.
+    /// Whether the machine failed rather than the request: a helper was killed, or memory, processes or descriptors ran
+    /// out. A retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Git { code: None, .. } => true,
@@ -93,7 +94,7 @@ impl WorkspaceError {
         }
     }
 
-    /// A git that was killed.
+    /// The error for a git that was killed.
     pub(crate) fn killed(command: &str) -> Self {
         Self::Git { command: command.to_owned(), code: None, stderr: "it was killed".to_owned() }
     }
@@ -101,5 +102,27 @@ impl WorkspaceError {
     pub(crate) fn git(args: &[OsString], code: Option<i32>, stderr: String) -> Self {
         let command = args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
         Self::Git { command, code, stderr }
+    }
+}
+
+impl From<RepositoryError> for WorkspaceError {
+    fn from(error: RepositoryError) -> Self {
+        let text = error.to_string();
+        match error {
+            error if error.is_passing() => Self::Unavailable(text),
+            RepositoryError::Held { .. } => Self::Held(text),
+            RepositoryError::Damaged(_) => Self::Damaged(text),
+            RepositoryError::NoGit(_)
+            | RepositoryError::Git { .. }
+            | RepositoryError::TooLong { .. }
+            | RepositoryError::Io { .. }
+            | RepositoryError::Unsupported(_) => Self::Unsupported(text),
+        }
+    }
+}
+
+impl From<RepositoryError> for ApplyError {
+    fn from(error: RepositoryError) -> Self {
+        Self::Workspace(error.into())
     }
 }

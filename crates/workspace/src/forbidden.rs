@@ -1,10 +1,10 @@
-//! Names that somebody's filesystem or git could take for `.git`, and protected names.
+//! Detects names that a filesystem or git could treat as `.git`, and protected names, for the gate.
 
 use posse_domain::file_name::{find_in, plain};
 
 /// Why a path must not be in any tree, if so.
 pub(super) fn hostile(path: &[u8]) -> Option<&'static str> {
-    // Almost every path is settled here: nothing of it needs a closer look.
+    // Fast path: almost every path is plain and needs no closer look.
     let text = String::from_utf8_lossy(path);
     if path.is_empty() || text.split('/').any(str::is_empty) {
         return Some("it has an empty part");
@@ -19,30 +19,30 @@ pub(super) fn hostile(path: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// Whether some filesystem takes this name for `.git`.
+/// Whether a filesystem could treat this name as `.git`.
 pub(super) fn is_git(name: &str) -> bool {
     let plain = plain(name);
     plain == ".git" || short(&plain, "git")
 }
 
-/// Whether some filesystem takes this name for `.gitmodules`.
+/// Whether a filesystem could treat this name as `.gitmodules`.
 pub(super) fn is_gitmodules(name: &str) -> bool {
     let plain = plain(name);
     plain == ".gitmodules" || short(&plain, "gitmod") || short(&plain, "gi7eba")
 }
 
-/// Whether `name` is a short name that NTFS would give to something that begins like this.
+/// Whether `name` is a short name that NTFS would give to a file whose name begins with `start`.
 fn short(name: &str, start: &str) -> bool {
     let number = name.strip_prefix(start).and_then(|rest| rest.strip_prefix('~'));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The first of the `protected` names that is in a path, at any depth and however it is written.
+/// The first of the `protected` names that occurs in a path, at any depth and in any spelling.
 pub(super) fn protected<'a>(path: &str, protected: &'a [String]) -> Option<&'a str> {
     find_in(path, &protected.iter().map(String::as_str)).map(|(name, _)| name)
 }
 
-/// Whether an owned pattern, a literal path or `dir/**`, holds a path.
+/// Whether an owned pattern (a literal path or `dir/**`) covers a path.
 pub(super) fn holds(pattern: &str, path: &[u8]) -> bool {
     if pattern == "**" {
         return true;

@@ -1,62 +1,28 @@
-//! What a child's change may not do, whatever its contract says.
+//! The gate: refuses changes that no child may make, whatever its contract says. Called before each merge.
 //!
-//! The gate looks at trees, never at a child's files or at anything a child can configure. It is asked twice: about
-//! the child's own change, and about what the merge would change in the parent, because rename detection can carry
-//! a change to a path the child never touched.
+//! The gate reads only trees, never a child's files or configuration. It checks twice: the child's own change, and what
+//! the merge would change in the parent, because rename detection can move a change to a path the child never touched.
 //!
 //! Why it is like this: `docs/decisions/workspace-protected-names.md`.
 
 use std::collections::{BTreeMap, HashSet};
 
 use posse_domain::printable::is_plain;
+use posse_engine::ports::RefusedCode;
 
 use super::change::{Change, EntryType, shown, unreadable};
 use super::forbidden::{holds, hostile, is_git, is_gitmodules, protected};
 use super::update::contents;
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, ObjectId, RepositoryError};
 
-/// Most problems that are told one by one.
+/// Limit of problems that are listed one by one.
 const PROBLEMS_MAX: usize = 20;
-/// Most links that one link may lead through.
+/// Limit of links that one link may lead through.
 const LINKS_MAX: usize = 40;
 /// Longest target of a symbolic link, as on Linux.
 const TARGET_MAX_BYTES: usize = 4096;
 
-/// Why a change is refused; the gravest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RefusedCode {
-    /// A path that could become `.git` somewhere, or lead out of the tree.
-    DotGit,
-    /// A new or changed submodule.
-    Submodule,
-    /// A symbolic link that leaves the tree or leads into `.git`.
-    Symlink,
-    /// An entry of a kind that git does not write.
-    Mode,
-    /// A new name with characters that steer a terminal or turn the direction of text.
-    Name,
-    /// A protected name that nobody opened.
-    Protected,
-    /// A path that the child does not own.
-    Ownership,
-}
-
-impl RefusedCode {
-    /// Its name in events and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DotGit => "GIT_PATH",
-            Self::Submodule => "SUBMODULE",
-            Self::Symlink => "SYMLINK_ESCAPE",
-            Self::Mode => "ENTRY_KIND",
-            Self::Name => "UNPRINTABLE_NAME",
-            Self::Protected => "PROTECTED_PATH",
-            Self::Ownership => "OWNERSHIP_VIOLATION",
-        }
-    }
-}
-
-/// One thing that is wrong with a change. They are in the order of their gravity.
+/// One violation in a change. The derived order is by severity.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Problem {
     pub(super) code: RefusedCode,
@@ -65,18 +31,17 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    /// As people read it.
+    /// The text that users read.
     pub(super) fn text(&self) -> String {
         format!("{}: {}", shown(&self.path), self.why)
     }
 }
 
-/// Whether a name can be printed anywhere as it is: in lists, diffs and prompts of other programs too.
+/// Whether a name is safe to print in lists, diffs and prompts, also by other programs.
 fn is_printable(path: &str) -> bool {
     path.chars().all(|c| is_plain(c) && !c.is_control())
 }
 
-/// What the gate found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GateRefusal {
     pub(super) code: RefusedCode,
@@ -86,36 +51,36 @@ pub(super) struct GateRefusal {
 /// What a child may change.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms<'a> {
-    /// Literal paths or `dir/**`; empty: everything.
+    /// Literal paths or `dir/**`. Empty means everything.
     pub(super) owns: &'a [String],
-    /// Names that agents do not write.
+    /// Names that agents may not write.
     pub(super) protected: &'a [String],
-    /// Those of them, or paths beneath them, that a person opened.
+    /// Those of them, or paths beneath them, that the user allowed.
     pub(super) opened: &'a [String],
 }
 
 impl Terms<'_> {
-    /// What is wrong with these changes, which lead from the tree `before` to the tree `after`.
+    /// Checks changes that lead from the tree `before` to the tree `after`.
     pub(super) fn check(
         &self,
         git: &Git,
         changes: &[Change],
-        before: &Oid,
-        after: &Oid,
-    ) -> Result<Option<GateRefusal>, WorkspaceError> {
+        before: &ObjectId,
+        after: &ObjectId,
+    ) -> Result<Option<GateRefusal>, RepositoryError> {
         Ok(summed(self.problems(git, changes, before, after)?))
     }
 
-    /// The same, one by one.
+    /// The same as single problems.
     pub(super) fn problems(
         &self,
         git: &Git,
         changes: &[Change],
-        before: &Oid,
-        after: &Oid,
-    ) -> Result<Vec<Problem>, WorkspaceError> {
+        before: &ObjectId,
+        after: &ObjectId,
+    ) -> Result<Vec<Problem>, RepositoryError> {
         let mut found: Vec<Problem> = changes.iter().flat_map(|change| self.problems_of(change)).collect();
-        // A link may lead through another, so any change of one asks for a look at all.
+        // A link may lead through another, so a change of one requires a check of all.
         if changes.iter().any(|change| change.touches(EntryType::Link)) {
             found.extend(leaving(git, changes, before, after)?);
         }
@@ -139,7 +104,7 @@ impl Terms<'_> {
             change.new.as_ref().filter(|side| odd(side)).and_then(|_| {
                 problem(RefusedCode::Mode, "not a file, an executable file or a symbolic link")
             }),
-            // A name that the project had before may stay, and may go.
+            // The project may keep or remove a name that it had before.
             change.new.as_ref().filter(|_| change.old.is_none() && !is_printable(&text)).and_then(|_| {
                 problem(RefusedCode::Name, "its name has characters that a terminal obeys or does not show")
             }),
@@ -155,7 +120,7 @@ impl Terms<'_> {
     }
 }
 
-/// The gravest problems, a bounded list.
+/// The most severe problems, as a bounded list.
 fn summed(mut found: Vec<Problem>) -> Option<GateRefusal> {
     found.sort();
     let code = found.first()?.code;
@@ -167,15 +132,20 @@ fn summed(mut found: Vec<Problem>) -> Option<GateRefusal> {
     Some(GateRefusal { code, problems })
 }
 
-/// The links that leave the tree `after`: those that were changed, and those that a change made leave it.
-fn leaving(git: &Git, changes: &[Change], before: &Oid, after: &Oid) -> Result<Vec<Problem>, WorkspaceError> {
+/// Links that leave the tree `after`: changed ones, and those that leave it because of another change.
+fn leaving(
+    git: &Git,
+    changes: &[Change],
+    before: &ObjectId,
+    after: &ObjectId,
+) -> Result<Vec<Problem>, RepositoryError> {
     let then = Links::of(git, before)?;
     let now = Links::of(git, after)?;
     let touched: HashSet<&[u8]> = changes.iter().map(|change| change.path.as_slice()).collect();
     let mut found = Vec::new();
     for path in now.0.keys() {
         let Some(why) = now.leaves(path) else { continue };
-        // One that the person has is theirs to keep.
+        // The user may keep a link that left the tree before.
         if touched.contains(path.as_slice()) || then.leaves(path).is_none() {
             found.push(Problem { code: RefusedCode::Symlink, path: path.clone(), why: why.to_owned() });
         }
@@ -183,11 +153,11 @@ fn leaving(git: &Git, changes: &[Change], before: &Oid, after: &Oid) -> Result<V
     Ok(found)
 }
 
-/// The symbolic links of a tree, and where they point.
+/// The symbolic links of a tree, with their targets.
 struct Links(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Links {
-    fn of(git: &Git, tree: &Oid) -> Result<Self, WorkspaceError> {
+    fn of(git: &Git, tree: &ObjectId) -> Result<Self, RepositoryError> {
         let listed = git.run(&["ls-tree", "-r", "-z", &tree.to_string()])?;
         let mut paths = Vec::new();
         for entry in listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"120000 ")) {
@@ -196,7 +166,7 @@ impl Links {
             let oid = oid.and_then(|oid| oid.parse().ok()).ok_or_else(|| unreadable("ls-tree"))?;
             paths.push((path.to_vec(), oid));
         }
-        let oids: Vec<Oid> = paths.iter().map(|(_, oid)| *oid).collect();
+        let oids: Vec<ObjectId> = paths.iter().map(|(_, oid)| *oid).collect();
         let mut links = BTreeMap::new();
         contents(git, &oids, |at, target| {
             links.insert(std::mem::take(&mut paths[at].0), target);
@@ -205,7 +175,7 @@ impl Links {
         Ok(Self(links))
     }
 
-    /// Why a link leaves the tree, if it does. What is not a link in the tree counts as a directory.
+    /// Why a link leaves the tree, if it does. A path that is not a link counts as a directory.
     fn leaves(&self, link: &[u8]) -> Option<&'static str> {
         let mut at: Vec<&[u8]> = link.split(|byte| *byte == b'/').collect();
         at.pop();
@@ -249,7 +219,7 @@ impl Links {
     }
 }
 
-/// What is before and after the first tab.
+/// Splits at the first tab.
 pub(super) fn split_tab(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     let tab = entry.iter().position(|byte| *byte == b'\t')?;
     Some((&entry[..tab], &entry[tab + 1..]))

@@ -1,63 +1,26 @@
-//! Cleaning: what is closed, old and reachable elsewhere is removed; whatever cannot be inspected is kept.
+//! Garbage collection for `posse gc`: removes what is closed, old and reachable elsewhere. Whatever cannot be inspected
+//! is kept.
 //!
-//! A directory leaves by a rename into the trash beneath the state directory, and is deleted there: a crash leaves
-//! only trash, which the next call removes. Objects are not repacked: a snapshot that is being made may count on an
-//! object that no ref reaches yet, and nothing tells such an object from a stale one. A project that no run belongs
-//! to any more goes as a whole.
+//! A directory is renamed into the trash beneath the state directory and deleted there. A crash leaves only trash,
+//! which the next call removes. Objects are not repacked: a snapshot in progress may rely on an object that no ref
+//! reaches yet, and such an object looks like a stale one. A project without runs is removed as a whole.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use posse_engine::ports::{GcOptions, GcSummary};
+
 use super::project::Project;
 use super::refs::check_id;
-use super::salvages::{AllSalvages, Salvage};
-use super::{RunSpace, WorkspaceError, Workspaces, disk, pack, quarantine};
+use super::salvages::{AllSalvages, SalvageEntry};
+use super::{LocalFiles, RepositoryError, RunSpace, disk, pack, quarantine};
 
-/// Most entries that one call looks at, so that it ends; the next call goes on.
+/// Limit of entries that one call inspects, so that it ends. The next call continues.
 const ENTRIES_MAX: usize = 1_000_000;
 
-/// Whether a run is still open; none: unknown.
-pub type IsOpen<'a> = &'a dyn Fn(&str) -> Option<bool>;
-
-/// What to clean.
-#[derive(Clone, Copy)]
-pub struct GcOptions<'a> {
-    /// Only say what would go.
-    pub dry_run: bool,
-    /// How old the workspaces of an ended run must be to go.
-    pub workspaces_older_than: Duration,
-    /// How old salvaged work must be to go.
-    pub salvage_older_than: Duration,
-    /// Whether a run is still open; what is not known is kept.
-    pub is_open: IsOpen<'a>,
-    /// The time to count from.
-    pub now: SystemTime,
-}
-
-impl std::fmt::Debug for GcOptions<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GcOptions")
-            .field("dry_run", &self.dry_run)
-            .field("workspaces_older_than", &self.workspaces_older_than)
-            .field("salvage_older_than", &self.salvage_older_than)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What was cleaned.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct GcReport {
-    /// What went, or would go.
-    pub removed: Vec<String>,
-    /// What stayed, and why.
-    pub kept: Vec<(String, String)>,
-    /// How many bytes on disk that freed, or would.
-    pub freed_bytes: u64,
-}
-
-/// Why something stayed.
+/// Why an entry was kept.
 struct KeepReason(String);
 
 impl From<&str> for KeepReason {
@@ -66,14 +29,19 @@ impl From<&str> for KeepReason {
     }
 }
 
-impl From<WorkspaceError> for KeepReason {
-    fn from(error: WorkspaceError) -> Self {
+impl From<RepositoryError> for KeepReason {
+    fn from(error: RepositoryError) -> Self {
         Self(error.to_string())
     }
 }
 
-impl GcReport {
-    fn add(&mut self, what: String, gone: Result<u64, KeepReason>) -> bool {
+/// Collects the report of a cleaning.
+trait CleaningReport {
+    fn keep(&mut self, what: String, why: impl Into<KeepReason>);
+    fn gone(&mut self, what: String, bytes: u64);
+
+    /// Records the result for one entry and returns whether it was removed.
+    fn note(&mut self, what: String, gone: Result<u64, KeepReason>) -> bool {
         let is_gone = gone.is_ok();
         match gone {
             Ok(bytes) => self.gone(what, bytes),
@@ -81,7 +49,9 @@ impl GcReport {
         }
         is_gone
     }
+}
 
+impl CleaningReport for GcSummary {
     fn keep(&mut self, what: String, why: impl Into<KeepReason>) {
         self.kept.push((what, why.into().0));
     }
@@ -92,10 +62,10 @@ impl GcReport {
     }
 }
 
-impl Workspaces {
+impl LocalFiles {
     /// Removes what is closed, old, and reachable elsewhere.
-    pub fn gc(&self, options: GcOptions<'_>) -> Result<GcReport, WorkspaceError> {
-        let mut report = GcReport::default();
+    pub fn gc(&self, options: &GcOptions) -> Result<GcSummary, RepositoryError> {
+        let mut report = GcSummary::default();
         self.empty_trash(options.dry_run, &mut report)?;
         let mut projects = BTreeSet::new();
         let mut unknown_project = false;
@@ -107,7 +77,7 @@ impl Workspaces {
             match self.open(&run) {
                 Ok(space) => {
                     projects.insert(space.project_key());
-                    self.gc_run(&space, &run, &mut salvages, &options, &mut report);
+                    self.gc_run(&space, &run, &mut salvages, options, &mut report);
                 }
                 Err(error) => {
                     unknown_project = true;
@@ -115,16 +85,16 @@ impl Workspaces {
                 }
             }
         }
-        // A run that cannot be read may belong to any project.
+        // A run whose record is unreadable may belong to any project.
         if !unknown_project {
-            self.gc_projects(&projects, &options, &mut report)?;
+            self.gc_projects(&projects, options, &mut report)?;
         }
         Ok(report)
     }
 
-    /// Removes all of one run: refs, workspaces and state. Work that is in no salvage ref stops it.
-    pub fn remove_run(&self, run: &str) -> Result<GcReport, WorkspaceError> {
-        let mut report = GcReport::default();
+    /// Removes all of one run: refs, workspaces and state. Refused if work is in no salvage ref.
+    pub fn remove_run(&self, run: &str) -> Result<GcSummary, RepositoryError> {
+        let mut report = GcSummary::default();
         if !self.is_without_files(run) {
             let space = self.open_to_remove(run)?;
             for (agent, attempt) in space.workspaces()? {
@@ -144,8 +114,8 @@ impl Workspaces {
         Ok(report)
     }
 
-    /// Whether all of one run could be removed, and how many bytes that would free; why not, if not.
-    pub fn check_removable(&self, run: &str) -> Result<u64, WorkspaceError> {
+    /// Whether all of one run could be removed: returns how many bytes that would free, or why it is refused.
+    pub fn check_removable(&self, run: &str) -> Result<u64, RepositoryError> {
         if !self.is_without_files(run) {
             let space = self.open_to_remove(run)?;
             for (agent, attempt) in space.workspaces()? {
@@ -155,25 +125,25 @@ impl Workspaces {
         Ok(disk_bytes(&self.run_dir(run)))
     }
 
-    /// What a run takes on disk, the project's repository aside; none if it has nothing there.
-    pub fn disk_bytes(&self, run: &str) -> Result<Option<u64>, WorkspaceError> {
+    /// The disk usage of a run without the project's repository; `None` if it has no files.
+    pub fn disk_usage(&self, run: &str) -> Result<Option<u64>, RepositoryError> {
         check_id(run)?;
         let dir = self.run_dir(run);
         if dir.exists() { disk::bytes_beneath(&dir).map(Some) } else { Ok(None) }
     }
 
-    fn open_to_remove(&self, run: &str) -> Result<RunSpace, WorkspaceError> {
+    fn open_to_remove(&self, run: &str) -> Result<RunSpace, RepositoryError> {
         let space = self.open(run)?;
         match space.strays()?.first() {
             None => Ok(space),
-            Some(stray) => Err(WorkspaceError::Unsupported(format!(
+            Some(stray) => Err(RepositoryError::Unsupported(format!(
                 "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
                 stray.display()
             ))),
         }
     }
 
-    /// Whether a run belongs to no project: it worked in place, or all of it is gone.
+    /// Whether a run belongs to no project: no agent of it could change files, or the run was removed.
     fn is_without_files(&self, run: &str) -> bool {
         let dir = self.run_dir(run);
         ["project.json", "workspaces", "shared"]
@@ -186,8 +156,8 @@ impl Workspaces {
         space: &RunSpace,
         run: &str,
         salvages: &mut AllSalvages,
-        options: &GcOptions<'_>,
-        report: &mut GcReport,
+        options: &GcOptions,
+        report: &mut GcSummary,
     ) {
         match (options.is_open)(run) {
             Some(false) => {}
@@ -199,7 +169,7 @@ impl Workspaces {
             Ok(found) => {
                 for (agent, attempt) in found {
                     let gone = self.gc_workspace(space, &agent, attempt, options);
-                    if !report.add(format!("workspace {agent}/{attempt}"), gone) {
+                    if !report.note(format!("workspace {agent}/{attempt}"), gone) {
                         occupied.insert((agent, attempt));
                     }
                 }
@@ -217,7 +187,7 @@ impl Workspaces {
         for (name, what) in [("shared", "shared checkouts"), ("objects", "lent objects")] {
             if self.run_dir(run).join(name).exists() {
                 let gone = self.gc_made(run, name, options);
-                report.add(format!("{what} of run {run}"), gone);
+                report.note(format!("{what} of run {run}"), gone);
             }
         }
         match salvages.of(space) {
@@ -225,40 +195,40 @@ impl Workspaces {
                 for salvage in found {
                     let gone = gc_salvage(space, &salvage, &occupied, options);
                     let what = match salvage {
-                        Salvage { torn: true, .. } => "torn salvaged work",
-                        Salvage { git: true, .. } => "salvaged .git",
+                        SalvageEntry { torn: true, .. } => "torn salvaged work",
+                        SalvageEntry { git: true, .. } => "salvaged .git",
                         _ => "salvaged work",
                     };
-                    report.add(format!("{what} of {}/{}", salvage.agent, salvage.attempt), gone);
+                    report.note(format!("{what} of {}/{}", salvage.agent, salvage.attempt), gone);
                 }
             }
             Err(error) => report.keep(format!("salvaged work of run {run}"), error),
         }
     }
 
-    /// A workspace goes when it is old and all of it is salvaged.
+    /// Removes a workspace that is old and completely salvaged.
     fn gc_workspace(
         &self,
         space: &RunSpace,
         agent: &str,
         attempt: u32,
-        options: &GcOptions<'_>,
+        options: &GcOptions,
     ) -> Result<u64, KeepReason> {
         let dir = space.attempt_dir(agent, attempt);
-        options.check_age(&dir)?;
+        check_age(options, &dir)?;
         let bytes = disk_bytes(&dir);
         self.let_go(space, agent, attempt, options.dry_run)?;
         Ok(bytes)
     }
 
-    /// Removes a workspace if all of it is salvaged, or a scratch directory, which is nobody's work.
+    /// Removes a workspace if all of it is salvaged, or a scratch directory, which contains no work.
     fn let_go(
         &self,
         space: &RunSpace,
         agent: &str,
         attempt: u32,
         dry_run: bool,
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         match (RunSpace::is_scratch(agent), dry_run) {
             (true, true) => Ok(()),
             (true, false) => self.discard(&space.attempt_dir(agent, attempt)),
@@ -267,10 +237,10 @@ impl Workspaces {
         }
     }
 
-    /// What was made out of commits for agents, without anything of its own: checkouts that readers shared, objects.
-    fn gc_made(&self, run: &str, name: &str, options: &GcOptions<'_>) -> Result<u64, KeepReason> {
+    /// Removes directories that can be created from commits again: checkouts that readers shared, lent objects.
+    fn gc_made(&self, run: &str, name: &str, options: &GcOptions) -> Result<u64, KeepReason> {
         let dir = self.run_dir(run).join(name);
-        options.check_age(&dir)?;
+        check_age(options, &dir)?;
         let bytes = disk_bytes(&dir);
         if !options.dry_run {
             self.discard(&dir)?;
@@ -278,44 +248,44 @@ impl Workspaces {
         Ok(bytes)
     }
 
-    /// Projects that no run belongs to.
+    /// Removes projects without runs.
     fn gc_projects(
         &self,
         used: &BTreeSet<String>,
-        options: &GcOptions<'_>,
-        report: &mut GcReport,
-    ) -> Result<(), WorkspaceError> {
+        options: &GcOptions,
+        report: &mut GcSummary,
+    ) -> Result<(), RepositoryError> {
         for key in names_in(&self.state.join("projects"))? {
             if used.contains(&key) {
                 self.gc_unfinished(&key, options, report)?;
                 continue;
             }
             let gone = self.gc_project(&key, options);
-            report.add(format!("project {key}"), gone);
+            report.note(format!("project {key}"), gone);
         }
         Ok(())
     }
 
-    /// Objects that were being written when their process ended.
+    /// Removes objects whose writer ended before it finished.
     fn gc_unfinished(
         &self,
         key: &str,
-        options: &GcOptions<'_>,
-        report: &mut GcReport,
-    ) -> Result<(), WorkspaceError> {
+        options: &GcOptions,
+        report: &mut GcSummary,
+    ) -> Result<(), RepositoryError> {
         let objects = Project::with_key(&self.state, key).repository().join("objects");
         for (dir, prefix) in [(objects.clone(), quarantine::PREFIX), (objects.join("pack"), pack::UNFINISHED)]
         {
             let begins = |path: &PathBuf| {
                 path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
             };
-            // One that is not old may still be written.
+            // A recent one may still be written.
             let left =
-                entries_of(&dir)?.into_iter().filter(begins).filter(|path| options.check_age(path).is_ok());
+                entries_of(&dir)?.into_iter().filter(begins).filter(|path| check_age(options, path).is_ok());
             for path in left {
                 let bytes = disk_bytes(&path);
                 let gone = if options.dry_run { Ok(()) } else { self.discard(&path) };
-                report.add(
+                report.note(
                     format!("unfinished objects {}", path.display()),
                     gone.map(|()| bytes).map_err(KeepReason::from),
                 );
@@ -324,13 +294,13 @@ impl Workspaces {
         Ok(())
     }
 
-    fn gc_project(&self, key: &str, options: &GcOptions<'_>) -> Result<u64, KeepReason> {
+    fn gc_project(&self, key: &str, options: &GcOptions) -> Result<u64, KeepReason> {
         let project = Project::with_key(&self.state, key);
         let repository = project.repository();
         let dir = self.state.join("projects").join(key);
-        // A run that is beginning has touched one of these just now.
+        // A run that is beginning has just modified one of these.
         for touched in [&dir, &repository, &repository.join("objects/pack")] {
-            options.check_age(touched)?;
+            check_age(options, touched)?;
         }
         let bytes = disk_bytes(&dir);
         let _held = project.lock()?;
@@ -348,13 +318,13 @@ impl Workspaces {
     }
 
     /// Moves a directory to the trash and deletes it there.
-    pub(super) fn discard(&self, dir: &Path) -> Result<(), WorkspaceError> {
+    pub(super) fn discard(&self, dir: &Path) -> Result<(), RepositoryError> {
         let away = self.put_away(dir)?;
         disk::remove_tree(&away)
     }
 
-    /// Renames a directory into the trash, where nobody finds it any more.
-    pub(super) fn put_away(&self, dir: &Path) -> Result<std::path::PathBuf, WorkspaceError> {
+    /// Renames a directory into the trash, where no process uses it any more.
+    pub(super) fn put_away(&self, dir: &Path) -> Result<std::path::PathBuf, RepositoryError> {
         let trash = self.trash();
         disk::make_dirs(&trash)?;
         let name = dir.file_name().unwrap_or_default();
@@ -365,7 +335,7 @@ impl Workspaces {
         Ok(to)
     }
 
-    fn empty_trash(&self, dry_run: bool, report: &mut GcReport) -> Result<(), WorkspaceError> {
+    fn empty_trash(&self, dry_run: bool, report: &mut GcSummary) -> Result<(), RepositoryError> {
         for path in entries_of(&self.trash())? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let bytes = disk_bytes(&path);
@@ -378,21 +348,20 @@ impl Workspaces {
     }
 }
 
-impl GcOptions<'_> {
-    /// Whether something has not changed for long enough.
-    fn check_age(&self, path: &Path) -> Result<(), KeepReason> {
-        let since = fs::symlink_metadata(path).and_then(|meta| meta.modified());
-        let since = since.map_err(disk::failed("looking at", path))?;
-        if older(since, self.workspaces_older_than, self.now) { Ok(()) } else { Err("not old enough".into()) }
-    }
+/// Whether a path has been unchanged for long enough.
+fn check_age(options: &GcOptions, path: &Path) -> Result<(), KeepReason> {
+    let since = fs::symlink_metadata(path).and_then(|meta| meta.modified());
+    let since = since.map_err(disk::failed("looking at", path))?;
+    let is_old = older(since, options.workspaces_older_than, options.now);
+    if is_old { Ok(()) } else { Err("not old enough".into()) }
 }
 
-/// Salvaged work goes when it is old, and its workspace is gone.
+/// Removes a salvage that is old and whose workspace is gone.
 fn gc_salvage(
     space: &RunSpace,
-    salvage: &Salvage,
+    salvage: &SalvageEntry,
     occupied: &BTreeSet<(String, u32)>,
-    options: &GcOptions<'_>,
+    options: &GcOptions,
 ) -> Result<u64, KeepReason> {
     if occupied.contains(&(salvage.agent.clone(), salvage.attempt)) {
         return Err("its workspace is still there".into());
@@ -417,19 +386,19 @@ fn older(since: SystemTime, than: Duration, now: SystemTime) -> bool {
     now.duration_since(since).is_ok_and(|age| age >= than)
 }
 
-/// What is in a directory; nothing if it is not there.
-pub(super) fn entries_of(dir: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+/// The entries of a directory; empty if it does not exist.
+pub(super) fn entries_of(dir: &Path) -> Result<Vec<PathBuf>, RepositoryError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(WorkspaceError::io("listing", dir, &error)),
+        Err(error) => return Err(RepositoryError::io("listing", dir, &error)),
     };
     let paths = entries.take(ENTRIES_MAX).map(|entry| entry.map(|entry| entry.path()));
     paths.collect::<Result<_, _>>().map_err(disk::failed("listing", dir))
 }
 
-/// The names of what is in a directory and could be an id, in order; none if it is not there.
-pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, WorkspaceError> {
+/// The names in a directory that could be ids, sorted; empty if it does not exist.
+pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, RepositoryError> {
     let paths = entries_of(dir)?;
     let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
     let mut names: Vec<String> = names.filter(|name| check_id(name).is_ok()).map(str::to_owned).collect();
@@ -438,7 +407,7 @@ pub(super) fn names_in(dir: &Path) -> Result<Vec<String>, WorkspaceError> {
 }
 
 /// Whether a repository has refs of runs, loose or packed.
-fn has_refs(repository: &Path) -> Result<bool, WorkspaceError> {
+fn has_refs(repository: &Path) -> Result<bool, RepositoryError> {
     let packed = disk::read_if_there(&repository.join("packed-refs"))?.unwrap_or_default();
     if String::from_utf8_lossy(&packed).contains(" refs/posse/") {
         return Ok(true);
@@ -456,7 +425,7 @@ fn has_refs(repository: &Path) -> Result<bool, WorkspaceError> {
     Ok(false)
 }
 
-/// What a directory takes on disk; nothing is decided by it.
+/// The disk usage, for the report only. No decision depends on it.
 fn disk_bytes(dir: &Path) -> u64 {
     disk::bytes_beneath(dir).unwrap_or_default()
 }

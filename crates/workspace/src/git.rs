@@ -1,19 +1,19 @@
-//! The git program, run so that nothing but the repository it is told of decides what it does.
+//! Runs the git program so that only the given repository decides what it does.
 //!
-//! It runs in a directory that no agent can write, with an environment of its own: no configuration of the machine
-//! or the person, no hooks, no file system monitor, no prompts, no automatic cleaning, no optional locks. The only
-//! configuration it reads is that of the repository, and it only runs in repositories of Posse's own, whose configuration
-//! Posse wrote: never in a person's. Arguments are passed as they are, never through a shell. It ends by itself when its
-//! caller does, because its input and its output end then, and it is killed when it takes too long.
+//! Git runs in a directory that no agent can write, with a cleared environment: no configuration of the machine or the
+//! user, no hooks, no file system monitor, no prompts, no automatic cleaning, no optional locks. It reads only the
+//! configuration of the repository, and it only runs in Posse's own repositories, whose configuration Posse wrote:
+//! never in a user's. Arguments never pass through a shell. Git ends with its caller, because its input and output
+//! close then, and it is killed after a timeout.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{WorkspaceError, helper};
+use super::{RepositoryError, helper};
 
-/// What every call says of configuration. Given on the command line it overrides what a repository says.
+/// Configuration of every call. The command line overrides the repository.
 const PINNED: &[&str] = &[
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -48,16 +48,16 @@ const PINNED: &[&str] = &[
     "advice.graftFileDeprecated=false",
 ];
 
-/// Where git is looked for, and where it looks for its helpers: not where a person's own settings say.
+/// The search path for git and its helpers, independent of the user's `PATH`.
 pub const GIT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How long a call may take. Only a disk that does not answer takes longer, or packing a huge history anew on a slow one.
+/// The timeout of a call. Only an unresponsive disk takes longer, or repacking a huge history on a slow one.
 const PATIENCE: Duration = Duration::from_mins(30);
 
 /// Longest error text of git that is repeated.
 const STDERR_MAX_CHARS: usize = 600;
 
-/// How to run git.
+/// A git program and the repository it runs on.
 #[derive(Debug, Clone)]
 pub struct Git {
     program: PathBuf,
@@ -69,20 +69,20 @@ pub struct Git {
     patience: Duration,
 }
 
-/// What a call of git gave.
+/// The result of a call of git.
 #[derive(Debug)]
 pub struct Answer {
-    /// The exit code; always there: a git that was killed is an error.
+    /// Always set: a git that was killed is an error.
     pub code: Option<i32>,
-    /// What it printed.
+    /// The whole standard output.
     pub stdout: Vec<u8>,
-    /// What it complained about, shortened.
+    /// Shortened.
     pub stderr: String,
 }
 
 impl Git {
-    /// Git on the repository at `git_dir`, without a work tree. `program` is an absolute path, or a plain name that
-    /// is looked for on the usual path only.
+    /// Git on the repository at `git_dir`, without a work tree. `program` is an absolute path, or a plain name that is
+    /// searched on [`GIT_PATH`] only.
     pub fn at(program: &Path, git_dir: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -95,38 +95,37 @@ impl Git {
         }
     }
 
-    /// The repository.
+    /// The directory of the repository that git runs on.
     pub fn git_dir(&self) -> &Path {
         &self.repository
     }
 
-    /// The same with a work tree.
+    /// Runs git with this work tree.
     pub fn with_work_tree(mut self, dir: &Path) -> Self {
         self.work_tree = Some(dir.to_owned());
         self
     }
 
-    /// The same with an index elsewhere than in the repository.
+    /// Uses an index outside the repository.
     pub fn with_index(mut self, index: &Path) -> Self {
         self.index = Some(index.to_owned());
         self
     }
 
-    /// The same with settings (`key=value`) beside those that every call has.
+    /// Adds settings (`key=value`) to those of every call.
     pub fn with_settings(mut self, settings: Vec<String>) -> Self {
         self.settings = settings;
         self
     }
 
-    /// The same with new objects written to `own`, without a sync, and the others read from the list of paths in
-    /// `others`.
+    /// Writes new objects to `own`, without a sync, and reads the others from the list of paths in `others`.
     pub(super) fn with_objects(mut self, own: &Path, others: OsString) -> Self {
         self.settings.push("core.fsync=none".to_owned());
         self.objects = Some((own.to_owned(), others));
         self
     }
 
-    /// A command of git, with nothing of this process's environment.
+    /// A git command with none of this process's environment.
     pub fn command<A: AsRef<OsStr>>(&self, args: &[A]) -> Command {
         let mut command = Command::new(&self.program);
         command.env_clear().env("PATH", GIT_PATH).env("LC_ALL", "C").env("HOME", "/nonexistent");
@@ -158,13 +157,13 @@ impl Git {
         command
     }
 
-    /// Runs git and gives what it said, whatever its exit code.
-    pub fn ask<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Answer, WorkspaceError> {
+    /// Runs git and returns its output, whatever its exit code.
+    pub fn ask<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Answer, RepositoryError> {
         self.stderr_text(self.command(args), args, input)
     }
 
-    /// Runs git with the settings of the person whose home this is. Only for commands that run nothing.
-    pub fn ask_as<A: AsRef<OsStr>>(&self, home: &Path, args: &[A]) -> Result<Answer, WorkspaceError> {
+    /// Runs git with the settings of the user with this home. Only for commands that run no programs.
+    pub fn ask_as<A: AsRef<OsStr>>(&self, home: &Path, args: &[A]) -> Result<Answer, RepositoryError> {
         let mut command = self.command(args);
         command.env("HOME", home).env_remove("GIT_CONFIG_GLOBAL").env_remove("GIT_CONFIG_NOSYSTEM");
         self.stderr_text(command, args, &[])
@@ -175,11 +174,11 @@ impl Git {
         command: Command,
         args: &[A],
         input: &[u8],
-    ) -> Result<Answer, WorkspaceError> {
+    ) -> Result<Answer, RepositoryError> {
         let what = args.first().map_or_else(String::new, |arg| arg.as_ref().to_string_lossy().into_owned());
         let output =
             helper::output(command, input, self.patience).map_err(|error| self.not_started(&error))?;
-        let output = output.ok_or_else(|| WorkspaceError::TooLong {
+        let output = output.ok_or_else(|| RepositoryError::TooLong {
             command: what.clone(),
             repository: self.repository.display().to_string(),
             seconds: self.patience.as_secs(),
@@ -187,37 +186,37 @@ impl Git {
         answer(output, &what)
     }
 
-    fn not_started(&self, error: &std::io::Error) -> WorkspaceError {
+    fn not_started(&self, error: &std::io::Error) -> RepositoryError {
         if error.kind() == std::io::ErrorKind::NotFound {
-            WorkspaceError::NoGit(self.program.display().to_string())
+            RepositoryError::NoGit(self.program.display().to_string())
         } else {
-            WorkspaceError::io("starting git", &self.program, error)
+            RepositoryError::io("starting git", &self.program, error)
         }
     }
 
-    /// Runs git; anything but exit code 0 is an error.
-    pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, WorkspaceError> {
+    /// Runs git. Any exit code but 0 is an error.
+    pub fn run<A: AsRef<OsStr>>(&self, args: &[A]) -> Result<Vec<u8>, RepositoryError> {
         self.run_with(args, &[])
     }
 
-    /// The same with something on its standard input.
-    pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Vec<u8>, WorkspaceError> {
+    /// Like [`Git::run`], with `input` on standard input.
+    pub fn run_with<A: AsRef<OsStr>>(&self, args: &[A], input: &[u8]) -> Result<Vec<u8>, RepositoryError> {
         let answer = self.ask(args, input)?;
         match answer.code {
             Some(0) => Ok(answer.stdout),
             code => {
                 let args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-                Err(WorkspaceError::git(&args, code, answer.stderr))
+                Err(RepositoryError::git(&args, code, answer.stderr))
             }
         }
     }
 }
 
-/// What git said; one that was killed said nothing.
-fn answer(output: std::process::Output, command: &str) -> Result<Answer, WorkspaceError> {
+/// Converts the output. A git that was killed is an error.
+fn answer(output: std::process::Output, command: &str) -> Result<Answer, RepositoryError> {
     let stderr = String::from_utf8_lossy(&output.stderr).trim().chars().take(STDERR_MAX_CHARS).collect();
     match output.status.code() {
-        None => Err(WorkspaceError::killed(command)),
+        None => Err(RepositoryError::killed(command)),
         code => Ok(Answer { code, stdout: output.stdout, stderr }),
     }
 }

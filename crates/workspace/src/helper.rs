@@ -1,4 +1,4 @@
-//! One run of a helper program: to its end, or to a deadline.
+//! Runs a helper program, such as git, to its end or to a deadline.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -12,50 +12,50 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::time::Timespec;
 
-/// How much is taken from a pipe at once.
+/// Size of a read from a pipe.
 const CHUNK: usize = 64 * 1024;
 
-/// What a program printed, and how it ended; none if it had not ended after `patience`, and was killed. `input` is what it
-/// reads, from a pipe unless it is empty.
+/// Runs a program and returns its output; `None` if it exceeded `patience` and was killed. `input` goes to its standard
+/// input through a pipe unless it is empty.
 pub(super) fn output(mut command: Command, input: &[u8], patience: Duration) -> io::Result<Option<Output>> {
     let until = Instant::now() + patience;
     command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let _running = RunningHelper::note(&child);
     let stdin = child.stdin.take();
-    // Read and written at once, or both sides could wait for the other.
+    // Reads and writes in parallel, or both processes could wait for each other.
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || stdin.map_or(Ok(()), |mut stdin| stdin.write_all(input)));
         let ended = stderr_text(&mut child, until);
         if !matches!(ended, Ok(Some(_))) {
-            // It ends the writer too. One that is gone already cannot be killed.
+            // This also ends the writer. Killing a process that has ended fails harmlessly.
             drop(child.kill());
             drop(child.wait());
         }
-        // A program that ended early closed its end; its exit code says why.
+        // A program that ended early closed its pipe. Its exit code says why.
         drop(writer.join());
         ended
     })
 }
 
-/// The helpers that run now.
+/// The running helpers.
 static RUNNING: Mutex<BTreeMap<u64, OwnedFd>> = Mutex::new(BTreeMap::new());
 
-/// Kills every helper that runs. For a program that ends while threads of it still wait for one: a helper that hangs would
-/// outlast it.
+/// Kills every running helper. For a process that exits while some of its threads wait for one: a helper that hangs
+/// would outlive it.
 pub fn end_helpers() {
     let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     for helper in running.values() {
-        // One that has ended meanwhile is what is wanted.
+        // A helper that has ended meanwhile is fine.
         let _ = pidfd_send_signal(helper, Signal::KILL);
     }
 }
 
-/// A helper that is known to run, until this is dropped.
+/// Registers a running helper until it is dropped.
 struct RunningHelper(Option<u64>);
 
 impl RunningHelper {
-    /// By a descriptor, because a number may be another process's later.
+    /// Uses a pidfd, because a process id may be reused.
     fn note(child: &Child) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) else { return Self(None) };
@@ -73,7 +73,7 @@ impl Drop for RunningHelper {
     }
 }
 
-/// Reads all that a program prints and waits for its end; none if that takes too long.
+/// Reads all output of a program and waits for its end; `None` after the deadline.
 fn stderr_text(child: &mut Child, until: Instant) -> io::Result<Option<Output>> {
     let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
     let (mut printed, mut complained) = (Vec::new(), Vec::new());
@@ -93,7 +93,7 @@ fn stderr_text(child: &mut Child, until: Instant) -> io::Result<Option<Output>> 
             stderr = None;
         }
     }
-    // A kernel without such descriptors leaves no other way than to wait.
+    // On a kernel without pidfds, only a blocking wait remains.
     if let Ok(process) = pidfd_open(Pid::from_child(child), PidfdFlags::empty())
         && wait_for(&[process.as_fd()], until)?.is_none()
     {
@@ -102,7 +102,7 @@ fn stderr_text(child: &mut Child, until: Instant) -> io::Result<Option<Output>> 
     Ok(Some(Output { status: child.wait()?, stdout: printed, stderr: complained }))
 }
 
-/// Takes what a pipe holds; false at its end.
+/// Reads what a pipe holds; `false` at its end.
 fn take(pipe: &mut Option<impl Read>, buffer: &mut [u8], into: &mut Vec<u8>) -> io::Result<bool> {
     let Some(pipe) = pipe else { return Ok(false) };
     match pipe.read(buffer) {
@@ -115,7 +115,7 @@ fn take(pipe: &mut Option<impl Read>, buffer: &mut [u8], into: &mut Vec<u8>) -> 
     }
 }
 
-/// Which of these have something to read, once one has; none if that takes too long.
+/// Waits until at least one descriptor is readable and returns which; `None` after the deadline.
 fn wait_for(fds: &[std::os::fd::BorrowedFd<'_>], until: Instant) -> io::Result<Option<Vec<bool>>> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -169,7 +169,7 @@ mod tests {
         for script in hangs {
             let mut command = shell(&format!("echo $$ > pid; {script}"));
             command.current_dir(dir.path());
-            // As long as it takes to start, and no longer.
+            // Just enough time to start.
             let ended = output(command, b"never read", Duration::from_secs(2)).expect("started");
             assert!(ended.is_none(), "{script}");
             let pid = std::fs::read_to_string(dir.path().join("pid")).expect("it ran");

@@ -1,4 +1,4 @@
-//! Which files git would leave out: the patterns of `.gitignore` files, and those above them all.
+//! Matches paths against `.gitignore` files and the patterns above them, for scans of folders.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Longest file of patterns that is read; a longer one is refused as a whole.
+/// Longest file of patterns that is read. A longer one is refused as a whole.
 pub(crate) const MAX_PATTERNS_BYTES: u64 = 1024 * 1024;
 
-/// Longest line that is a pattern: no path is longer.
+/// Longest line that can be a pattern: no path is longer.
 const MAX_PATTERN_BYTES: usize = 4096;
 
-/// The patterns that apply in one directory: its own, then those of the directories above, then the person's.
+/// The patterns that apply in one directory: its own, then those of its parents, then the user's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IgnorePatterns(Option<Arc<Level>>);
 
@@ -26,22 +26,22 @@ struct Level {
     above: IgnorePatterns,
 }
 
-/// Where the directory of some patterns is.
+/// The directory that patterns are relative to.
 #[derive(Debug)]
 enum PatternBase {
-    /// Beneath the folder; its path with its slash has so many bytes.
+    /// Beneath the folder. The number is the length of its path with the slash.
     Beneath(usize),
-    /// Above the folder, which has this path from there, with its slash.
+    /// Above the folder. The bytes are the folder's path from there, with the slash.
     Above(Vec<u8>),
 }
 
 impl IgnorePatterns {
-    /// These patterns on top, for paths beneath a directory whose path with its slash is `prefix` bytes long.
+    /// Adds patterns of a directory beneath the folder, whose path with its slash is `prefix` bytes long.
     pub(crate) fn with(&self, text: &[u8], prefix: usize) -> Self {
         self.with_at(text, PatternBase::Beneath(prefix))
     }
 
-    /// These patterns on top, of a directory from which the folder has the path `lead`, with its slash.
+    /// Adds patterns of a directory above the folder. `lead` is the folder's path from there, with its slash.
     pub(crate) fn with_from_above(&self, text: &[u8], lead: &[u8]) -> Self {
         self.with_at(text, PatternBase::Above(lead.to_vec()))
     }
@@ -50,7 +50,7 @@ impl IgnorePatterns {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let mut builder = GitignoreBuilder::new("");
         for line in text.split(|byte| *byte == b'\n') {
-            // A pattern that is none matches nothing, as in git.
+            // An invalid pattern matches nothing, as in git.
             drop(builder.add_line(None, &String::from_utf8_lossy(line)));
         }
         match builder.build() {
@@ -61,7 +61,7 @@ impl IgnorePatterns {
         }
     }
 
-    /// Whether the patterns leave out `path`, provided that the directories above it are not.
+    /// Whether the patterns ignore `path`, provided that its parent directories are not ignored.
     pub(crate) fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         let mut level = self.0.as_deref();
         while let Some(Level { patterns, place, above }) = level {
@@ -80,8 +80,8 @@ impl IgnorePatterns {
 }
 
 impl IgnorePatterns {
-    /// Whether the patterns of directories above the folder leave out `dir`, a directory on the way to it. Both paths are
-    /// from the topmost of those.
+    /// Whether the patterns of directories above the folder ignore `dir`, a directory on the way to it. Both paths are
+    /// relative to the topmost directory with patterns.
     pub(crate) fn matches_above(&self, folder: &[u8], dir: &[u8]) -> bool {
         let mut level = self.0.as_deref();
         while let Some(Level { patterns, place, above }) = level {
@@ -99,7 +99,7 @@ impl IgnorePatterns {
     }
 }
 
-/// The lines of a file of patterns that are patterns. What else is in it is no business of a workspace.
+/// The lines of a file of patterns that are patterns. A workspace does not need comments and blank lines.
 pub(crate) fn only_patterns(text: &[u8]) -> Vec<u8> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut patterns = Vec::new();

@@ -1,8 +1,8 @@
-//! The index of a repository: which files git tracks, and what they looked like when it last read them.
+//! Reads git's index (the tracked files with their stats) for scans, and writes one for new workspaces.
 //!
-//! The person's index is only read. Formats that are rare (split, sparse) are left to git itself, which costs the
-//! times of the files and so one reading of each. A workspace gets an index of its own, so that git in it need not
-//! read what was just written.
+//! The user's index is only read. Rare formats (split, sparse) are read by git itself. That loses the files' times, so
+//! each file is read once. A workspace gets its own index, so that git in it need not read files that were just
+//! written.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use super::manifest::{Entry, Stat};
 use super::object::Mode;
 use super::project::Project;
 use super::shadow::Shadow;
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, ObjectId, RepositoryError};
 
-/// What it is called below `.git`, and how the names of its parts elsewhere begin.
+/// The file's name below `.git`, and the prefix of its shared parts.
 pub(super) const NAME: &str = "index";
 const SHARED: &str = "sharedindex.";
-/// Most such parts that are read; git keeps one or two.
+/// Limit of shared parts that are read. Git keeps one or two.
 const MAX_SHARED: usize = 8;
 
 const SIGNATURE: &[u8; 4] = b"DIRC";
@@ -30,12 +30,12 @@ const SKIP_WORKTREE: u16 = 0x4000;
 const INTENT_TO_ADD: u16 = 0x2000;
 const NS_PER_S: i128 = 1_000_000_000;
 
-/// The ten numbers of the filesystem that an index keeps, each cut to 32 bits.
+/// The ten stat fields that an index keeps, each cut to 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ShortStat([u32; 10]);
 
 impl ShortStat {
-    /// What an index would keep of `stat`.
+    /// The fields that an index would keep of `stat`.
     pub(crate) fn of(stat: &Stat) -> Self {
         let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default();
         let part = |ns: i128| u32::try_from(ns & i128::from(u32::MAX)).unwrap_or_default();
@@ -44,8 +44,8 @@ impl ShortStat {
         Self([cs, cn, ms, mn, low(stat.dev), low(stat.ino), stat.mode, stat.uid, stat.gid, low(stat.size)])
     }
 
-    /// Whether a file that looks like `stat` is the one that was indexed. As in git, the device does not count (it
-    /// changes when a disk is mounted again), and of the mode only what git stores.
+    /// Whether a file with `stat` is the indexed one. As in git, the device is ignored (it changes when a disk is
+    /// mounted again), and only the part of the mode that git stores counts.
     pub(crate) fn matches(&self, stat: &Stat) -> bool {
         let now = Self::of(stat).0;
         let same = |range: std::ops::Range<usize>| self.0[range.clone()] == now[range];
@@ -53,29 +53,28 @@ impl ShortStat {
     }
 }
 
-/// One tracked file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TrackedFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
-    pub(crate) oid: Oid,
+    pub(crate) oid: ObjectId,
     /// Outside a sparse checkout: not on disk, and not deleted.
     pub(crate) skipped: bool,
-    /// Whether `oid` is the content: not so in the middle of a merge and for a file that is only meant to be added.
+    /// Whether `oid` is the content. `false` during a merge and for an intent to add.
     pub(crate) settled: bool,
     pub(crate) stat: Option<ShortStat>,
 }
 
-/// The index of a person's repository.
+/// The index of a user's repository.
 pub(crate) enum Index {
-    /// It was read: the tracked files, sorted by path, each once.
+    /// The tracked files, sorted by path, each once.
     Read(Vec<TrackedFile>),
-    /// It has a format that git alone reads.
+    /// The bytes of a format that only git reads.
     Odd(Vec<u8>),
 }
 
-/// Reads the index below a person's `.git`.
-pub(super) fn read(dir: &GitDir) -> Result<Index, WorkspaceError> {
+/// Reads the index below a user's `.git`.
+pub(super) fn read(dir: &GitDir) -> Result<Index, RepositoryError> {
     let Some(bytes) = dir.read(NAME, INDEX_MAX_BYTES)? else { return Ok(Index::Read(Vec::new())) };
     Ok(match parse(&bytes) {
         Some(tracked) => Index::Read(sorted(tracked)),
@@ -83,17 +82,17 @@ pub(super) fn read(dir: &GitDir) -> Result<Index, WorkspaceError> {
     })
 }
 
-/// What git makes of a copy of the index, with the objects of the project's repository.
+/// Lets git read a copy of the index, with the objects of the project's repository.
 pub(super) fn read_odd(
     dir: &GitDir,
     bytes: &[u8],
     project: &Project,
     program: &Path,
     folder: &Path,
-) -> Result<Vec<TrackedFile>, WorkspaceError> {
+) -> Result<Vec<TrackedFile>, RepositoryError> {
     let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), "")?;
     shadow.put(NAME, bytes)?;
-    // A split index has its larger part elsewhere.
+    // A split index has its larger part in another file.
     let shared = dir.entries()?.into_iter().filter_map(|(name, _)| name.into_string().ok());
     for name in shared.filter(|name| name.starts_with(SHARED)).take(MAX_SHARED) {
         let content = dir.read(&name, INDEX_MAX_BYTES)?.unwrap_or_default();
@@ -108,11 +107,11 @@ fn sorted(mut tracked: Vec<TrackedFile>) -> Vec<TrackedFile> {
     tracked
 }
 
-/// None for what is not understood here.
+/// `None` for an unknown format.
 fn parse(bytes: &[u8]) -> Option<Vec<TrackedFile>> {
     let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
     let real: [u8; SUM_BYTES] = Sha1::digest(body).into();
-    // A sum of zeros says that none was made (`index.skipHash`).
+    // A checksum of zeros means that git skipped it (`index.skipHash`).
     if sum != real && sum != [0; SUM_BYTES] {
         return None;
     }
@@ -125,7 +124,7 @@ fn parse(bytes: &[u8]) -> Option<Vec<TrackedFile>> {
     let tracked: Option<Vec<TrackedFile>> = (0..count).map(|_| input.entry()).collect();
     while !input.rest.is_empty() {
         let name = input.take(4)?;
-        // Lower case: not to be understood without it.
+        // Lower case marks a required extension.
         if !name.first()?.is_ascii_uppercase() {
             return None;
         }
@@ -162,7 +161,7 @@ impl<'a> Input<'a> {
         for number in &mut stat {
             *number = self.number()?;
         }
-        let oid = Oid::from_bytes(self.take(20)?.try_into().ok()?);
+        let oid = ObjectId::from_bytes(self.take(20)?.try_into().ok()?);
         let flags = self.short()?;
         let more = if self.version >= 3 && flags & EXTENDED != 0 { self.short()? } else { 0 };
         if self.version == 4 {
@@ -177,7 +176,7 @@ impl<'a> Input<'a> {
         if self.version == 4 {
             self.take(1)?;
         } else {
-            // One to eight zeros, so that the length of the entry is a multiple of eight.
+            // One to eight zeros pad the entry to a multiple of eight.
             let length = before - self.rest.len();
             self.take(8 - length % 8)?;
         }
@@ -191,7 +190,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// A number as offsets in packs are written.
+    /// A number in the encoding of pack offsets.
     fn offset(&mut self) -> Option<usize> {
         let mut byte = *self.take(1)?.first()?;
         let mut value = usize::from(byte & 0x7f);
@@ -203,12 +202,12 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What git makes of an index: `<tag> <mode> <oid> <stage>\t<path>`.
-fn ask_git(git: &Git, folder: &Path) -> Result<Vec<TrackedFile>, WorkspaceError> {
+/// Lists an index with git: `<tag> <mode> <oid> <stage>\t<path>`.
+fn ask_git(git: &Git, folder: &Path) -> Result<Vec<TrackedFile>, RepositoryError> {
     let broken = |why: &str| {
         let folder = folder.display();
-        WorkspaceError::Unsupported(format!(
-            "the git index of {folder} cannot be read ({why}); `git -C {folder} reset` makes it anew and leaves \
+        RepositoryError::Unsupported(format!(
+            "the git index of {folder} cannot be read ({why}); `git -C {folder} reset` creates it again and leaves \
              your files as they are, `git -C {folder} fsck` looks for more damage"
         ))
     };
@@ -229,11 +228,11 @@ fn answered(record: &[u8]) -> Option<TrackedFile> {
     let oid = words.next()?.parse().ok()?;
     let settled = words.next()? == "0";
     let path = record[tab + 1..].to_vec();
-    // An intended addition has the name of the empty file: its size then does not match and it is read.
+    // An intent to add has the id of the empty file. Its size does not match, so the file is read.
     Some(TrackedFile { path, mode, oid, skipped: tag == "S", settled, stat: None })
 }
 
-/// An index for a workspace with these files, sorted by path. What has no stat is outside its checkout.
+/// An index for a workspace with these files, sorted by path. A file without a stat is outside its checkout.
 pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
     let skipped = |entry: &Entry| entry.stat.is_none() && entry.mode != Mode::Gitlink;
     let version: u32 = if entries.iter().any(skipped) { 3 } else { 2 };
@@ -270,7 +269,7 @@ mod tests {
     use super::*;
 
     fn entry(path: &[u8], stat: Option<Stat>) -> Entry {
-        Entry { path: path.to_vec(), mode: Mode::File, oid: Oid::from_bytes([7; 20]), stat, raw: true }
+        Entry { path: path.to_vec(), mode: Mode::File, oid: ObjectId::from_bytes([7; 20]), stat, raw: true }
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What of a run's work is not in its result.
+//! Removes from the root's work what a run's result may not contain.
 //!
-//! A child's change is refused as a whole. The root's own work is never merged into anything: what the gate would
-//! refuse in it is taken back to what the run began with, in one more commit on the root's line. What was made is kept
-//! in the root's salvage.
+//! A child's change is refused as a whole. The root's own work is never merged: paths that the gate would refuse are
+//! restored to the run's base, in one more commit on the root's work ref. The original work is kept in the root's
+//! salvage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,37 +10,35 @@ use super::change::{EntryType, changes};
 use super::content;
 use super::gate::{Problem, Terms};
 use super::manifest::Entry;
-use super::objects::{self, Present, TreeFile};
+use super::objects::{self, PresentObjects, TreeFile};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::space::{ProtectedEntries, ROOT_ATTEMPT};
-use super::{Oid, RunSpace, WorkspaceError};
+use super::{ObjectId, RepositoryError, RunSpace};
 
-/// How often what is left is looked at again: taking one link back can make another one leave the tree.
+/// Limit of rounds: restoring one link can make another one leave the tree.
 const ROUNDS_MAX: usize = 8;
-/// Most paths that are told one by one.
-const TOLD_MAX: usize = 100;
+/// Limit of paths that are listed one by one.
+const LISTED_MAX: usize = 100;
 
 /// The files of a commit, by path.
 type Files = BTreeMap<Vec<u8>, TreeFile>;
 
-/// What is left of the root's work.
+/// The root's work after the refused paths were restored.
 struct CleanedCommit {
-    /// The files that the result has.
-    commit: Oid,
-    /// What was taken back.
+    commit: ObjectId,
     taken_back: Vec<Problem>,
 }
 
 impl RunSpace {
-    /// Takes back, on the root's line, what no agent may change: `protected` names but for those `opened`, links that
-    /// leave the tree, submodules, and what could become `.git`. Gives what that was, `path: why`, a bounded list. Made
-    /// again after a crash it gives the same.
-    pub fn leave_out(&self, protected: &[String], opened: &[String]) -> Result<Vec<String>, WorkspaceError> {
+    /// Restores, on the root's work ref, what no agent may change: `protected` names except those `opened`, links that
+    /// leave the tree, submodules, and names that could become `.git`. Returns a bounded list of `path: why`. A repeat
+    /// after a crash returns the same list.
+    pub fn leave_out(&self, protected: &[String], opened: &[String]) -> Result<Vec<String>, RepositoryError> {
         let ProtectedEntries { protected, opened } = self.closed(protected, opened);
         let terms = Terms { owns: &[], protected: &protected, opened: &opened };
         let line = self.result()?;
-        // After a crash the line may have been moved already; what was kept says what it was.
+        // After a crash the work ref may have moved already. The salvage has the original commit.
         let made = self.kept()?.unwrap_or(line);
         let mut cleaned = self.cleaned(&terms, &made)?;
         if made != line {
@@ -57,12 +55,12 @@ impl RunSpace {
         Ok(note(&cleaned.taken_back))
     }
 
-    /// What was kept of the root's workspace when it ended.
-    fn kept(&self) -> Result<Option<Oid>, WorkspaceError> {
+    /// The salvage of the root's workspace.
+    fn kept(&self) -> Result<Option<ObjectId>, RepositoryError> {
         self.read_ref(&salvage_ref(&self.run, ROOT_ATTEMPT))
     }
 
-    fn cleaned(&self, terms: &Terms<'_>, made: &Oid) -> Result<CleanedCommit, WorkspaceError> {
+    fn cleaned(&self, terms: &Terms<'_>, made: &ObjectId) -> Result<CleanedCommit, RepositoryError> {
         let (git, base) = (self.git(), self.base()?.commit);
         let mut cleaned = CleanedCommit { commit: *made, taken_back: Vec::new() };
         let mut files: Option<(Files, Files)> = None;
@@ -81,7 +79,7 @@ impl RunSpace {
             let mut paths: BTreeSet<&[u8]> = problems.iter().map(|problem| problem.path.as_slice()).collect();
             let is_changed = |path: &[u8]| changes.iter().any(|change| change.path == path);
             if !paths.iter().all(|path| is_changed(path)) {
-                // A link that nobody touched leaves the tree by one that was changed.
+                // An unchanged link leaves the tree through a changed one.
                 let links = changes.iter().filter(|change| change.touches(EntryType::Link));
                 paths.extend(links.map(|change| change.path.as_slice()));
             }
@@ -91,14 +89,14 @@ impl RunSpace {
             cleaned.commit = self.commit_files(now, made)?;
             cleaned.taken_back.extend(problems);
         }
-        Err(WorkspaceError::Unsupported(format!(
-            "the result of run {} has symbolic links that cannot be told apart from ways out; what was made is kept at {}",
+        Err(RepositoryError::Unsupported(format!(
+            "links out of the project cannot be removed from the result of run {}; the whole result is kept at {}",
             self.run,
             salvage_ref(&self.run, ROOT_ATTEMPT)
         )))
     }
 
-    fn commit_files(&self, files: &Files, parent: &Oid) -> Result<Oid, WorkspaceError> {
+    fn commit_files(&self, files: &Files, parent: &ObjectId) -> Result<ObjectId, RepositoryError> {
         let entry = |listed: &TreeFile| Entry {
             path: listed.path.clone(),
             mode: listed.mode,
@@ -108,11 +106,11 @@ impl RunSpace {
         };
         let entries: Vec<Entry> = files.values().map(entry).collect();
         let repository = self.project.repository();
-        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
         let trees = content::trees(&entries);
         content::add_trees(&trees, &present, &pack)?;
-        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
-        let message = format!("posse: what no agent may change is left out of {}", self.run);
+        let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
+        let message = format!("posse: changes that no agent may make are removed from {}", self.run);
         let commit = super::add_commit(&pack, &tree, &[*parent], &message)?;
         let _held = self.lock()?;
         pack.finish()?;
@@ -124,7 +122,7 @@ fn by_path(files: Vec<TreeFile>) -> Files {
     files.into_iter().map(|file| (file.path.clone(), file)).collect()
 }
 
-/// Lets a path be what it was, and makes room for it.
+/// Restores a path and removes whatever is in its way.
 fn take_back(now: &mut Files, before: &Files, path: &[u8]) {
     now.remove(path);
     let Some(file) = before.get(path) else { return };
@@ -139,8 +137,8 @@ fn take_back(now: &mut Files, before: &Files, path: &[u8]) {
 fn note(problems: &[Problem]) -> Vec<String> {
     let mut texts: Vec<String> =
         problems.iter().map(Problem::text).collect::<BTreeSet<String>>().into_iter().collect();
-    let more = texts.len().saturating_sub(TOLD_MAX);
-    texts.truncate(TOLD_MAX);
+    let more = texts.len().saturating_sub(LISTED_MAX);
+    texts.truncate(LISTED_MAX);
     if more > 0 {
         texts.push(format!("and {more} more"));
     }

@@ -1,9 +1,9 @@
-//! The objects that an agent's git can read: what its snapshot reaches, and nothing else of the project.
+//! Provides the objects that an agent's git can read: those that its snapshot reaches, and no others of the project.
 //!
-//! A project's repository has everything: stashes, branches, what was reset away, what earlier runs and other agents made.
-//! An agent must not see that, so each workspace borrows from a directory of packs that hold exactly the objects which its
-//! commit reaches. Such a directory is made once for each commit, when a program first needs it, out of what is there
-//! already (hard links) and one pack of what is missing:
+//! A project's repository has everything: stashes, branches, commits that were reset away, and the work of earlier runs
+//! and other agents. An agent must not see that. So each workspace borrows from a directory of packs with exactly the
+//! objects that its commit reaches. The directory is created once per commit, when a program first needs it, from
+//! existing packs (hard links) and one pack of the missing objects:
 //!
 //! ```text
 //! <state>/projects/<key>/lent/<HEAD>/pack            the history of HEAD, kept from run to run
@@ -18,30 +18,29 @@ use std::path::{Path, PathBuf};
 
 use super::gc::entries_of;
 use super::refs::check_id;
-use super::{Git, Lock, Oid, RunSpace, WorkspaceError, disk};
+use super::sync::UNKNOWN_BOOT;
+use super::{Git, Lock, ObjectId, RepositoryError, RunSpace, disk};
 
-/// Histories of a project that are kept: a person goes back and forth between a few branches.
+/// How many histories of a project are kept: users switch between a few branches.
 const MAX_HISTORIES: usize = 8;
-/// More packs than this make git slow; the next history is packed anew.
+/// More packs than this make git slow, so the next history is repacked.
 const MAX_PACKS: usize = 32;
-/// Where those that are not known to have reached the disk are kept if the machine does not say which boot this is.
-const UNKNOWN_BOOT: &str = "any";
 const LENT: &str = "lent";
 const PACK: &str = "pack";
 
 impl RunSpace {
-    /// The directory of the objects that the git of a workspace borrows; the sandbox shows it at
+    /// The directory of the objects that the git of a workspace borrows. The sandbox mounts it at
     /// [`BORROWED_OBJECTS`](super::BORROWED_OBJECTS).
-    pub fn objects_of(&self, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceError> {
+    pub fn objects_of(&self, agent: &str, attempt: u32) -> Result<PathBuf, RepositoryError> {
         check_id(agent)?;
         let mark = self.mark(agent, attempt)?.ok_or_else(|| {
-            WorkspaceError::Damaged(format!("there is no complete workspace of {agent} (attempt {attempt})"))
+            RepositoryError::Damaged(format!("there is no complete workspace of {agent} (attempt {attempt})"))
         })?;
         self.reached_by(&mark.base()?)
     }
 
-    /// The objects that a commit of this run reaches.
-    fn reached_by(&self, commit: &Oid) -> Result<PathBuf, WorkspaceError> {
+    /// The directory of the objects that a commit of this run reaches.
+    fn reached_by(&self, commit: &ObjectId) -> Result<PathBuf, RepositoryError> {
         let all = self.dir().join("objects");
         let boot = self.spaces.options.boot();
         let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok()).unwrap_or(UNKNOWN_BOOT);
@@ -50,8 +49,8 @@ impl RunSpace {
             return Ok(dir);
         }
         let base = self.base()?.commit;
-        let head = self.record.head.as_ref().and_then(|head| head.parse::<Oid>().ok());
-        // What it is made out of, and the commit that this has all of.
+        let head = self.record.head.as_ref().and_then(|head| head.parse::<ObjectId>().ok());
+        // The directory to build on, and the commit whose objects it has.
         let below = match head {
             _ if *commit != base => Some((self.reached_by(&base)?, base)),
             Some(head) => Some((self.history(&head)?, head)),
@@ -59,14 +58,14 @@ impl RunSpace {
         };
         super::run::forget_others(&all, boot)?;
         disk::make_dirs(dir.parent().unwrap_or(&all))?;
-        // Not synced: in another boot it is made anew.
+        // Not synced: in another boot it is created again.
         let git = self.git().with_settings(vec!["core.fsync=none".to_owned()]);
         ObjectLender { git: &git, into: &dir }
             .make(commit, below.as_ref().map(|(dir, commit)| (dir.as_path(), commit)))
     }
 
-    /// The history of the commit that the person had checked out.
-    fn history(&self, head: &Oid) -> Result<PathBuf, WorkspaceError> {
+    /// The history of the commit that the user had checked out.
+    fn history(&self, head: &ObjectId) -> Result<PathBuf, RepositoryError> {
         let all = self.project.dir().join(LENT);
         let dir = all.join(head.to_string());
         if dir.is_dir() {
@@ -87,7 +86,7 @@ impl RunSpace {
             }
         }
         let made = ObjectLender { git: &git, into: &dir }.make(head, below)?;
-        // Whoever uses one has links of its own.
+        // Safe to remove: each directory that builds on a history has its own hard links.
         for (old, _) in known.iter().skip(MAX_HISTORIES - 1) {
             disk::remove_tree(old)?;
         }
@@ -95,8 +94,8 @@ impl RunSpace {
     }
 }
 
-/// The histories that are there, the latest first. What is left of one that was not finished is removed.
-fn known_histories(all: &Path) -> Result<Vec<(PathBuf, Oid)>, WorkspaceError> {
+/// The existing histories, the latest first. Unfinished ones are removed.
+fn known_histories(all: &Path) -> Result<Vec<(PathBuf, ObjectId)>, RepositoryError> {
     let mut known = Vec::new();
     for path in entries_of(all)? {
         let name = path.file_name().unwrap_or_default();
@@ -113,37 +112,43 @@ fn known_histories(all: &Path) -> Result<Vec<(PathBuf, Oid)>, WorkspaceError> {
     Ok(known.into_iter().map(|(_, path, oid)| (path, oid)).collect())
 }
 
-fn is_ancestor(git: &Git, old: &Oid, new: &Oid) -> Result<bool, WorkspaceError> {
+fn is_ancestor(git: &Git, old: &ObjectId, new: &ObjectId) -> Result<bool, RepositoryError> {
     let args = ["merge-base", "--is-ancestor", &old.to_string(), &new.to_string()];
-    // One that is not there any more is no ancestor.
+    // A commit that no longer exists is not an ancestor.
     Ok(git.ask(&args, &[])?.code == Some(0))
 }
 
-/// A directory of objects that is being made.
+/// Builds one directory of objects.
 struct ObjectLender<'a> {
     git: &'a Git,
     into: &'a Path,
 }
 
 impl ObjectLender<'_> {
-    /// Makes it whole or not at all: what `commit` reaches. `below` has what another commit reaches, which this one does too.
-    fn make(&self, commit: &Oid, below: Option<(&Path, &Oid)>) -> Result<PathBuf, WorkspaceError> {
+    /// Creates the directory of the objects that `commit` reaches, atomically. `below` has the objects of an ancestor
+    /// commit.
+    fn make(&self, commit: &ObjectId, below: Option<(&Path, &ObjectId)>) -> Result<PathBuf, RepositoryError> {
         let making = disk::temporary(self.into);
         let made = self.fill(&making.join(PACK), commit, below);
         let made = made.and_then(|()| match fs::rename(&making, self.into) {
             Ok(()) => self.into.parent().map_or(Ok(()), disk::sync_dir),
             // Another thread was faster.
             Err(_) if self.into.is_dir() => disk::remove_tree(&making),
-            Err(error) => Err(WorkspaceError::io("making", self.into, &error)),
+            Err(error) => Err(RepositoryError::io("making", self.into, &error)),
         });
         if made.is_err() {
-            // It is only the half of something; what went wrong is told.
+            // The directory is incomplete. The original error is returned.
             drop(disk::remove_tree(&making));
         }
         made.map(|()| self.into.to_owned())
     }
 
-    fn fill(&self, packs: &Path, commit: &Oid, below: Option<(&Path, &Oid)>) -> Result<(), WorkspaceError> {
+    fn fill(
+        &self,
+        packs: &Path,
+        commit: &ObjectId,
+        below: Option<(&Path, &ObjectId)>,
+    ) -> Result<(), RepositoryError> {
         fs::create_dir_all(packs).map_err(disk::failed("making", packs))?;
         let mut wanted = format!("{commit}\n");
         if let Some((dir, known)) = below {
@@ -164,7 +169,7 @@ impl ObjectLender<'_> {
     }
 }
 
-/// Packs what commits reach. Nothing is compressed anew that is compressed already, and what a clone left out is left out.
+/// Packs the objects that commits reach. Reuses compressed data, and skips objects that a partial clone does not have.
 const PACKING: &[&str] = &[
     "pack-objects",
     "--revs",

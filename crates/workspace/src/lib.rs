@@ -1,9 +1,9 @@
-//! Workspaces: what agents work on, and how their work comes together.
+//! Creates and merges the workspaces of agents, for the engine and for front ends.
 //!
-//! Each project (a person's folder) has a bare repository of Posse's own beneath the state directory. A snapshot of
-//! the folder is a commit in it; an agent that writes gets a workspace of its own, made from a snapshot; what it did
-//! is committed by the host, which scans the files itself and never runs git where an agent could have written
-//! configuration. Merging happens in the bare repository; only then are the parent's files brought up to date.
+//! Each project (a user's folder) has a bare repository beneath the state directory, which belongs to Posse. A snapshot
+//! of the folder is a commit in it. An agent that writes gets its own workspace, created from a snapshot. The host
+//! commits the agent's changes: it scans the files itself and never runs git where an agent could have written
+//! configuration. Merging happens in the bare repository; only then are the parent's files updated.
 //!
 //! ```text
 //! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, {work,salvage}/<agent>/<attempt>}
@@ -12,13 +12,13 @@
 //! <state>/runs/<run>/shared/<boot>/<commit>  for readers
 //! ```
 //!
-//! Everything here but [`check`] blocks; callers in an async program run it on threads that may.
+//! [`LocalFiles`] and [`RunSpace`] block. [`LocalWorkspaces`] and the engine's ports that both implement run them on
+//! blocking threads.
 
 mod apply;
 mod begin;
 mod cached;
 mod change;
-mod check;
 mod checkout;
 mod closed;
 mod content;
@@ -26,16 +26,20 @@ mod copies;
 mod disk;
 mod enclosing;
 mod error;
+mod file_listing;
 mod forbidden;
 mod gate;
 mod gc;
 mod git;
 mod git_dir;
 mod helper;
+mod host_commands;
 mod ignored;
 mod index;
+mod layout;
 mod leave_out;
 mod lent_objects;
+mod local_workspaces;
 mod lock;
 mod manifest;
 mod merge;
@@ -43,16 +47,18 @@ mod names;
 mod notes;
 mod object;
 mod objects;
-mod oid;
 mod options;
 mod overlay;
 mod own_git;
 mod pack;
 pub(crate) mod project;
+mod protected_names;
 mod publish;
 mod quarantine;
 mod refs;
+mod reports;
 mod run;
+mod run_files;
 mod salvages;
 mod scan;
 mod scratch;
@@ -61,8 +67,10 @@ mod snapshot;
 mod space;
 mod sync;
 mod tables;
+mod temporary_state;
 mod text;
 mod torn;
+mod transfer;
 mod tree_switch;
 mod unnamed_file;
 mod update;
@@ -70,28 +78,29 @@ mod user;
 mod user_refs;
 mod user_repository;
 mod walk;
+mod workspace_commands;
+mod workspace_views;
 
-pub use apply::{ApplyError, ApplySummary};
-pub use begin::{RunBase, Workspaces};
-pub use check::{CheckCommand, CheckEnd, CheckRequest, CheckResult, check};
-pub use error::WorkspaceError;
-pub use gate::RefusedCode;
-pub use gc::{GcOptions, GcReport, IsOpen};
+pub use begin::{LocalFiles, RunBase};
+pub use error::RepositoryError;
 pub use git::{Answer, GIT_PATH, Git};
 pub use helper::end_helpers;
+pub use host_commands::{CommandEnd, CommandResult, HostCommand, HostCommands, run_commands};
+pub use layout::Layout;
+pub use local_workspaces::{LocalWorkspaces, WorkspaceSettings};
 pub use lock::Lock;
-pub use merge::{Merge, MergeRequest, merge};
-pub use oid::{NoOid, Oid};
+pub use merge::{TreeMerge, merge};
 pub use options::{
     DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
-pub use publish::{DiffForm, DiffOptions, PublishedResult, diff};
+pub use posse_domain::object_id::ObjectId;
+pub use publish::{PublishedResult, diff};
 pub use refs::{base_ref, salvage_ref, salvaged_git_ref, torn_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, ReadyWorkspace, RunSpace};
-pub use salvages::Salvage;
+pub use salvages::SalvageEntry;
 pub use scratch::Scratch;
 pub use snapshot::{SalvageOutcome, Snapshot};
-pub use update::UpdateOutcome;
+pub use temporary_state::TemporaryState;
 
 use run::add_commit;

@@ -1,8 +1,8 @@
-//! Locks on files, between threads and between processes.
+//! File locks between threads and between processes, for repositories and runs.
 //!
-//! Threads of one process wait for each other without the kernel. A file's lock that another process has is tried until
-//! patience runs out: a blocking wait could not be given up, and a process that was stopped while it held the lock would
-//! hang every other for ever, without a word.
+//! Threads of one process wait for each other without the kernel. A lock that another process holds is polled until a
+//! timeout. A blocking wait could not be cancelled, and a process that was stopped while it held the lock would
+//! silently block every other one forever.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -14,21 +14,20 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::WorkspaceError;
+use super::RepositoryError;
 use super::disk::{FILE_MODE, failed};
 
-/// The first pause between two tries; each is twice the one before.
+/// The first pause between two polls. Each pause is twice the one before.
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
-/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(16);
-/// How long another process may hold a lock. What is done under one takes seconds on a slow disk.
+/// How long another process may hold a lock. Operations under a lock take seconds on a slow disk.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The locks that threads of this process have or wait for, and how many do. By path: two of its names would only try a
-/// little more.
+/// The locks that threads of this process hold or wait for, with their number. Keyed by path: two names of one file
+/// only cause a few more polls.
 static GATES: Mutex<BTreeMap<PathBuf, (Arc<Gate>, usize)>> = Mutex::new(BTreeMap::new());
 
-/// What threads of this process wait at.
+/// The part of a lock that threads of this process wait on.
 #[derive(Debug, Default)]
 struct Gate {
     is_taken: Mutex<bool>,
@@ -45,19 +44,19 @@ pub struct Lock {
 
 impl Lock {
     /// Waits for the lock on the file at `path`.
-    pub(crate) fn wait(path: &Path) -> Result<Self, WorkspaceError> {
+    pub(crate) fn wait(path: &Path) -> Result<Self, RepositoryError> {
         Self::wait_for(path, PATIENCE)
     }
 
-    fn wait_for(path: &Path, patience: Duration) -> Result<Self, WorkspaceError> {
+    fn wait_for(path: &Path, patience: Duration) -> Result<Self, RepositoryError> {
         let mut lock = Self { file: None, gate: Gate::enter(path), path: path.to_owned() };
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
         let file = file.map_err(failed("opening", path))?;
         let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
-        while !try_lock(&file).map_err(|error| WorkspaceError::io("locking", path, &error.into()))? {
+        while !try_lock(&file).map_err(|error| RepositoryError::io("locking", path, &error.into()))? {
             if began.elapsed() >= patience {
-                return Err(WorkspaceError::Held { path: path.to_owned(), seconds: patience.as_secs() });
+                return Err(RepositoryError::Held { path: path.to_owned(), seconds: patience.as_secs() });
             }
             std::thread::park_timeout(pause);
             pause = (pause * 2).min(PAUSE_MAX);
@@ -69,7 +68,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Freed before the next thread comes: it would have to wait for it as for another process's.
+        // Released before the next thread enters, which would otherwise have to poll it.
         drop(self.file.take());
         self.gate.leave();
         let mut gates = gates();
@@ -151,7 +150,7 @@ mod tests {
     fn who_holds_it_for_too_long_is_not_waited_for_in_silence() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("lock");
-        // Another open file is what another process has.
+        // Another open file description acts like another process.
         let other = File::create(&path).expect("a file");
         flock(&other, FlockOperation::LockExclusive).expect("locked");
         let error = Lock::wait_for(&path, Duration::from_millis(20)).expect_err("held");

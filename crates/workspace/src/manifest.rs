@@ -1,22 +1,22 @@
-//! What a scan found, kept so that the next one need not read the files again.
+//! Stores the result of a scan, so that the next scan need not read unchanged files again.
 //!
-//! It is a cache: it says what a file with exactly these times, this size and this inode contained. Whatever it
-//! cannot vouch for is read.
+//! It is a cache: it records the content of a file with exactly these times, this size and this inode. Any other file
+//! is read.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::object::Mode;
-use super::{Oid, WorkspaceError, disk};
+use super::{ObjectId, RepositoryError, disk};
 
 const MAGIC: &[u8; 8] = b"POSSEmf1";
 const SUM_BYTES: usize = 32;
-/// Clocks of filesystems move in steps: a file changed within one step of being looked at can look unchanged.
+/// Resolution of file times: a file that changes within this time of its scan can look unchanged.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 /// The same where times are whole seconds.
 const COARSE_CLOCK_STEP: Duration = Duration::from_secs(2);
 
-/// What the filesystem says of a file: if all of it is as before, so is the content.
+/// The stat of a file. If all fields are unchanged, so is the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stat {
     pub(crate) size: u64,
@@ -32,7 +32,6 @@ pub(crate) struct Stat {
 const NS_PER_S: i128 = 1_000_000_000;
 
 impl Stat {
-    /// From what the kernel gave.
     pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
         let ns = |seconds: i64, ns| i128::from(seconds) * NS_PER_S + i128::from(ns);
         Self {
@@ -47,7 +46,7 @@ impl Stat {
         }
     }
 
-    /// Whether a change since `looked_ns` must have shown in the times.
+    /// Whether the times would show any change after `looked_ns`.
     pub(crate) fn unchanged_since(&self, looked_ns: i128) -> bool {
         let whole = self.mtime_ns % NS_PER_S == 0 && self.ctime_ns % NS_PER_S == 0;
         let step = if whole { COARSE_CLOCK_STEP } else { CLOCK_STEP };
@@ -56,22 +55,22 @@ impl Stat {
     }
 }
 
-/// The time now, as files have it.
+/// The current time on the clock of file times.
 pub(crate) fn now_ns() -> i128 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or_default()
 }
 
-/// One file, symlink or submodule.
+/// A file, symlink or submodule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Where it is, from the top; bytes, as names are.
+    /// Relative to the top. Bytes, because file names need not be UTF-8.
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
-    pub(crate) oid: Oid,
-    /// None if there is no file to compare with: submodules, files outside a sparse checkout.
+    pub(crate) oid: ObjectId,
+    /// `None` if there is no file to compare with: submodules, files outside a sparse checkout.
     pub(crate) stat: Option<Stat>,
-    /// Whether the bytes on disk are those of the object. Not so where git converts line endings or runs filters.
+    /// Whether the bytes on disk are those of the object. `false` where git converts line endings or runs filters.
     pub(crate) raw: bool,
 }
 
@@ -80,15 +79,15 @@ pub(crate) struct Entry {
 pub(crate) struct Manifest {
     /// Sorted by path.
     pub(crate) entries: Vec<Entry>,
-    /// When looking began.
+    /// When the scan began.
     pub(crate) looked_ns: i128,
-    /// The commit that it was written as.
-    pub(crate) commit: Oid,
-    pub(crate) tree: Oid,
+    /// The commit of this state of the folder.
+    pub(crate) commit: ObjectId,
+    pub(crate) tree: ObjectId,
 }
 
 impl Manifest {
-    /// The one kept at `path`; none if there is none or it is damaged.
+    /// Loads the manifest at `path`; `None` if it does not exist or is damaged.
     pub(crate) fn load(path: &Path) -> Option<Self> {
         let bytes = std::fs::read(path).ok()?;
         let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
@@ -97,15 +96,14 @@ impl Manifest {
         }
         let mut input = Input(body.strip_prefix(MAGIC)?);
         let looked_ns = i128::from_le_bytes(input.array()?);
-        let commit = Oid::from_bytes(input.array()?);
-        let tree = Oid::from_bytes(input.array()?);
+        let commit = ObjectId::from_bytes(input.array()?);
+        let tree = ObjectId::from_bytes(input.array()?);
         let count = u32::from_le_bytes(input.array()?);
         let entries: Option<Vec<Entry>> = (0..count).map(|_| input.entry()).collect();
         Some(Self { entries: entries?, looked_ns, commit, tree })
     }
 
-    /// Keeps it at `path`.
-    pub(crate) fn save(&self, path: &Path) -> Result<(), WorkspaceError> {
+    pub(crate) fn save(&self, path: &Path) -> Result<(), RepositoryError> {
         let mut out = MAGIC.to_vec();
         out.reserve(self.entries.len() * 160);
         out.extend_from_slice(&self.looked_ns.to_le_bytes());
@@ -118,7 +116,6 @@ impl Manifest {
         disk::write_cache(path, &out)
     }
 
-    /// The entry at `path`.
     pub(crate) fn get(&self, path: &[u8]) -> Option<&Entry> {
         let at = self.entries.binary_search_by(|entry| entry.path.as_slice().cmp(path)).ok()?;
         self.entries.get(at)
@@ -157,7 +154,7 @@ impl Input<'_> {
         let (path, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         let mode = Mode::from_bits(u32::from_le_bytes(self.array()?))?;
-        let oid = Oid::from_bytes(self.array()?);
+        let oid = ObjectId::from_bytes(self.array()?);
         let [flags] = self.array()?;
         let stat = Stat {
             size: u64::from_le_bytes(self.array()?),
@@ -185,10 +182,20 @@ mod tests {
 
     fn sample() -> Manifest {
         let stat = Stat { size: 3, ino: 9, mtime_ns: -5, ctime_ns: 7, mode: 0o100_644, ..Stat::default() };
-        let entry =
-            |path: &[u8], mode, stat| Entry { path: path.to_vec(), mode, oid: Oid::ZERO, stat, raw: true };
+        let entry = |path: &[u8], mode, stat| Entry {
+            path: path.to_vec(),
+            mode,
+            oid: ObjectId::ZERO,
+            stat,
+            raw: true,
+        };
         let entries = vec![entry(b"a\n\xff", Mode::File, Some(stat)), entry(b"b", Mode::Gitlink, None)];
-        Manifest { entries, looked_ns: 12, commit: Oid::from_bytes([1; 20]), tree: Oid::from_bytes([2; 20]) }
+        Manifest {
+            entries,
+            looked_ns: 12,
+            commit: ObjectId::from_bytes([1; 20]),
+            tree: ObjectId::from_bytes([2; 20]),
+        }
     }
 
     #[test]

@@ -1,106 +1,81 @@
-//! Merging a child's work into its parent's line, in the bare repository.
+//! Merges a child's work into its parent's, in the bare repository, for the merge queue.
 //!
-//! A merge is three objects deep: the child's snapshot (base), what the child made of it (theirs) and where the
-//! parent stands now (ours). Nothing but objects is written here: no ref moves and no file of anybody changes, so a
-//! refusal, a conflict or a crash leaves the parent byte for byte as it was.
+//! A merge has three commits: the child's snapshot (base), the child's changes (theirs) and the parent's files now
+//! (ours). Only objects are written here. No ref moves and no file changes, so a refusal, a conflict or a crash leaves
+//! the parent byte for byte unchanged.
 
 use std::collections::BTreeSet;
 
+use posse_engine::ports::Merge;
+
 use super::change::{changes, shown, unreadable};
-use super::gate::{RefusedCode, Terms, split_tab};
+use super::gate::{Terms, split_tab};
 use super::pack::PackWriter;
 use super::quarantine::Quarantine;
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, ObjectId, RepositoryError};
 
-/// Most conflicting files that are named.
+/// Limit of conflicting files that are named.
 const CONFLICTS_MAX: usize = 200;
 
-/// What is to be merged, and on what terms.
+/// One merge in the repository, with the terms that the gate checks.
 #[derive(Debug, Clone)]
-pub struct MergeRequest {
-    /// The commit the parent stands at.
-    pub ours: Oid,
-    /// The commit the child started from.
-    pub base: Oid,
-    /// The commit of what the child made.
-    pub theirs: Oid,
-    /// What the child may change: literal paths or `dir/**`; empty: everything.
+pub struct TreeMerge {
+    /// The commit of the parent's files.
+    pub ours: ObjectId,
+    /// The commit that the child started from.
+    pub base: ObjectId,
+    /// The commit of the child's files.
+    pub theirs: ObjectId,
+    /// What the child may change: literal paths or `dir/**`. Empty means everything.
     pub owns: Vec<String>,
-    /// Names that agents do not write, at any depth.
+    /// Names that agents may not write, at any depth.
     pub protected: Vec<String>,
-    /// Which of those, or which paths beneath them (literal or `dir/**`), a person opened.
+    /// Those of them, or paths beneath them (literal or `dir/**`), that the user allowed.
     pub opened: Vec<String>,
     /// The message of the merge commit.
     pub message: String,
 }
 
-/// What came of a merge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Merge {
-    /// The child changed nothing.
-    Same,
-    /// Merged: a commit with both sides as its parents.
-    Merged {
-        /// The merge commit.
-        commit: Oid,
-        /// Its tree.
-        tree: Oid,
-        /// How many paths it changes in the parent.
-        paths: usize,
-    },
-    /// Both sides changed the same.
-    Conflict {
-        /// The files, in the order of their names.
-        files: Vec<String>,
-    },
-    /// The gate said no.
-    Refused {
-        /// The gravest reason.
-        code: RefusedCode,
-        /// `path: why`, a bounded list.
-        problems: Vec<String>,
-    },
-}
-
-/// Gates and merges in the bare repository of `git`. What it wrote is durable when it returns.
-pub fn merge(git: &Git, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
-    let MergeRequest { ours, base, theirs, .. } = request;
+/// Checks the gate and merges in the bare repository of `git`; `None` if the child changed nothing. The written objects
+/// are durable when this returns.
+pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, RepositoryError> {
+    let TreeMerge { ours, base, theirs, .. } = request;
     if theirs == base {
-        return Ok(Merge::Same);
+        return Ok(None);
     }
     let terms = Terms { owns: &request.owns, protected: &request.protected, opened: &request.opened };
     let own = changes(git, base, theirs)?;
     if own.is_empty() {
-        return Ok(Merge::Same);
+        return Ok(None);
     }
     if let Some(refused) = terms.check(git, &own, base, theirs)? {
-        return Ok(Merge::Refused { code: refused.code, problems: refused.problems });
+        return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
     }
     let quarantine = Quarantine::new(git)?;
     let tree = match merge_trees(quarantine.git(), ours, base, theirs)? {
         Ok(tree) => tree,
-        Err(files) => return Ok(Merge::Conflict { files }),
+        Err(files) => return Ok(Some(Merge::Conflict { files })),
     };
     let brought = changes(quarantine.git(), ours, &tree)?;
     if let Some(refused) = terms.check(quarantine.git(), &brought, ours, &tree)? {
-        return Ok(Merge::Refused { code: refused.code, problems: refused.problems });
+        return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
     }
     let pack = PackWriter::new(git.git_dir());
     quarantine.pour_into(&pack)?;
-    // A message cannot hold what would end it early.
+    // A null byte would end the message early.
     let message = request.message.replace('\0', " ");
     let commit = super::add_commit(&pack, &tree, &[*ours, *theirs], message.trim_end())?;
     pack.finish()?;
-    Ok(Merge::Merged { commit, tree, paths: brought.len() })
+    Ok(Some(Merge::Merged { commit, tree, paths: brought.len() as u64 }))
 }
 
-/// The merged tree, or the files in conflict.
+/// The merged tree, or the conflicting files.
 fn merge_trees(
     git: &Git,
-    ours: &Oid,
-    base: &Oid,
-    theirs: &Oid,
-) -> Result<Result<Oid, Vec<String>>, WorkspaceError> {
+    ours: &ObjectId,
+    base: &ObjectId,
+    theirs: &ObjectId,
+) -> Result<Result<ObjectId, Vec<String>>, RepositoryError> {
     let (ours, theirs) = (ours.to_string(), theirs.to_string());
     let base = format!("--merge-base={base}");
     let args = ["merge-tree", "--write-tree", "-z", &base, &ours, &theirs];
@@ -111,12 +86,12 @@ fn merge_trees(
             tree.map(Ok).ok_or_else(|| unreadable("merge-tree"))
         }
         Some(1) => conflicts(&answer.stdout).map(Err).ok_or_else(|| unreadable("merge-tree")),
-        code => Err(WorkspaceError::Git { command: "merge-tree".to_owned(), code, stderr: answer.stderr }),
+        code => Err(RepositoryError::Git { command: "merge-tree".to_owned(), code, stderr: answer.stderr }),
     }
 }
 
-/// The files that a conflict names: the tree, then `mode oid stage<tab>path` for each side of each file, an empty
-/// field, then messages, each as a number of paths, the paths, its kind and its text.
+/// Parses the files in conflict from the output of git: the tree, then `mode oid stage<tab>path` for each side of each
+/// file, an empty field, then messages, each as a number of paths, the paths, its kind and its text.
 fn conflicts(answer: &[u8]) -> Option<Vec<String>> {
     let mut fields = answer.split(|byte| *byte == 0);
     oid(fields.next()?)?;
@@ -128,7 +103,7 @@ fn conflicts(answer: &[u8]) -> Option<Vec<String>> {
         files.insert(split_tab(entry)?.1);
     }
     while files.is_empty() {
-        // Some conflicts leave no file behind; then the messages name the paths.
+        // Some conflicts leave no file behind. Then the messages name the paths.
         let count: usize = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         let named: Vec<&[u8]> = fields.by_ref().take(count).collect();
         let (kind, _text) = (fields.next()?, fields.next()?);
@@ -144,7 +119,7 @@ fn conflicts(answer: &[u8]) -> Option<Vec<String>> {
     Some(files)
 }
 
-fn oid(text: &[u8]) -> Option<Oid> {
+fn oid(text: &[u8]) -> Option<ObjectId> {
     std::str::from_utf8(text).ok()?.trim_end().parse().ok()
 }
 

@@ -1,15 +1,16 @@
-//! Names that must never be in a tree, because some filesystem would take them for `.git`.
+//! Detects names that must never be in a tree, because a filesystem could treat them as `.git`. Used by scans and
+//! checkouts.
 
-/// Characters that HFS+ leaves out when it compares names.
+/// Characters that HFS+ ignores when it compares names.
 const IGNORED_BY_HFS: &[char] = &[
     '\u{200c}', '\u{200d}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
     '\u{202e}', '\u{206a}', '\u{206b}', '\u{206c}', '\u{206d}', '\u{206e}', '\u{206f}', '\u{feff}',
 ];
 
-/// Whether a name of one entry could become `.git`: by letter case, on NTFS (`git~1`, trailing dots and spaces,
-/// streams) or on HFS+ (characters that do not count).
+/// Whether the name of one entry could become `.git`: by letter case, on NTFS (`git~1`, trailing dots and spaces,
+/// streams) or on HFS+ (ignored characters).
 pub(crate) fn could_be_dot_git(name: &[u8]) -> bool {
-    // Quick for nearly all names.
+    // Fast path for nearly all names.
     if !name.contains(&b'g') && !name.contains(&b'G') {
         return false;
     }

@@ -1,11 +1,11 @@
-//! What a scan has to say about things that are not in the snapshot as one might expect.
+//! Collects the notes of a scan about files that the snapshot omits or changes, for the user or the agent.
 
-/// How many names a note or a list holds; the rest is only counted.
+/// How many names a note or a list contains. The rest is only counted.
 const MAX_NAMES: usize = 8;
-/// How many left out files are listed; the rest is only counted.
+/// How many omitted files are listed. The rest is only counted.
 pub(crate) const MAX_LISTED: usize = 1000;
 
-/// Names, the first few of them, and how many there were.
+/// The first few names, and how many there were.
 #[derive(Debug, Default)]
 struct Names {
     first: Vec<String>,
@@ -34,14 +34,14 @@ impl Names {
     }
 }
 
-/// A path as text: what is not text or would break a line is escaped.
+/// A path as text. Escapes control characters and bytes that are not UTF-8.
 pub(crate) fn readable(path: &[u8]) -> String {
     let text = String::from_utf8_lossy(path);
     let is_shown = |c: char| !c.is_control() && posse_domain::printable::is_plain(c);
     text.chars().flat_map(|c| if is_shown(c) { vec![c] } else { c.escape_default().collect() }).collect()
 }
 
-/// Things worth telling the person, or the agent, about a snapshot.
+/// Facts about a snapshot that the user, or the agent, should know.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     git_like: Names,
@@ -53,7 +53,7 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// An entry that is, or could become, `.git`.
+    /// Notes an entry that is, or could become, `.git`.
     pub(crate) fn git_like(&mut self, path: &[u8], name: &[u8]) {
         if name == b".git" {
             let dir = path.strip_suffix(b"/.git").unwrap_or(path);
@@ -63,22 +63,22 @@ impl Notes {
         }
     }
 
-    /// A socket, a pipe or a device.
+    /// Notes a socket, a pipe or a device.
     pub(crate) fn special(&mut self, path: &[u8]) {
         self.special.add(path, MAX_NAMES);
     }
 
-    /// A submodule of the person's repository.
+    /// Notes a submodule of the user's repository.
     pub(crate) fn submodule(&mut self, path: &[u8]) {
         self.submodules.add(path, MAX_NAMES);
     }
 
-    /// A file with the content of a copied one.
+    /// Notes a file with the content of a copied one.
     pub(crate) fn identical(&mut self, path: &[u8]) {
         self.identical.add(path, MAX_NAMES);
     }
 
-    /// Some files are kept by LFS.
+    /// Notes that some files are kept by LFS.
     pub(crate) fn lfs(&mut self) {
         self.lfs = true;
     }
@@ -92,16 +92,16 @@ impl Notes {
         self.lfs |= other.lfs;
     }
 
-    /// One line each.
+    /// One line per note.
     pub(crate) fn lines(&self) -> Vec<String> {
         let lfs = "files kept by git LFS are in the snapshot as the pointers that git stores, unless they were changed";
         [
             self.nested.note("nested repositories are kept as plain files, without their .git"),
-            self.git_like.note("left out, because a filesystem could take the name for .git"),
-            self.special.note("left out, being sockets, pipes or devices"),
+            self.git_like.note("omitted, because a filesystem could take the name for .git"),
+            self.special.note("omitted, because they are sockets, pipes or devices"),
             self.submodules
                 .note("submodules are kept as the commits they are at; their files are not brought along"),
-            self.identical.note("left out, because the content is that of a file named by workspace.copy"),
+            self.identical.note("omitted, because the content is that of a file named by workspace.copy"),
             self.lfs.then(|| lfs.to_owned()),
         ]
         .into_iter()
@@ -110,12 +110,12 @@ impl Notes {
     }
 }
 
-/// What is in a folder and in no snapshot of it.
+/// Files in a folder that no snapshot of it contains.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
-    /// Nobody's work: ignored, or copied in.
+    /// Not the agent's work: ignored, or copied in.
     ignored: Names,
-    /// What may be work, each with why it is left out. A workspace that holds any is kept.
+    /// Possible work, with the reason why each file is omitted. A workspace that contains any is kept.
     work: Names,
 }
 
@@ -125,7 +125,7 @@ impl LeftOut {
         self.ignored.add(path, MAX_LISTED);
     }
 
-    /// Something that may be work.
+    /// A file that may be work.
     pub(crate) fn work(&mut self, path: &[u8], why: &str) {
         self.work.add(&[path, b": ", why.as_bytes()].concat(), MAX_LISTED);
     }
@@ -135,7 +135,7 @@ impl LeftOut {
         self.work.extend(other.work, MAX_LISTED);
     }
 
-    /// The same of a folder that lies in another one.
+    /// Prefixes the paths for a folder that is inside another one.
     pub(crate) fn beneath(mut self, folder: &str) -> Self {
         for path in self.ignored.first.iter_mut().chain(&mut self.work.first) {
             path.insert_str(0, folder);
@@ -143,14 +143,14 @@ impl LeftOut {
         self
     }
 
-    /// What may be work, in a few words; none if there is none.
+    /// A summary of possible work; `None` if there is no such file.
     pub(crate) fn unkept(&self) -> Option<String> {
         let first = self.work.first.iter().min()?;
         let more = self.work.count.saturating_sub(1);
         Some(if more > 0 { format!("{first} and {more} more") } else { first.clone() })
     }
 
-    /// The first of them, what may be work before the rest, and how many there are.
+    /// The first paths, possible work before the rest, and the total count.
     pub(crate) fn into_parts(mut self) -> (Vec<String>, u64) {
         self.work.first.sort_unstable();
         let mut first = self.work.first;

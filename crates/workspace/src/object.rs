@@ -1,31 +1,28 @@
-//! Git objects: their names, and how trees and commits are written down.
+//! Computes ids of git objects and encodes trees and commits, for the writer of packs.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
 
 use sha1::{Digest, Sha1};
 
-use super::Oid;
+use super::ObjectId;
 
-/// Who makes commits that are nobody's own.
+/// The author of Posse's own commits.
 const AUTHOR: &str = "Posse <posse@localhost>";
 
-/// How much of a large file is read at once.
+/// Size of a read from a large file.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What an object is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectType {
     /// The content of a file, or the target of a symlink.
     Blob,
-    /// A directory.
     Tree,
-    /// A commit.
     Commit,
 }
 
 impl ObjectType {
-    /// Its name in an object's header.
+    /// The type's name in an object's header.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Blob => "blob",
@@ -34,7 +31,7 @@ impl ObjectType {
         }
     }
 
-    /// Its number in a pack.
+    /// The type's number in a pack.
     pub(crate) const fn in_pack(self) -> u8 {
         match self {
             Self::Commit => 1,
@@ -44,24 +41,21 @@ impl ObjectType {
     }
 }
 
-/// What an entry of a tree is. Git knows these and no others.
+/// The mode of a tree entry. Git has these and no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mode {
-    /// A file.
     File,
-    /// A file that may be executed.
     Executable,
-    /// A symlink.
     Symlink,
     /// The commit of a submodule.
     Gitlink,
 }
 
 impl Mode {
-    /// The mode with this number; none for a directory or anything else.
+    /// `None` for a directory or any other mode.
     pub(crate) const fn from_bits(bits: u32) -> Option<Self> {
         match bits {
-            // Very old trees have files that their group may write.
+            // Very old trees have files with group write permission.
             0o100_644 | 0o100_664 => Some(Self::File),
             0o100_755 => Some(Self::Executable),
             0o120_000 => Some(Self::Symlink),
@@ -70,7 +64,6 @@ impl Mode {
         }
     }
 
-    /// Its number.
     pub(crate) const fn bits(self) -> u32 {
         match self {
             Self::File => 0o100_644,
@@ -80,44 +73,40 @@ impl Mode {
         }
     }
 
-    /// Whether it has content of its own.
     pub(crate) const fn is_file(self) -> bool {
         matches!(self, Self::File | Self::Executable)
     }
 }
 
-/// Names an object while its content goes by.
+/// Computes the id of an object from a stream of content.
 pub(crate) struct Namer(Sha1);
 
 impl Namer {
-    /// Begins with the header of an object of this kind and size.
+    /// Starts with the header of an object of this type and size.
     pub(crate) fn new(kind: ObjectType, size: u64) -> Self {
         let mut sha = Sha1::new();
         sha.update(format!("{} {size}\0", kind.name()));
         Self(sha)
     }
 
-    /// More of its content.
     pub(crate) fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The name.
-    pub(crate) fn finish(self) -> Oid {
-        Oid::from_bytes(self.0.finalize().into())
+    pub(crate) fn finish(self) -> ObjectId {
+        ObjectId::from_bytes(self.0.finalize().into())
     }
 }
 
-/// The name of an object with this content.
-pub(crate) fn name(kind: ObjectType, content: &[u8]) -> Oid {
+/// The id of an object with this content.
+pub(crate) fn name(kind: ObjectType, content: &[u8]) -> ObjectId {
     let mut namer = Namer::new(kind, content.len() as u64);
     namer.update(content);
     namer.finish()
 }
 
-/// The name of a file's content, and how long it turned out to be: a file that grows while it is read has no name,
-/// which is an error of the kind `Interrupted`.
-pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid> {
+/// The id of a file's content. A file that changes its size while it is read fails with the kind `Interrupted`.
+pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<ObjectId> {
     let mut namer = Namer::new(ObjectType::Blob, size);
     each_chunk(reader, size, |chunk| {
         namer.update(chunk);
@@ -126,7 +115,7 @@ pub(crate) fn name_of_reader(reader: &mut dyn Read, size: u64) -> io::Result<Oid
     Ok(namer.finish())
 }
 
-/// Hands over what a reader gives, piece by piece; an error if that is not exactly `size` bytes.
+/// Passes the content of a reader to a function in chunks. Fails if it is not exactly `size` bytes.
 pub(crate) fn each_chunk(
     reader: &mut dyn Read,
     size: u64,
@@ -150,21 +139,19 @@ pub(crate) fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "it changed while it was read")
 }
 
-/// One entry of a tree.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TreeEntry<'a> {
-    /// Its name, without slashes.
+    /// Without slashes.
     pub(crate) name: &'a [u8],
-    /// Its mode as a number; 40000 for a directory.
+    /// The mode as a number; 40000 for a directory.
     pub(crate) bits: u32,
-    /// The object.
-    pub(crate) oid: Oid,
+    pub(crate) oid: ObjectId,
 }
 
 /// The mode of a directory in a tree.
 pub(crate) const DIRECTORY_BITS: u32 = 0o040_000;
 
-/// The content of a tree object. `entries` are put into git's order: directories as if their name ended in a slash.
+/// The content of a tree object. Sorts `entries` into git's order, in which a directory's name ends in a slash.
 pub(crate) fn encode_tree(entries: &mut [TreeEntry<'_>]) -> Vec<u8> {
     entries.sort_unstable_by(|a, b| sort_key(a).cmp(sort_key(b)));
     let mut out = Vec::with_capacity(entries.iter().map(|entry| entry.name.len() + 28).sum());
@@ -183,19 +170,19 @@ fn sort_key<'a>(entry: &TreeEntry<'a>) -> impl Iterator<Item = u8> + use<'a> {
 }
 
 /// The content of a commit by Posse.
-pub(crate) fn encode_commit(tree: &Oid, parents: &[Oid], seconds: u64, message: &str) -> Vec<u8> {
+pub(crate) fn encode_commit(tree: &ObjectId, parents: &[ObjectId], seconds: u64, message: &str) -> Vec<u8> {
     let mut out = format!("tree {tree}\n");
     for parent in parents {
         let _ = writeln!(out, "parent {parent}");
     }
-    // What agents wrote is in it, and git shows it as it is.
+    // The message contains text from agents, and git prints it unescaped.
     let message = posse_domain::printable::clean(message);
     let _ = write!(out, "author {AUTHOR} {seconds} +0000\ncommitter {AUTHOR} {seconds} +0000\n\n{message}\n");
     out.into_bytes()
 }
 
 /// The tree that a commit names in its first line.
-pub(crate) fn tree_of_commit(content: &[u8]) -> Option<Oid> {
+pub(crate) fn tree_of_commit(content: &[u8]) -> Option<ObjectId> {
     let line = content.split(|byte| *byte == b'\n').next()?;
     std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?.parse().ok()
 }
@@ -224,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_directory_sorts_as_if_it_ended_in_a_slash() {
-        let oid = Oid::ZERO;
+        let oid = ObjectId::ZERO;
         let mut entries = [
             TreeEntry { name: b"a", bits: DIRECTORY_BITS, oid },
             TreeEntry { name: b"a.b", bits: 0o100_644, oid },
@@ -238,7 +225,7 @@ mod tests {
     #[test]
     fn the_tree_of_a_commit_is_read_back() {
         let tree = name(ObjectType::Tree, b"");
-        let commit = encode_commit(&tree, &[Oid::ZERO], 1, "posse: snapshot");
+        let commit = encode_commit(&tree, &[ObjectId::ZERO], 1, "posse: snapshot");
         assert_eq!(tree_of_commit(&commit), Some(tree));
     }
 }

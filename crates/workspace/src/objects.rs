@@ -1,4 +1,4 @@
-//! The objects of a project's repository: which are there, and what is in them.
+//! Finds and reads objects of a project's repository, for scans, checkouts and merges.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,43 +13,42 @@ use rustix::fs::{FileType, Stat};
 
 use super::git_dir::GitDir;
 use super::object::{self, Mode};
-use super::{Git, Oid, WorkspaceError, disk};
+use super::{Git, ObjectId, RepositoryError, disk};
 
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
 const FANOUT_BYTES: usize = 256 * 4;
 const OID_BYTES: u64 = 20;
-/// Most names with the same first byte that are read of one index, as in a pack of a thousand million objects. The index may
-/// come with a project, and say anything.
+/// Limit of ids with the same first byte that are read from one index, as in a pack of a thousand million objects. The
+/// index may come with a project and be hostile.
 const BUCKET_MAX_NAMES: u64 = 4_000_000;
-/// The largest object other than a file's content that is read: trees and commits.
+/// The largest tree or commit that is read.
 const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Looks for objects without asking git: as loose files and in the indexes of packs.
-pub(crate) struct Present {
+/// Finds objects without git: as loose files and in the indexes of packs.
+pub(crate) struct PresentObjects {
     objects: Vec<GitDir>,
     packs: Vec<PackIndex>,
 }
 
-impl Present {
-    /// What a repository has now.
-    pub(crate) fn of(repository: &Path) -> Result<Self, WorkspaceError> {
+impl PresentObjects {
+    /// The objects that a repository has now.
+    pub(crate) fn of(repository: &Path) -> Result<Self, RepositoryError> {
         let objects = repository.join("objects");
         let dir = GitDir::open(&objects)?;
-        let dir = dir.ok_or_else(|| WorkspaceError::Damaged(format!("{} is gone", objects.display())))?;
+        let dir = dir.ok_or_else(|| RepositoryError::Damaged(format!("{} is gone", objects.display())))?;
         Ok(Self::beneath(vec![dir]))
     }
 
-    /// What these directories of objects have now.
+    /// The objects that these directories have now.
     pub(super) fn beneath(objects: Vec<GitDir>) -> Self {
-        // One that cannot be read holds nothing: its objects are then written once more.
+        // An unreadable index counts as empty: its objects are written again.
         let mut packs: Vec<PackIndex> = objects.iter().flat_map(indexes).collect();
-        // Most objects are in the largest, so most questions end there.
+        // Most objects are in the largest pack, so most lookups end there.
         packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
         Self { objects, packs }
     }
 
-    /// Whether the object is there.
-    pub(crate) fn has(&self, oid: &Oid) -> bool {
+    pub(crate) fn has(&self, oid: &ObjectId) -> bool {
         if self.packs.iter().any(|pack| pack.has(oid)) {
             return true;
         }
@@ -71,7 +70,7 @@ fn indexes(objects: &GitDir) -> Vec<PackIndex> {
     indexes.filter_map(|name| PackIndex::open(&dir, &name)).collect()
 }
 
-/// The index of one pack: names by their first byte, read when they are asked for.
+/// The index of one pack. Ids are read by their first byte, on demand.
 struct PackIndex {
     file: File,
     fanout: Vec<u32>,
@@ -80,7 +79,7 @@ struct PackIndex {
 
 impl PackIndex {
     fn open(dir: &GitDir, name: &OsString) -> Option<Self> {
-        // An index without its pack is of no use.
+        // An index without its pack is useless.
         let pack = Path::new(name).with_extension("pack").into_os_string();
         dir.lstat(&pack).ok().filter(|stat| is_plain(*stat))?;
         let file = dir.file(name).ok()?;
@@ -92,7 +91,7 @@ impl PackIndex {
         Some(Self { file, fanout, buckets: Mutex::default() })
     }
 
-    fn has(&self, oid: &Oid) -> bool {
+    fn has(&self, oid: &ObjectId) -> bool {
         let first = oid.as_bytes()[0];
         let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let bucket = buckets.entry(first).or_insert_with(|| self.bucket(first).unwrap_or_default());
@@ -123,8 +122,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Starts the process.
-    pub(crate) fn start(git: &Git) -> Result<Self, WorkspaceError> {
+    pub(crate) fn start(git: &Git) -> Result<Self, RepositoryError> {
         let failed = disk::failed("starting git cat-file in", git.git_dir());
         let mut command = git.command(&["cat-file", "--batch", "--buffer"]);
         command.stdin(Stdio::piped()).stderr(Stdio::null());
@@ -137,16 +135,16 @@ impl Reader {
         Ok(Self { child, input: Some(input), output, repository: git.git_dir().to_owned() })
     }
 
-    /// Asks for all of `wanted` and hands each to `take` in that order: its place in the list, its size, and a
-    /// reader of exactly its content.
+    /// Requests all of `wanted` and passes each to `take` in that order: its index in the list, its size, and a reader
+    /// of exactly its content.
     pub(crate) fn each(
         mut self,
-        wanted: &[Oid],
-        mut take: impl FnMut(usize, u64, &mut dyn Read) -> Result<(), WorkspaceError>,
-    ) -> Result<(), WorkspaceError> {
+        wanted: &[ObjectId],
+        mut take: impl FnMut(usize, u64, &mut dyn Read) -> Result<(), RepositoryError>,
+    ) -> Result<(), RepositoryError> {
         let input = self.input.take();
         std::thread::scope(|scope| {
-            // Asked and answered at once, or both sides could wait for the other.
+            // Requests and replies run in parallel, or both processes could wait for each other.
             let asking = scope.spawn(move || ask(input, wanted));
             let answered = (0..wanted.len()).try_for_each(|place| {
                 let size = self.head(&wanted[place])?;
@@ -155,12 +153,12 @@ impl Reader {
                 let mut rest = content;
                 io::copy(&mut rest, &mut io::sink()).map_err(|error| self.failed(&error))?;
                 self.output.read_exact(&mut [0]).map_err(|error| match error.kind() {
-                    io::ErrorKind::UnexpectedEof => WorkspaceError::killed("cat-file"),
+                    io::ErrorKind::UnexpectedEof => RepositoryError::killed("cat-file"),
                     _ => self.failed(&error),
                 })
             });
             if answered.is_err() {
-                // Nobody reads any more; the asking thread ends with the process.
+                // The reader failed. Killing the process ends the requesting thread.
                 drop(self.child.kill());
             }
             drop(asking.join());
@@ -168,79 +166,76 @@ impl Reader {
         })
     }
 
-    /// Reads the line before an object's content and gives its size.
-    fn head(&mut self, oid: &Oid) -> Result<u64, WorkspaceError> {
+    /// Reads the header line of an object and returns its size.
+    fn head(&mut self, oid: &ObjectId) -> Result<u64, RepositoryError> {
         let mut line = String::new();
         if self.output.read_line(&mut line).map_err(|error| self.failed(&error))? == 0 {
-            // It answers for every object, also for one that is missing.
-            return Err(WorkspaceError::killed("cat-file"));
+            // Git replies for every object, even a missing one, so an early end means that it was killed.
+            return Err(RepositoryError::killed("cat-file"));
         }
         let size = line.trim_end().rsplit(' ').next().and_then(|size| size.parse().ok());
         size.ok_or_else(|| {
-            WorkspaceError::Damaged(format!(
+            RepositoryError::Damaged(format!(
                 "object {oid} is missing in {}; run `git fsck` in the project's folder to see what else is",
                 self.repository.display()
             ))
         })
     }
 
-    fn failed(&self, error: &io::Error) -> WorkspaceError {
-        WorkspaceError::io("reading objects of", &self.repository, error)
+    fn failed(&self, error: &io::Error) -> RepositoryError {
+        RepositoryError::io("reading objects of", &self.repository, error)
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It ends when its input does; a process that was not waited for would stay in the process table.
+        // Git ends when its input does. Without a wait it would stay in the process table.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-fn ask(input: Option<ChildStdin>, wanted: &[Oid]) -> io::Result<()> {
+fn ask(input: Option<ChildStdin>, wanted: &[ObjectId]) -> io::Result<()> {
     let Some(input) = input else { return Ok(()) };
     let mut input = io::BufWriter::new(input);
     wanted.iter().try_for_each(|oid| writeln!(input, "{oid}"))?;
     input.flush()
 }
 
-/// The tree of a commit.
-pub(crate) fn tree_of(git: &Git, commit: &Oid) -> Result<Oid, WorkspaceError> {
+pub(crate) fn tree_of(git: &Git, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
     let mut content = Vec::new();
     Reader::start(git)?.each(&[*commit], |_, size, reader| {
         let failed = disk::failed("reading a commit of", git.git_dir());
         reader.take(size.min(MAX_META_BYTES)).read_to_end(&mut content).map(drop).map_err(failed)
     })?;
     object::tree_of_commit(&content).ok_or_else(|| {
-        WorkspaceError::Damaged(format!("{commit} in {} is not a commit", git.git_dir().display()))
+        RepositoryError::Damaged(format!("{commit} in {} is not a commit", git.git_dir().display()))
     })
 }
 
 /// One file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeFile {
-    /// Where it is, from the top.
+    /// Relative to the top.
     pub(crate) path: Vec<u8>,
-    /// What it is.
     pub(crate) mode: Mode,
-    /// Its content.
-    pub(crate) oid: Oid,
+    pub(crate) oid: ObjectId,
 }
 
 /// All files of a commit or tree, sorted by path.
-pub(crate) fn list(git: &Git, tree: &Oid) -> Result<Vec<TreeFile>, WorkspaceError> {
+pub(crate) fn list(git: &Git, tree: &ObjectId) -> Result<Vec<TreeFile>, RepositoryError> {
     let out = git.run(&["ls-tree", "-r", "-z", "--full-tree", &tree.to_string()])?;
     let records = out.split(|byte| *byte == 0).filter(|record| !record.is_empty());
     let listed: Option<Vec<TreeFile>> = records.map(listed).collect();
     let mut listed = listed.ok_or_else(|| {
-        WorkspaceError::Damaged(format!("tree {tree} in {} has strange entries", git.git_dir().display()))
+        RepositoryError::Damaged(format!("tree {tree} in {} has strange entries", git.git_dir().display()))
     })?;
     listed.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     Ok(listed)
 }
 
-/// `<mode> <type> <oid>\t<path>`
+/// Parses `<mode> <type> <oid>\t<path>`.
 fn listed(record: &[u8]) -> Option<TreeFile> {
     let tab = record.iter().position(|byte| *byte == b'\t')?;
     let mut words = std::str::from_utf8(&record[..tab]).ok()?.split(' ');

@@ -1,4 +1,4 @@
-//! How workspaces are made, and within which limits.
+//! The options and limits of workspaces, set by the settings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::sync;
 
-/// Most files of a project, unless settings say otherwise.
+/// Limit of files in a project, unless settings change it.
 pub const DEFAULT_MAX_FILES: u64 = 300_000;
-/// Largest file of a project, unless settings say otherwise.
+/// Largest file of a project, unless settings change it.
 pub const DEFAULT_MAX_FILE_BYTES: u64 = 512 * 1024 * 1024;
-/// Most bytes that a run may add, unless settings say otherwise.
+/// Limit of bytes that a run may add, unless settings change it.
 pub const DEFAULT_MAX_RUN_BYTES: u64 = 20 * 1024 * 1024 * 1024;
 
 /// Every point at which [`WorkspaceOptions::faults`] is called.
@@ -30,41 +30,42 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.update.after_ref",
     "workspace.update.after_staging",
     "workspace.update.between_paths",
-    "workspace.deliver.before_ref",
+    "workspace.publish.before_ref",
     "workspace.apply.after_intent",
     "workspace.apply.after_staging",
     "workspace.apply.between_paths",
     "workspace.gc.after_rename",
     "workspace.remove_run.after_refs",
+    "workspace.import.before_pack",
 ];
 
-/// Called at named points, so that tests can stop the world there.
+/// Called at named points, where tests can kill the process.
 pub type Faults = Arc<dyn Fn(&'static str) + Send + Sync>;
 
-/// How workspaces are made.
+/// How workspaces are created.
 #[derive(Clone)]
 pub struct WorkspaceOptions {
     /// The git program: an absolute path, or a plain name.
     pub git: PathBuf,
-    /// The person's home, where their own settings of git are (what they ignore everywhere, line endings); none: only
-    /// the settings of the repository count.
+    /// The user's home, with their git settings (global ignores, line endings). `None`: only the repository's settings
+    /// apply.
     pub home: Option<PathBuf>,
-    /// Globs of ignored files to bring along into workspaces.
+    /// Globs of ignored files that are copied into workspaces.
     pub copy: Vec<String>,
-    /// Most files of a project.
+    /// Limit of files in a project.
     pub max_files: u64,
     /// Largest file of a project.
     pub max_file_bytes: u64,
-    /// Most bytes that a run may add: its workspaces together, and the new content of one snapshot.
+    /// Limit of bytes that a run may add: all its workspaces, and the new content of one snapshot.
     pub max_run_bytes: u64,
-    /// What this boot of the machine is called, if not as the kernel says: tests let a machine stop with it.
+    /// Overrides the kernel's boot id: tests simulate a reboot with it.
     pub boot: Option<String>,
     /// Called at the [`FAULT_POINTS`].
     pub faults: Option<Faults>,
 }
 
 impl WorkspaceOptions {
-    /// What this boot of the machine is called; none if nobody says.
+    /// The id of this boot; `None` if the kernel does not report it.
     pub(crate) fn boot(&self) -> Option<String> {
         self.boot.clone().or_else(sync::boot_id)
     }

@@ -1,21 +1,21 @@
-//! Directories that a workspace does not have and its programs find in it all the same: caches, and what was
-//! installed.
+//! Finds ignored directories (caches, installed packages) and creates the layers with which the sandbox overlays them
+//! into workspaces.
 //!
-//! They are ignored by git, so no snapshot holds them, and copying them would cost more than all the rest. The sandbox
-//! shows the person's to an agent's programs, and keeps what these change in a layer of the agent's own. A mount needs
-//! a directory to stand on: an empty one may be left in the workspace, which no snapshot sees either.
+//! Git ignores these directories, so no snapshot contains them, and copying them would cost more than all the rest. The
+//! sandbox mounts the user's directories for an agent's programs and keeps their changes in the agent's own layer. A
+//! mount point may remain in the workspace as an empty directory, which no snapshot contains either.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::WorkspaceError;
+use super::RepositoryError;
 use posse_files::trees;
 use posse_sandbox::Cache;
 
-/// The names of such directories, unless somebody says otherwise. Directories that hold a project's products, such as
-/// `build` and `dist`, are not among them: a person may expect to find there what an agent made.
+/// The names of such directories, unless settings name others. Directories with a project's products, such as `build`
+/// and `dist`, are not included: a user may expect an agent's output there.
 pub const CACHE_NAMES: [&str; 13] = [
     "node_modules",
     "bower_components",
@@ -32,29 +32,29 @@ pub const CACHE_NAMES: [&str; 13] = [
     ".zig-cache",
 ];
 
-/// How many directories deep they are looked for: as far as the members of a project with several packages are.
+/// How many directories deep the search goes: as far as members of a multi-package project.
 const DEPTH_MAX: usize = 4;
-/// Most directories that are looked into.
-const LOOKED_INTO_MAX: usize = 4_000;
-/// Most directories that are shown: each is a mount of every command.
+/// Limit of directories that the search reads.
+const READ_DIRS_MAX: usize = 4_000;
+/// Limit of directories that are mounted: each is a mount in every command.
 const CACHES_MAX: usize = 64;
-/// What is in a layer: the changes, and what the kernel needs beside them.
+/// The subdirectories of a layer: the changes, and the kernel's work directory.
 const PARTS: [&str; 2] = ["upper", "work"];
 /// How many characters of a hash name a layer.
 const LAYER_NAME_CHARS: usize = 16;
 
-/// The directories beneath a person's folder that have one of the names and that git ignores, relative to the folder
-/// and in the order of their paths. `ignored` says whether git ignores a directory, with nothing in it tracked. Links
-/// are not followed, and no directory that is ignored is looked into.
+/// The directories beneath a user's folder that have one of the names and that git ignores, relative to the folder and
+/// sorted. `ignored` says whether git ignores a directory with no tracked file in it. Links are not followed, and
+/// ignored directories are not searched.
 pub fn caches(folder: &Path, names: &[&str], ignored: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut level = vec![PathBuf::new()];
-    let mut looked_into = 0;
+    let mut read_dirs = 0;
     for _ in 0..=DEPTH_MAX {
         let mut next = Vec::new();
         for dir in level {
-            looked_into += 1;
-            if looked_into > LOOKED_INTO_MAX {
+            read_dirs += 1;
+            if read_dirs > READ_DIRS_MAX {
                 break;
             }
             let here = |name: &&&str| is_dir(folder, &dir, name);
@@ -65,7 +65,7 @@ pub fn caches(folder: &Path, names: &[&str], ignored: &dyn Fn(&Path) -> bool) ->
         }
         level = next;
     }
-    // The nearest first: those are the ones that matter most.
+    // The nearest first, because these matter most.
     found.truncate(CACHES_MAX);
     found.sort();
     found
@@ -81,7 +81,7 @@ fn is_dir(folder: &Path, dir: &Path, name: &str) -> bool {
     })
 }
 
-/// The directories in a directory, but for those already found and git's own.
+/// The subdirectories of a directory, except those already found and `.git`.
 fn below(folder: &Path, dir: &Path, found: &[PathBuf]) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join(dir)).into_iter().flatten().flatten();
     let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -91,22 +91,21 @@ fn below(folder: &Path, dir: &Path, found: &[PathBuf]) -> Vec<PathBuf> {
     paths
 }
 
-/// Makes the layers of an agent for directories of a folder, or finds those that it has: what its programs changed
-/// there is kept from one call to the next. `layers` is a directory beneath the agent's state, which programs do not
-/// see.
-pub fn lay_out(folder: &Path, caches: &[PathBuf], layers: &Path) -> Result<Vec<Cache>, WorkspaceError> {
+/// Creates the layers of an agent for directories of a folder, or reuses existing ones: changes by its programs persist
+/// from one call to the next. `layers` is a directory in the agent's state, which programs do not see.
+pub fn lay_out(folder: &Path, caches: &[PathBuf], layers: &Path) -> Result<Vec<Cache>, RepositoryError> {
     let laid_out = |at: &PathBuf| {
         let lower = folder.join(at);
         let layer = layers.join(name_of(at));
         make_layer(&lower, &layer)
-            .map_err(|error| WorkspaceError::io("making the layer of a cache", &layer, &error))?;
+            .map_err(|error| RepositoryError::io("making the layer of a cache", &layer, &error))?;
         Ok(Cache { lower, at: at.clone(), below: None, layer: Some(layer) })
     };
     caches.iter().map(laid_out).collect()
 }
 
-/// The same caches for a call whose changes nobody keeps: with the changes that are in their layers now, and new layers
-/// over them.
+/// The same caches for a call whose changes are discarded: the current layers become read-only, with new layers over
+/// them.
 pub(super) fn lay_over(caches: &[Cache], layers: &Path) -> io::Result<Vec<Cache>> {
     let over = |cache: &Cache| {
         let below = cache.layer.clone();
@@ -117,10 +116,11 @@ pub(super) fn lay_over(caches: &[Cache], layers: &Path) -> io::Result<Vec<Cache>
     caches.iter().map(over).collect()
 }
 
-/// Removes the layers of an agent, whatever its programs and the kernel made of the permissions in them. Nothing of the
+/// Removes the layers of an agent, whatever permissions its programs and the kernel set in them. No process of the
 /// agent may be alive.
-pub fn remove_layers(layers: &Path) -> Result<(), WorkspaceError> {
-    trees::remove(layers).map_err(|error| WorkspaceError::io("removing the layers of caches", layers, &error))
+pub fn remove_layers(layers: &Path) -> Result<(), RepositoryError> {
+    trees::remove(layers)
+        .map_err(|error| RepositoryError::io("removing the layers of caches", layers, &error))
 }
 
 fn name_of(at: &Path) -> String {
@@ -128,14 +128,14 @@ fn name_of(at: &Path) -> String {
     hash.chars().take(LAYER_NAME_CHARS).collect()
 }
 
-/// Makes what holds changes to a directory.
+/// Creates a layer for changes to a directory.
 pub(super) fn make_layer(lower: &Path, layer: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(layer)?;
     for part in PARTS {
         let path = layer.join(part);
         match fs::create_dir(&path) {
             Ok(()) => {
-                // The upper one's mode is the mode that programs see.
+                // Programs see the mode of the upper directory.
                 let mode = fs::metadata(lower)?.permissions().mode() & 0o777 | 0o700;
                 fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
             }
@@ -213,7 +213,7 @@ mod tests {
         assert!(layer.join("upper/kept").exists());
     }
 
-    /// As root nothing is closed; the tests of the sandbox tell this as an ordinary user too.
+    /// Root ignores permissions. The sandbox tests check this as an ordinary user too.
     #[test]
     fn layers_go_whatever_their_permissions_and_links_in_them_lead_nowhere() {
         let top = tree(&["layers/a/upper/closed/deep", "layers/a/work/work", "kept"]);

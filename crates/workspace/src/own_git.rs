@@ -1,7 +1,7 @@
-//! The `.git` of a workspace: what is planted there, and what its agent made of it.
+//! Creates the `.git` of a workspace and salvages the agent's changes to it.
 //!
-//! Commits, branches and stashes of an agent are in no file of the workspace. A `.git` that was changed is kept as
-//! plain files; git never runs there, because its configuration is the agent's. The objects that it borrows are in `lent`.
+//! An agent's commits, branches and stashes are in no file of the workspace. A changed `.git` is kept as plain files.
+//! Git never runs there, because the agent controls its configuration. The borrowed objects are in `lent`.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,33 +15,33 @@ use super::copies::{CopyPatterns, SECRET};
 use super::ignored::IgnorePatterns;
 use super::notes::LeftOut;
 use super::object::Mode;
-use super::objects::{self, Present};
+use super::objects::{self, PresentObjects};
 use super::pack::PackWriter;
 use super::refs::salvaged_git_ref;
 use super::run::BORROWED_OBJECTS;
 use super::scan::{self, Request, ScannedFile};
-use super::{Oid, RunSpace, WorkspaceError, closed};
+use super::{ObjectId, RepositoryError, RunSpace, closed};
 
 /// The branch that a workspace is on.
 const BRANCH: &str = "refs/heads/work";
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
                       [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
 const DOT_GIT: &str = ".git";
-/// Files that hold no work of their own: git writes the index when it only looks, and what is staged is an object.
+/// Files without work in them: git rewrites the index even when it only reads, and staged content is an object.
 const UNCOUNTED: [&[u8]; 2] = [b"index", b"shallow"];
 
-/// A `.git` that is not as it was planted. Nothing of it is in the repository yet.
+/// A `.git` that differs from the planted one. None of it is in the repository yet.
 struct LookedGit {
-    tree: Oid,
+    tree: ObjectId,
     trees: Vec<NewTree>,
     left_out: LeftOut,
-    present: Present,
+    present: PresentObjects,
     pack: PackWriter,
 }
 
 impl RunSpace {
-    /// The files of a new workspace's `.git`, but for [`UNCOUNTED`].
-    pub(super) fn planted(&self, base: &Oid) -> [(&'static str, Vec<u8>); 5] {
+    /// The files of a new workspace's `.git`, except [`UNCOUNTED`].
+    pub(super) fn planted(&self, base: &ObjectId) -> [(&'static str, Vec<u8>); 5] {
         [
             ("HEAD", format!("ref: {BRANCH}\n").into_bytes()),
             (BRANCH, format!("{base}\n").into_bytes()),
@@ -51,13 +51,13 @@ impl RunSpace {
         ]
     }
 
-    /// Keeps the `.git` of a workspace, if its agent changed it. One that cannot be read is left out, and that is told.
+    /// Keeps the `.git` of a workspace, if its agent changed it. An unreadable one is omitted, with a note.
     pub(super) fn keep_git(
         &self,
         agent: &str,
         attempt: u32,
         left_out: &mut LeftOut,
-    ) -> Result<Option<Oid>, WorkspaceError> {
+    ) -> Result<Option<ObjectId>, RepositoryError> {
         let LookedGit { tree, trees, left_out: here, present, pack } = match self.scan_git(agent, attempt) {
             Ok(Some(looked)) => looked,
             Ok(None) => return Ok(None),
@@ -76,7 +76,7 @@ impl RunSpace {
         }
         content::add_trees(&trees, &present, &pack)?;
         // What was kept before stays reachable.
-        let parents: Vec<Oid> = before.into_iter().collect();
+        let parents: Vec<ObjectId> = before.into_iter().collect();
         let commit = super::add_commit(&pack, &tree, &parents, &format!("posse: .git of {agent}"))?;
         let lock = self.project.lock()?;
         pack.finish()?;
@@ -84,8 +84,8 @@ impl RunSpace {
         Ok(Some(commit))
     }
 
-    /// Why a workspace's `.git` has to stay; none if all that its agent did there is kept.
-    pub(super) fn unkept_git(&self, agent: &str, attempt: u32) -> Result<Option<String>, WorkspaceError> {
+    /// Why a workspace's `.git` must not be removed; `None` if all of it is kept.
+    pub(super) fn unkept_git(&self, agent: &str, attempt: u32) -> Result<Option<String>, RepositoryError> {
         let looked = match self.scan_git(agent, attempt) {
             Ok(Some(looked)) => looked,
             Ok(None) => return Ok(None),
@@ -100,13 +100,13 @@ impl RunSpace {
         Ok((!same).then(|| "its .git is not the one that was salvaged; salvage it again".to_owned()))
     }
 
-    /// Looks at the `.git` of a workspace; none if nobody changed it, or if it is no directory: then there is nothing in
-    /// it, and it is never followed.
-    fn scan_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, WorkspaceError> {
+    /// Reads the `.git` of a workspace. `None` if it is unchanged or not a directory: then it has no content, and a
+    /// link is never followed.
+    fn scan_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, RepositoryError> {
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(None) };
         let files = self.dir_of(agent, attempt);
         let folder = files.join(DOT_GIT);
-        let failed = |error: &std::io::Error| WorkspaceError::io("opening", &folder, error);
+        let failed = |error: &std::io::Error| RepositoryError::io("opening", &folder, error);
         let Some(root) = open(&scan::open_root(&files)?).map_err(|error| failed(&error.into()))? else {
             return Ok(None);
         };
@@ -118,7 +118,7 @@ impl RunSpace {
             seen_ns: 0,
             ignored: IgnorePatterns::default(),
             executable_counts: true,
-            persons: false,
+            is_users_folder: false,
             everything: true,
             name_ignored: 0,
             state: None,
@@ -133,14 +133,14 @@ impl RunSpace {
             return Ok(None);
         }
         let secrets = copies.names();
-        // Packed, its name would not give it away; but what agents add is loose.
+        // In a pack, a secret could not be recognised by name, but objects that agents add are loose.
         for secret in
             walked.found.extract_if(.., |found| loose(&found.path).is_some_and(|oid| secrets.contains(&oid)))
         {
             walked.left_out.work(&secret.path, SECRET);
         }
         let repository = self.project.repository();
-        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
         let entries = ContentWriter {
             folder: &folder,
             root: &root,
@@ -155,17 +155,17 @@ impl RunSpace {
         }
         .entries(&mut walked)?;
         let trees = content::trees(&entries);
-        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
         Ok(Some(LookedGit { tree, trees, left_out: walked.left_out.beneath(".git/"), present, pack }))
     }
 }
 
-/// Says that something would be lost with its workspace.
+/// The reason to keep a workspace that has unsalvaged files.
 pub(super) fn in_no_snapshot(unkept: &str) -> String {
     format!("it holds what could not be salvaged ({unkept}); move that elsewhere, and clean again")
 }
 
-/// The `.git` in a folder; none if there is no such directory.
+/// Opens the `.git` in a folder; `None` if there is no such directory.
 fn open(files: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let name = DOT_GIT.as_bytes();
@@ -176,7 +176,7 @@ fn open(files: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// Whether a file is as it was planted, or as a machine leaves it that stopped before it had reached the disk: empty.
+/// Whether a file is unchanged since it was planted, or empty because the machine stopped before a sync.
 fn is_planted(root: &OwnedFd, found: &ScannedFile, planted: &[(&str, Vec<u8>)]) -> bool {
     if UNCOUNTED.contains(&found.path.as_slice()) {
         return true;
@@ -189,7 +189,7 @@ fn is_planted(root: &OwnedFd, found: &ScannedFile, planted: &[(&str, Vec<u8>)]) 
     found.mode == Mode::File && (size == 0 || same())
 }
 
-/// A file of this size; none if it cannot be read, and then it counts as changed.
+/// Reads a file of this size. An unreadable one (`None`) counts as changed.
 fn read(root: &OwnedFd, path: &[u8], size: u64) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let open = || open_beneath(root, path, flags, Permissions::empty());
@@ -199,8 +199,8 @@ fn read(root: &OwnedFd, path: &[u8], size: u64) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// The name of the object that git keeps at this path of a `.git`.
-fn loose(path: &[u8]) -> Option<Oid> {
+/// The id of the loose object at this path of a `.git`.
+fn loose(path: &[u8]) -> Option<ObjectId> {
     let name = std::str::from_utf8(path).ok()?.strip_prefix("objects/")?;
     name.replacen('/', "", 1).parse().ok()
 }

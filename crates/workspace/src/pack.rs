@@ -1,7 +1,7 @@
 //! Writes the new objects of one snapshot as one pack.
 //!
-//! A file per object would be a sync per object. Objects are not stored as differences: a snapshot is written while
-//! an agent waits, and `gc` can repack later.
+//! One file per object would need one sync per object. Objects are not stored as deltas: an agent waits while the
+//! snapshot is written, and `gc` can repack later.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -13,22 +13,22 @@ use flate2::{Compression, Crc, write::ZlibEncoder};
 use sha1::{Digest, Sha1};
 
 use super::object::{Namer, ObjectType, each_chunk};
-use super::{Oid, WorkspaceError, disk};
+use super::{ObjectId, RepositoryError, disk};
 
-/// Speed before size.
+/// Speed over size.
 const LEVEL: Compression = Compression::new(1);
-/// Objects larger than this are compressed while they are written, smaller ones beforehand and outside the lock.
+/// Larger objects are compressed while they are written, smaller ones before and outside the lock.
 pub(crate) const STREAM_BYTES: u64 = 4 * 1024 * 1024;
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 const SIGNATURE: &[u8; 8] = b"PACK\0\0\0\x02";
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
-/// Offsets from here on stand in a table of their own.
+/// Offsets from here on are in a separate table.
 const FAR_OFFSET: u64 = 1 << 31;
-/// How the names of packs begin that are being written: as git calls its own.
+/// The prefix of unfinished packs, which git also uses for its own.
 pub(super) const UNFINISHED: &str = "tmp_pack_posse";
 const READ_ONLY_MODE: u32 = 0o444;
 
-/// A pack that is being written. Threads may add to it at the same time.
+/// A pack that is being written. Threads may add objects concurrently.
 pub(crate) struct PackWriter {
     dir: PathBuf,
     state: Mutex<State>,
@@ -37,7 +37,7 @@ pub(crate) struct PackWriter {
 #[derive(Default)]
 struct State {
     out: Option<PackFile>,
-    objects: std::collections::HashMap<Oid, ObjectOffset>,
+    objects: std::collections::HashMap<ObjectId, ObjectOffset>,
     written: u64,
 }
 
@@ -53,23 +53,21 @@ struct ObjectOffset {
 }
 
 impl PackWriter {
-    /// A pack for the repository at `repository`. Nothing is written before the first object.
+    /// A pack for the repository at `repository`. No file is created before the first object.
     pub(crate) fn new(repository: &Path) -> Self {
         Self { dir: repository.join("objects/pack"), state: Mutex::default() }
     }
 
-    /// How many bytes were written so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.lock().written
     }
 
-    /// Whether the object is in it.
-    pub(crate) fn holds(&self, oid: &Oid) -> bool {
+    pub(crate) fn holds(&self, oid: &ObjectId) -> bool {
         self.lock().objects.contains_key(oid)
     }
 
-    /// Adds an object whose name is known.
-    pub(crate) fn add(&self, kind: ObjectType, oid: Oid, content: &[u8]) -> Result<(), WorkspaceError> {
+    /// Adds an object whose id is known.
+    pub(crate) fn add(&self, kind: ObjectType, oid: ObjectId, content: &[u8]) -> Result<(), RepositoryError> {
         if self.holds(&oid) {
             return Ok(());
         }
@@ -90,26 +88,26 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Adds a large file while it is read; it must have the size it had when it was opened. Gives its name.
-    pub(crate) fn add_stream(&self, reader: &mut dyn Read, size: u64) -> Result<Oid, WorkspaceError> {
+    /// Adds a large file while it is read and returns its id. Fails if its size changes.
+    pub(crate) fn add_stream(&self, reader: &mut dyn Read, size: u64) -> Result<ObjectId, RepositoryError> {
         let failed = disk::failed("writing a large file to", &self.dir);
         let mut state = self.lock();
         let offset = state.written.max(self.begin(&mut state)?);
         let Some(out) = state.out.as_mut() else {
-            return Err(WorkspaceError::Damaged("a pack has no file".to_owned()));
+            return Err(RepositoryError::Damaged("a pack has no file".to_owned()));
         };
         let streamed = stream(reader, size, &mut out.file);
         let (oid, crc, length) = match streamed {
             Ok(streamed) => streamed,
             Err(error) => {
-                // What was begun is written over by the next object.
+                // The next object overwrites the incomplete one.
                 out.file.seek(SeekFrom::Start(offset)).map_err(&failed)?;
                 out.file.get_ref().set_len(offset).map_err(&failed)?;
                 return Err(failed(error));
             }
         };
         if state.objects.contains_key(&oid) {
-            // It is there already: the second copy is taken back, a pack holds each object once.
+            // A pack contains each object once, so the second copy is truncated.
             if let Some(out) = state.out.as_mut() {
                 out.file.seek(SeekFrom::Start(offset)).map_err(&failed)?;
                 out.file.get_ref().set_len(offset).map_err(&failed)?;
@@ -121,8 +119,8 @@ impl PackWriter {
         Ok(oid)
     }
 
-    /// Makes the pack durable and part of the repository. Without objects there is none.
-    pub(crate) fn finish(self) -> Result<(), WorkspaceError> {
+    /// Makes the pack durable and adds it to the repository. Without objects, no pack is created.
+    pub(crate) fn finish(self) -> Result<(), RepositoryError> {
         let mut state = std::mem::take(&mut *self.lock());
         let Some(PackFile { path, file }) = state.out.take() else {
             return Ok(());
@@ -130,9 +128,9 @@ impl PackWriter {
         let failed = disk::failed("writing", &path);
         let mut file = file.into_inner().map_err(|error| failed(error.into_error()))?;
         let count = u32::try_from(state.objects.len())
-            .map_err(|_| WorkspaceError::Unsupported("too many new objects for one snapshot".to_owned()))?;
+            .map_err(|_| RepositoryError::Unsupported("too many new objects for one snapshot".to_owned()))?;
         let sum = seal(&mut file, count).map_err(&failed)?;
-        let name = format!("pack-{}", Oid::from_bytes(sum));
+        let name = format!("pack-{}", ObjectId::from_bytes(sum));
         let index = self.dir.join(format!("{name}.idx"));
         let index_tmp = disk::temporary(&index);
         let mut index_file = disk::create_new(&index_tmp)?;
@@ -143,14 +141,14 @@ impl PackWriter {
         for file in [&file, &index_file] {
             file.set_permissions(fs::Permissions::from_mode(READ_ONLY_MODE)).map_err(&failed)?;
         }
-        // Git finds packs by their index, so that comes last.
+        // Git finds packs by their index, so the index comes last.
         fs::rename(&path, self.dir.join(format!("{name}.pack"))).map_err(&failed)?;
         fs::rename(&index_tmp, &index).map_err(disk::failed("writing", &index))?;
         disk::sync_dir(&self.dir)
     }
 
-    /// The first offset of a new pack, whose file is made now if it is not there yet; 0 otherwise.
-    fn begin(&self, state: &mut State) -> Result<u64, WorkspaceError> {
+    /// Creates the file of a new pack and returns its first offset; 0 if the file exists.
+    fn begin(&self, state: &mut State) -> Result<u64, RepositoryError> {
         if state.out.is_some() {
             return Ok(0);
         }
@@ -175,7 +173,7 @@ impl Drop for PackWriter {
     }
 }
 
-/// An object's header in a pack: its kind and size, seven bits at a time.
+/// An object's header in a pack: its type and size, seven bits at a time.
 fn header(kind: ObjectType, size: u64) -> Vec<u8> {
     let low = |bits: u64, mask: u64| u8::try_from(bits & mask).unwrap_or_default();
     let mut out = vec![kind.in_pack() << 4 | low(size, 15)];
@@ -190,7 +188,7 @@ fn header(kind: ObjectType, size: u64) -> Vec<u8> {
     out
 }
 
-/// Counts and sums what goes through it.
+/// Counts the bytes and computes their checksum.
 struct CountingWriter<'a, W> {
     out: &'a mut W,
     crc: Crc,
@@ -210,7 +208,7 @@ impl<W: Write> Write for CountingWriter<'_, W> {
     }
 }
 
-fn stream(reader: &mut dyn Read, size: u64, out: &mut impl Write) -> std::io::Result<(Oid, u32, u64)> {
+fn stream(reader: &mut dyn Read, size: u64, out: &mut impl Write) -> std::io::Result<(ObjectId, u32, u64)> {
     let mut counted = CountingWriter { out, crc: Crc::new(), length: 0 };
     counted.write_all(&header(ObjectType::Blob, size))?;
     let mut namer = Namer::new(ObjectType::Blob, size);
@@ -223,7 +221,7 @@ fn stream(reader: &mut dyn Read, size: u64, out: &mut impl Write) -> std::io::Re
     Ok((namer.finish(), counted.crc.sum(), counted.length))
 }
 
-/// Writes the number of objects into the pack's header and the sum of it all at its end.
+/// Writes the number of objects to the pack's header and the checksum to its end.
 fn seal(file: &mut File, count: u32) -> std::io::Result<[u8; 20]> {
     file.seek(SeekFrom::Start(SIGNATURE.len() as u64))?;
     file.write_all(&count.to_be_bytes())?;
@@ -243,9 +241,9 @@ fn seal(file: &mut File, count: u32) -> std::io::Result<[u8; 20]> {
     Ok(sum)
 }
 
-/// The index of a pack, in git's second format.
-fn index_of(objects: &std::collections::HashMap<Oid, ObjectOffset>, pack_sum: &[u8; 20]) -> Vec<u8> {
-    let mut sorted: Vec<(&Oid, &ObjectOffset)> = objects.iter().collect();
+/// The index of a pack, in version 2 of git's format.
+fn index_of(objects: &std::collections::HashMap<ObjectId, ObjectOffset>, pack_sum: &[u8; 20]) -> Vec<u8> {
+    let mut sorted: Vec<(&ObjectId, &ObjectOffset)> = objects.iter().collect();
     sorted.sort_unstable_by_key(|(oid, _)| **oid);
     let mut out = INDEX_SIGNATURE.to_vec();
     let mut at = 0;

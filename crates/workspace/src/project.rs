@@ -1,10 +1,10 @@
-//! The bare repository that Posse keeps for each project, beneath its state directory.
+//! Manages the bare repository that Posse keeps for each project beneath its state directory.
 //!
-//! It is made by writing its few files. The objects of the person's repository are hard-linked into it (copied where
-//! that cannot be), so that their cleaning up cannot remove what a run stands on. A linked object is one file with two
-//! names: git here may mark it as young, which in the person's repository only puts off its pruning. A folder that is not the top of a
-//! repository has the same repository without borrowed objects: one that lies *inside* a repository is treated as a
-//! folder of its own, and nothing outside it is read.
+//! Posse creates it by writing its few files. The objects of the user's repository are hard-linked into it (or copied),
+//! so that the user's `git gc` cannot remove objects that a run needs. A linked object is one file with two names: git
+//! here may update its time, which only delays its pruning in the user's repository. A folder that is not the top of a
+//! repository has the same repository without borrowed objects. A folder *inside* a repository is treated as a separate
+//! folder, and nothing outside it is read.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,28 +19,28 @@ use rustix::fs::FileType;
 use super::git_dir::{ALTERNATES_MAX_BYTES, GitDir, odd};
 use super::manifest::now_ns;
 use super::user::UserSettings;
-use super::user_repository::Person;
-use super::{Git, Lock, Oid, WorkspaceError, disk};
+use super::user_repository::UserRepository;
+use super::{Git, Lock, ObjectId, RepositoryError, disk};
 
 const KEY_CHARS: usize = 16;
-/// Repositories that borrow from repositories that borrow; git itself stops at five.
+/// Limit of nested alternates. Git itself stops at five.
 const MAX_ALTERNATES: usize = 5;
-/// A directory that changed this recently may change again without showing it.
+/// A directory that changed this recently may change again within the resolution of its time.
 const SETTLING_NS: i128 = 2_000_000_000;
-/// Objects younger than this may not have reached the disk: git does not sync loose objects.
+/// Younger objects may not have reached the disk: git does not sync loose objects.
 const FRESH_NS: i128 = 120_000_000_000;
 /// More fresh objects than this are synced all at once.
 const MAX_SINGLE_SYNCS: usize = 32;
-/// Most bytes of one file that is copied, where a link cannot be made: a sparse file could fill any disk.
+/// Largest file that is copied where a link is impossible: a sparse file could fill any disk.
 const MAX_COPIED_BYTES: u64 = 64 * 1024 * 1024 * 1024;
-/// What of a pack is borrowed; the index last, because git finds packs by it.
+/// The borrowed parts of a pack. The index is last, because git finds packs by it.
 const PACK_PARTS: &[&str] = &["pack", "rev", "promisor", "idx"];
 
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\tlogAllRefUpdates = false\n[gc]\n\tauto = 0\n";
-/// Nothing that attributes name is run, and no content is changed but for line endings.
+/// Attributes run no filter and change no content except line endings.
 const ATTRIBUTES: &str = "* -filter -ident -working-tree-encoding\n";
 
-/// A project: a person's folder, and the repository Posse keeps for it.
+/// A project: a user's folder, and the repository that Posse keeps for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Project {
     dir: PathBuf,
@@ -53,7 +53,6 @@ impl Project {
         Self::with_key(state, &hash[..KEY_CHARS])
     }
 
-    /// The project with this key.
     pub(crate) fn with_key(state: &Path, key: &str) -> Self {
         Self { dir: state.join("projects").join(key) }
     }
@@ -70,7 +69,7 @@ impl Project {
         self.dir.join("repo.git")
     }
 
-    /// What the last scan of the folder found.
+    /// The file with the manifest of the folder's last scan.
     pub(crate) fn manifest(&self) -> PathBuf {
         self.dir.join("manifest")
     }
@@ -79,13 +78,13 @@ impl Project {
         Git::at(program, &self.repository())
     }
 
-    /// Waits until nobody else changes the repository.
-    pub(crate) fn lock(&self) -> Result<Lock, WorkspaceError> {
+    /// Waits until no other process changes the repository.
+    pub(crate) fn lock(&self) -> Result<Lock, RepositoryError> {
         Lock::wait(&self.dir.join("lock"))
     }
 
-    /// Makes the repository, unless it is there.
-    pub(crate) fn ensure(&self, folder: &Path) -> Result<(), WorkspaceError> {
+    /// Creates the repository if it does not exist.
+    pub(crate) fn ensure(&self, folder: &Path) -> Result<(), RepositoryError> {
         let repository = self.repository();
         if repository.join("HEAD").is_file() {
             return Ok(());
@@ -98,12 +97,16 @@ impl Project {
         disk::write_durably(&self.dir.join("folder"), folder.as_os_str().as_bytes())?;
         disk::write_durably(&repository.join("config"), CONFIG.as_bytes())?;
         disk::write_durably(&repository.join("info/attributes"), ATTRIBUTES.as_bytes())?;
-        // Last: with it the directory is a repository.
+        // Last, because this file makes the directory a repository.
         disk::write_durably(&repository.join("HEAD"), b"ref: refs/heads/none\n")
     }
 
-    /// Makes the objects of the person's repository available. The lock is held by the caller.
-    pub(crate) fn borrow(&self, _held: &Lock, person: &Person) -> Result<(), WorkspaceError> {
+    /// Links the objects of the user's repository. The caller holds the lock.
+    pub(crate) fn borrow(
+        &self,
+        _held: &Lock,
+        user_repository: &UserRepository,
+    ) -> Result<(), RepositoryError> {
         let record = self.dir.join("borrowed.json");
         let known = disk::read_if_there(&record)?.unwrap_or_default();
         let known: BTreeMap<String, i64> = serde_json::from_slice(&known).unwrap_or_default();
@@ -114,12 +117,15 @@ impl Project {
             changed: Vec::new(),
             fresh: Vec::new(),
         };
-        let own = person.common.dir("objects")?;
+        let own = user_repository.common.dir("objects")?;
         let own = own.ok_or_else(|| {
-            WorkspaceError::Unsupported(format!("{} has no objects", person.common.path().display()))
+            RepositoryError::Unsupported(format!(
+                "{} has no objects",
+                user_repository.common.path().display()
+            ))
         })?;
         borrowing.objects(&own)?;
-        for other in alternates(own, &person.user)?.into_iter().skip(1) {
+        for other in alternates(own, &user_repository.user)?.into_iter().skip(1) {
             borrowing.objects(&other)?;
         }
         borrowing.sync()?;
@@ -127,28 +133,29 @@ impl Project {
         if seen != known {
             disk::write_cache(&record, &serde_json::to_vec(&seen).unwrap_or_default())?;
         }
-        self.shallow(person)
+        self.shallow(user_repository)
     }
 
-    /// A repository that was cloned without its whole history says where it ends.
-    fn shallow(&self, person: &Person) -> Result<(), WorkspaceError> {
-        let lines =
-            |oids: Vec<Oid>| oids.iter().flat_map(|oid| format!("{oid}\n").into_bytes()).collect::<Vec<u8>>();
-        let theirs = person.shallow()?.map(lines);
+    /// Copies the list of commits at which a shallow clone ends.
+    fn shallow(&self, user_repository: &UserRepository) -> Result<(), RepositoryError> {
+        let lines = |oids: Vec<ObjectId>| {
+            oids.iter().flat_map(|oid| format!("{oid}\n").into_bytes()).collect::<Vec<u8>>()
+        };
+        let theirs = user_repository.shallow()?.map(lines);
         let path = self.repository().join("shallow");
         let ours = disk::read_if_there(&path)?;
         match theirs {
             theirs if theirs == ours => Ok(()),
             Some(theirs) => disk::write_durably(&path, &theirs),
-            // What they have fetched meanwhile is borrowed too.
+            // The user has fetched the whole history, and its objects are borrowed too.
             None => fs::remove_file(&path).map_err(disk::failed("removing", &path)),
         }
     }
 }
 
-/// The directories of objects of a repository: its own, and those that it borrows from. One outside the repository has to
-/// be trusted by the person's own settings: the repository's author could name any.
-pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>, WorkspaceError> {
+/// The directories of objects of a repository: its own, and its alternates. An alternate outside the repository must be
+/// trusted by the user's settings, because the repository's author could name any path.
+pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>, RepositoryError> {
     let top = own.path().parent().unwrap_or_else(|| own.path()).to_owned();
     let mut dirs = vec![own];
     let mut next = 0;
@@ -159,11 +166,11 @@ pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>
             listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#"));
         let named: Vec<PathBuf> = lines.map(|line| dir.path().join(OsStr::from_bytes(line))).collect();
         for path in named {
-            // One that is not there lends nothing.
+            // An alternate that does not exist is skipped.
             let Ok(path) = path.canonicalize() else { continue };
             let repository = path.parent().unwrap_or(&path);
             if !path.starts_with(&top) && !user.trusts(repository) {
-                return Err(WorkspaceError::Unsupported(format!(
+                return Err(RepositoryError::Unsupported(format!(
                     "{} borrows objects from {}, another repository; `git repack -a -d` and removing \
                      objects/info/alternates makes it complete, or trust the other one with `git config --global --add \
                      safe.directory {}`",
@@ -174,7 +181,7 @@ pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>
             }
             if dirs.iter().all(|known| known.path() != path) {
                 if dirs.len() > MAX_ALTERNATES {
-                    return Err(WorkspaceError::Unsupported(format!(
+                    return Err(RepositoryError::Unsupported(format!(
                         "{} borrows objects from more than {MAX_ALTERNATES} repositories",
                         top.display()
                     )));
@@ -186,24 +193,24 @@ pub(super) fn alternates(own: GitDir, user: &UserSettings) -> Result<Vec<GitDir>
     Ok(dirs)
 }
 
-/// Borrows objects, directory by directory; one that did not change since the last time is not looked into.
+/// Borrows objects directory by directory. Directories that did not change since the last time are skipped.
 struct ObjectBorrower<'a> {
     into: PathBuf,
     known: &'a BTreeMap<String, i64>,
     seen: BTreeMap<String, i64>,
-    /// Directories of ours with new names in them.
+    /// Posse's directories with new names in them.
     changed: Vec<PathBuf>,
     /// Files that may not have reached the disk.
     fresh: Vec<PathBuf>,
 }
 
 impl ObjectBorrower<'_> {
-    fn objects(&mut self, from: &GitDir) -> Result<(), WorkspaceError> {
+    fn objects(&mut self, from: &GitDir) -> Result<(), RepositoryError> {
         self.directory(from, "pack")?;
         (0..=u8::MAX).try_for_each(|first| self.directory(from, &format!("{first:02x}")))
     }
 
-    fn directory(&mut self, above: &GitDir, name: &str) -> Result<(), WorkspaceError> {
+    fn directory(&mut self, above: &GitDir, name: &str) -> Result<(), RepositoryError> {
         let Some(stat) = above.stat(name)? else { return Ok(()) };
         let key = above.path().join(name).to_string_lossy().into_owned();
         let changed_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(mtime_ns(&stat));
@@ -238,8 +245,8 @@ impl ObjectBorrower<'_> {
         Ok(())
     }
 
-    /// Links one file; says whether it was new.
-    fn file(&mut self, from: &GitDir, name: &OsString, to: &Path) -> Result<bool, WorkspaceError> {
+    /// Links one file and returns whether it was new.
+    fn file(&mut self, from: &GitDir, name: &OsString, to: &Path) -> Result<bool, RepositoryError> {
         if fs::symlink_metadata(to).is_ok() {
             return Ok(false);
         }
@@ -258,11 +265,11 @@ impl ObjectBorrower<'_> {
         Ok(true)
     }
 
-    fn sync(&self) -> Result<(), WorkspaceError> {
+    fn sync(&self) -> Result<(), RepositoryError> {
         if self.fresh.len() > MAX_SINGLE_SYNCS {
             let dir = fs::File::open(&self.into).map_err(disk::failed("opening", &self.into))?;
             rustix::fs::syncfs(&dir)
-                .map_err(|error| WorkspaceError::io("syncing", &self.into, &error.into()))?;
+                .map_err(|error| RepositoryError::io("syncing", &self.into, &error.into()))?;
         } else {
             for path in &self.fresh {
                 fs::File::open(path)
@@ -274,7 +281,7 @@ impl ObjectBorrower<'_> {
     }
 }
 
-/// When a part of a pack gets its place; none for a file that is no such part.
+/// The position of a file among [`PACK_PARTS`]; `None` for any other file.
 pub(super) fn pack_part(name: &OsStr) -> Option<usize> {
     let part = Path::new(name).extension().unwrap_or_default();
     PACK_PARTS.iter().position(|known| part == *known)
@@ -284,9 +291,9 @@ fn mtime_ns(stat: &rustix::fs::Stat) -> i64 {
     i64::try_from(stat.st_mtime_nsec).unwrap_or_default()
 }
 
-/// Copies an object from another filesystem, or of another owner. One that was removed meanwhile is in a pack by now, or
-/// nobody needs it.
-fn copied(from: &GitDir, name: &OsString, to: &Path) -> Result<bool, WorkspaceError> {
+/// Copies an object from another filesystem, or of another owner. An object that was removed meanwhile is in a pack by
+/// now, or not needed.
+fn copied(from: &GitDir, name: &OsString, to: &Path) -> Result<bool, RepositoryError> {
     let failed = disk::failed("borrowing", to);
     if from.lstat(name).is_err() {
         return Ok(false);
@@ -294,7 +301,7 @@ fn copied(from: &GitDir, name: &OsString, to: &Path) -> Result<bool, WorkspaceEr
     let mut file = from.file(name)?;
     let length = file.metadata().map_err(&failed)?.len();
     if length > MAX_COPIED_BYTES {
-        return Err(WorkspaceError::Unsupported(format!(
+        return Err(RepositoryError::Unsupported(format!(
             "{} has {length} bytes, more than the {MAX_COPIED_BYTES} that Posse copies",
             from.path().join(name).display()
         )));

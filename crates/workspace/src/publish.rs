@@ -1,8 +1,8 @@
-//! The result of a run as a branch in the person's repository, and as text.
+//! Publishes the result of a run as a branch in the user's repository, and as a diff.
 //!
-//! Objects are brought over as one pack of exactly what is missing there, and then one ref is made. Nothing is
-//! checked out, and nothing else of their repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning. Git
-//! never runs there: it packs in Posse's repository, and the pack and the ref are put in their places by Posse.
+//! Objects are transferred as one pack of exactly the missing ones, then one ref is created. Nothing is checked out,
+//! and nothing else in the user's repository is touched: no HEAD, index, reflog, `FETCH_HEAD` or cleaning. Git never
+//! runs there: it packs in Posse's repository, and Posse itself writes the pack and the ref.
 //!
 //! Why it is like this: `docs/decisions/runs-result-of-failed.md`.
 
@@ -10,61 +10,47 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use posse_engine::ports::{DiffForm, DiffOptions};
+
 use super::change::unreadable;
 use super::gc::entries_of;
 use super::git_dir::GitDir;
-use super::objects::{Present, tree_of};
+use super::objects::{PresentObjects, tree_of};
 use super::project::{Project, alternates, pack_part};
 use super::shadow::Shadow;
 use super::unnamed_file::FileLifetime;
 use super::user_refs::Branch;
-use super::user_repository::Person;
-use super::{Git, Oid, WorkspaceError, disk};
+use super::user_repository::UserRepository;
+use super::{Git, ObjectId, RepositoryError, disk};
 
-/// Most refs of the person's repository that are named as known there; more only make the pack larger.
+/// Limit of the user's refs that the pack excludes. Skipping further refs only makes the pack larger.
 const KNOWN_REFS_MAX: usize = 500;
-/// Largest diff that is handed over; the rest is cut off with a note.
+/// Largest diff that is returned. The rest is cut off with a note.
 const DIFF_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Packs what is missing, with nothing in it that depends on another pack.
+/// Packs the missing objects without deltas against other packs.
 const PACKING: &[&str] = &["pack-objects", "--revs", "--non-empty", "--delta-base-offset", "-q"];
 
-/// What was delivered.
+/// The result of publishing a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishedResult {
-    /// The commit of the run's result, in Posse's repository in any case.
-    pub commit: Oid,
-    /// The branch in the person's repository; none if nothing changed or there is no repository.
+    /// The commit of the run's result, which Posse's repository has in any case.
+    pub commit: ObjectId,
+    /// The branch in the user's repository; `None` if nothing changed or there is no repository.
     pub branch: Option<String>,
     /// How many files the run changed.
     pub files: usize,
-    /// Those files, by their paths.
+    /// The paths of the changed files.
     pub paths: Vec<String>,
 }
 
-/// How a diff is to be shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DiffOptions {
-    /// Which form.
-    pub form: DiffForm,
-    /// With colours for a terminal.
-    pub colour: bool,
-}
-
-/// The forms of a diff.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum DiffForm {
-    /// Unified, with binary files only named.
-    #[default]
-    Patch,
-    /// Files with the number of lines.
-    Stat,
-    /// Files with a letter for what happened to them.
-    NameStatus,
-}
-
-/// What differs between two commits, as text. Nothing that attributes or settings name is run.
-pub fn diff(git: &Git, from: &Oid, to: &Oid, options: DiffOptions) -> Result<Vec<u8>, WorkspaceError> {
+/// The difference between two commits, as text. Programs that attributes or settings name are not run.
+pub fn diff(
+    git: &Git,
+    from: &ObjectId,
+    to: &ObjectId,
+    options: DiffOptions,
+) -> Result<Vec<u8>, RepositoryError> {
     let form = match options.form {
         DiffForm::Patch => "--patch",
         DiffForm::Stat => "--stat",
@@ -77,40 +63,40 @@ pub fn diff(git: &Git, from: &Oid, to: &Oid, options: DiffOptions) -> Result<Vec
     let mut text = git.run(&args)?;
     if text.len() > DIFF_MAX_BYTES {
         text.truncate(DIFF_MAX_BYTES);
-        text.extend_from_slice(b"\n[the rest is left out; the run's branch has all of it]\n");
+        text.extend_from_slice(b"\n[the rest is omitted; the run's branch has all of it]\n");
     }
     Ok(text)
 }
 
-/// A delivery into a person's repository.
-pub(super) struct Delivery<'a> {
+/// Transfers the result of a run to a user's repository.
+pub(super) struct ResultTransfer<'a> {
     pub(super) ours: &'a Git,
-    pub(super) person: &'a Person,
+    pub(super) user_repository: &'a UserRepository,
     pub(super) project: &'a Project,
     pub(super) folder: &'a Path,
     pub(super) program: &'a Path,
 }
 
-impl Delivery<'_> {
-    /// Makes `branch` in the person's repository name `commit` of Posse's. A branch that is there with another commit is
-    /// left alone, which is an error.
+impl ResultTransfer<'_> {
+    /// Creates `branch` in the user's repository for `commit` of Posse's. An existing branch at another commit is not
+    /// changed, which is an error.
     pub(super) fn publish(
         &self,
         name: &str,
-        commit: &Oid,
+        commit: &ObjectId,
         hit: &dyn Fn(&'static str),
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         let branch = Branch { name, commit: *commit, kept_in: self.ours.git_dir() };
-        if self.person.has_branch(&branch)? {
+        if self.user_repository.has_branch(&branch)? {
             return Ok(());
         }
         self.bring(commit)?;
-        hit("workspace.deliver.before_ref");
-        self.person.make_branch(&branch, self.folder, self.project, self.program)
+        hit("workspace.publish.before_ref");
+        self.user_repository.make_branch(&branch, self.folder, self.project, self.program)
     }
 
-    /// Brings over what is missing, as one pack that needs nothing else.
-    fn bring(&self, commit: &Oid) -> Result<(), WorkspaceError> {
+    /// Transfers the missing objects as one self-contained pack.
+    fn bring(&self, commit: &ObjectId) -> Result<(), RepositoryError> {
         let mut wanted = format!("{commit}\n");
         for tip in self.known_to_both()? {
             wanted.extend(["^", &tip.to_string(), "\n"]);
@@ -122,39 +108,42 @@ impl Delivery<'_> {
         let args: Vec<&OsStr> = PACKING.iter().map(OsStr::new).chain([name.as_os_str()]).collect();
         let unsynced = self.ours.clone().with_settings(vec!["core.fsync=none".to_owned()]);
         unsynced.run_with(&args, wanted.as_bytes())?;
-        let into = self.person.common.made_dir("objects")?.made_dir("pack")?;
+        let into = self.user_repository.common.made_dir("objects")?.made_dir("pack")?;
         let mut made: Vec<PathBuf> = entries_of(&dir)?;
         made.sort_by_key(|path| pack_part(path.as_os_str()));
         made.iter().try_for_each(|path| put(path, &into))
     }
 
-    /// Commits that both repositories have: what they reach need not be brought over.
-    fn known_to_both(&self) -> Result<Vec<Oid>, WorkspaceError> {
-        let tips = self.person.tips(self.folder, self.project, self.program)?;
+    /// Commits that both repositories have. The objects they reach need no transfer.
+    fn known_to_both(&self) -> Result<Vec<ObjectId>, RepositoryError> {
+        let tips = self.user_repository.tips(self.folder, self.project, self.program)?;
         if tips.is_empty() {
             return Ok(Vec::new());
         }
         let limit = format!("--max-count={KNOWN_REFS_MAX}");
-        let asked = tips.iter().map(Oid::to_string).collect::<Vec<_>>().join("\n");
+        let asked = tips.iter().map(ObjectId::to_string).collect::<Vec<_>>().join("\n");
         // The latest first.
         let args = ["rev-list", "--no-walk=sorted", "--ignore-missing", "--stdin", &limit];
         let known = self.ours.run_with(&args, asked.as_bytes())?;
         let known = String::from_utf8(known).map_err(|_| unreadable("rev-list"))?;
-        let theirs = self.person.common.dir("objects")?.map(|own| alternates(own, &self.person.user));
-        let theirs = Present::beneath(theirs.transpose()?.unwrap_or_default());
-        // A ref may name what is not there.
+        let theirs = self
+            .user_repository
+            .common
+            .dir("objects")?
+            .map(|own| alternates(own, &self.user_repository.user));
+        let theirs = PresentObjects::beneath(theirs.transpose()?.unwrap_or_default());
+        // A ref may name a missing object.
         Ok(known.lines().filter_map(|line| line.parse().ok()).filter(|oid| theirs.has(oid)).collect())
     }
 }
 
-/// Copies a part of a pack into a directory of packs, unless it is there: its name says what it holds.
-fn put(path: &Path, into: &GitDir) -> Result<(), WorkspaceError> {
+/// Copies a part of a pack into a directory of packs. Its name is a hash of the content, so a replaced file is the same.
+fn put(path: &Path, into: &GitDir) -> Result<(), RepositoryError> {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let mut part = File::open(path).map_err(disk::failed("opening", path))?;
     into.write_waiting(name, &mut part, FileLifetime::Fixed)?.replacing(name)
 }
 
-/// Whether two commits have the same files.
-pub(super) fn same_tree(git: &Git, a: &Oid, b: &Oid) -> Result<bool, WorkspaceError> {
+pub(super) fn same_tree(git: &Git, a: &ObjectId, b: &ObjectId) -> Result<bool, RepositoryError> {
     Ok(a == b || tree_of(git, a)? == tree_of(git, b)?)
 }

@@ -1,7 +1,7 @@
-//! Where git writes the objects of a merge before they are part of the repository.
+//! A temporary directory for the objects of a merge, before they become part of the repository.
 //!
-//! Git syncs each object that it writes and never the directory that it stands in. Here it syncs nothing: what it made
-//! becomes one pack, which is durable as a whole; and a merge that is refused leaves nothing behind.
+//! Git syncs each object that it writes but never its directory. Here git syncs nothing. Its objects become one pack,
+//! which is durable as a whole, and a refused merge leaves nothing behind.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,9 +14,9 @@ use flate2::read::ZlibDecoder;
 use super::gc::entries_of;
 use super::object::{self, ObjectType};
 use super::pack::PackWriter;
-use super::{Git, Oid, WorkspaceError, disk};
+use super::{Git, ObjectId, RepositoryError, disk};
 
-/// How the names of such directories begin: as git calls its own, which it knows to be temporary.
+/// The prefix of these directories, which git also uses for its own and treats as temporary.
 pub(super) const PREFIX: &str = "tmp_objdir-posse";
 
 /// Objects that are not part of the repository yet.
@@ -26,8 +26,8 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// A new one beside the objects of `git`.
-    pub(super) fn new(git: &Git) -> Result<Self, WorkspaceError> {
+    /// Creates a directory beside the objects of `git`.
+    pub(super) fn new(git: &Git) -> Result<Self, RepositoryError> {
         let objects = git.git_dir().join("objects");
         let dir = disk::temporary(&objects.join(PREFIX));
         fs::create_dir(&dir).map_err(disk::failed("making", &dir))?;
@@ -35,13 +35,17 @@ impl Quarantine {
         Ok(Self { dir, git })
     }
 
-    /// Git that reads from both and writes only here.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A git that reads from both and writes only here.
     pub(super) fn git(&self) -> &Git {
         &self.git
     }
 
-    /// Adds all that was written to a pack.
-    pub(super) fn pour_into(&self, pack: &PackWriter) -> Result<(), WorkspaceError> {
+    /// Adds all objects to a pack.
+    pub(super) fn pour_into(&self, pack: &PackWriter) -> Result<(), RepositoryError> {
         for fan in entries_of(&self.dir)? {
             let first = fan.file_name().unwrap_or_default().to_owned();
             if first.len() != 2 {
@@ -50,7 +54,7 @@ impl Quarantine {
             for file in entries_of(&fan)? {
                 let rest = file.file_name().unwrap_or_default();
                 let name = [first.as_bytes(), rest.as_bytes()].concat();
-                // What git left half written has another name.
+                // Incomplete files of git have other names.
                 if let Some(oid) = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok()) {
                     add_loose(&file, oid, pack)?;
                 }
@@ -62,23 +66,23 @@ impl Quarantine {
 
 impl Drop for Quarantine {
     fn drop(&mut self) {
-        // What a crash leaves is removed by the next cleaning.
+        // After a crash, the next cleaning removes it.
         drop(disk::remove_tree(&self.dir));
     }
 }
 
-fn add_loose(path: &Path, oid: Oid, pack: &PackWriter) -> Result<(), WorkspaceError> {
+fn add_loose(path: &Path, oid: ObjectId, pack: &PackWriter) -> Result<(), RepositoryError> {
     let file = fs::File::open(path).map_err(disk::failed("opening", path))?;
     let mut bytes = Vec::new();
     ZlibDecoder::new(file).read_to_end(&mut bytes).map_err(disk::failed("reading", path))?;
     let (kind, content) =
         parts(&bytes).filter(|(kind, content)| object::name(*kind, content) == oid).ok_or_else(|| {
-            WorkspaceError::Damaged(format!("git wrote {} and it is not {oid}", path.display()))
+            RepositoryError::Damaged(format!("git wrote {} and it is not {oid}", path.display()))
         })?;
     pack.add(kind, oid, content)
 }
 
-/// `<kind> <size>\0<content>`
+/// Parses `<kind> <size>\0<content>`.
 fn parts(bytes: &[u8]) -> Option<(ObjectType, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
@@ -89,7 +93,7 @@ fn parts(bytes: &[u8]) -> Option<(ObjectType, &[u8])> {
     (size.parse() == Ok(content.len())).then_some((kind, content))
 }
 
-/// A path as git takes it in a list of paths: in quotes, because a colon would end it.
+/// Quotes a path for a list of paths in git, where a colon is a separator.
 fn quoted(path: &Path) -> OsString {
     let mut out = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {

@@ -1,18 +1,18 @@
-//! Refs of a project's repository.
+//! Reads and writes refs of a project's repository.
 //!
-//! Written here rather than by git: a ref is one small file, and a process for each would cost more than the rest of
-//! a small snapshot. Whoever changes a ref holds the project's lock; only then is compare and swap one step.
+//! Written here rather than by git: a ref is one small file, and a process for each would cost more than the rest of a
+//! small snapshot. A change of a ref requires the project's lock, which makes compare and swap atomic.
 
 use std::path::{Path, PathBuf};
 
-use super::{Lock, Oid, WorkspaceError, disk};
+use super::{Lock, ObjectId, RepositoryError, disk};
 
-/// Longest name of a run or an agent.
+/// Longest id of a run or an agent.
 const MAX_ID_BYTES: usize = 200;
-/// What is added to the number of an attempt whose files are not all there.
+/// Suffix of the attempt number for a workspace that lost files in a machine crash.
 pub(crate) const TORN: &str = ".torn";
 
-/// What is added to the number of an attempt whose agent worked with git.
+/// Suffix of the attempt number for the `.git` of a workspace.
 pub(crate) const GIT: &str = ".git";
 
 /// The ref of the snapshot that a run began with.
@@ -20,17 +20,17 @@ pub fn base_ref(run: &str) -> String {
     format!("refs/posse/base/{run}")
 }
 
-/// The ref of an attempt's line: the commit that its workspace stands at. A retry begins a line of its own.
+/// The work ref of an attempt: the commit that its files are at. A retry has its own work ref.
 pub fn work_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/work/{agent}/{attempt}")
 }
 
-/// The ref that keeps what was in a workspace when it was closed.
+/// The ref that keeps the content of a closed workspace.
 pub fn salvage_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/salvage/{agent}/{attempt}")
 }
 
-/// The ref that keeps what could be read of a workspace that the machine lost part of.
+/// The ref that keeps the readable rest of a workspace that lost files in a machine crash.
 pub fn torn_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/salvage/{agent}/{attempt}{TORN}")
 }
@@ -40,8 +40,13 @@ pub fn salvaged_git_ref(agent: &str, attempt: u32) -> String {
     format!("refs/posse/salvage/{agent}/{attempt}{GIT}")
 }
 
-/// An id that can be part of a path and of a ref, or an error.
-pub(crate) fn check_id(id: &str) -> Result<(), WorkspaceError> {
+/// The ref that keeps an object of a run that another machine exported.
+pub(crate) fn imported_ref(run: &str, object: &ObjectId) -> String {
+    format!("refs/posse/imported/{run}/{object}")
+}
+
+/// Refuses an id that cannot be part of a path and of a ref.
+pub(crate) fn check_id(id: &str) -> Result<(), RepositoryError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     let bad = id.is_empty()
         || id.len() > MAX_ID_BYTES
@@ -51,7 +56,7 @@ pub(crate) fn check_id(id: &str) -> Result<(), WorkspaceError> {
         || id.as_bytes().ends_with(b".lock")
         || id.contains("..");
     if bad {
-        return Err(WorkspaceError::Unsupported(format!(
+        return Err(RepositoryError::Unsupported(format!(
             "`{}` cannot name a run or an agent: letters, digits, `.`, `_` and `-` can",
             id.escape_debug()
         )));
@@ -59,7 +64,6 @@ pub(crate) fn check_id(id: &str) -> Result<(), WorkspaceError> {
     Ok(())
 }
 
-/// The refs of one repository.
 #[derive(Debug, Clone)]
 pub(crate) struct Refs {
     repository: PathBuf,
@@ -70,8 +74,8 @@ impl Refs {
         Self { repository: repository.to_owned() }
     }
 
-    /// What a ref names; none if it is not there.
-    pub(crate) fn read(&self, name: &str) -> Result<Option<Oid>, WorkspaceError> {
+    /// The object that a ref names; `None` if the ref does not exist.
+    pub(crate) fn read(&self, name: &str) -> Result<Option<ObjectId>, RepositoryError> {
         if let Some(content) = disk::read_if_there(&self.repository.join(name))? {
             let text = String::from_utf8_lossy(&content);
             return text.trim_end().parse().map(Some).map_err(|_| self.damaged(name));
@@ -83,19 +87,19 @@ impl Refs {
         line.map(|oid| oid.parse().map_err(|_| self.damaged(name))).transpose()
     }
 
-    /// Lets a ref name `new`, if it names `old` now (none: it is not there). Durable when it returns.
+    /// Sets a ref to `new` if it is at `old` (`None`: it does not exist). Durable when this returns.
     pub(crate) fn swap(
         &self,
         _held: &Lock,
         name: &str,
-        old: Option<&Oid>,
-        new: &Oid,
-    ) -> Result<(), WorkspaceError> {
+        old: Option<&ObjectId>,
+        new: &ObjectId,
+    ) -> Result<(), RepositoryError> {
         let now = self.read(name)?;
         if now.as_ref() != old {
-            let text = |oid: Option<&Oid>| oid.map_or_else(|| "nothing".to_owned(), Oid::to_string);
-            return Err(WorkspaceError::Damaged(format!(
-                "{name} in {} is at {} and not at {}: somebody else moved it",
+            let text = |oid: Option<&ObjectId>| oid.map_or_else(|| "nothing".to_owned(), ObjectId::to_string);
+            return Err(RepositoryError::Damaged(format!(
+                "{name} in {} is at {} and not at {}: another process moved it",
                 self.repository.display(),
                 text(now.as_ref()),
                 text(old),
@@ -109,8 +113,8 @@ impl Refs {
         disk::write_durably(&path, format!("{new}\n").as_bytes())
     }
 
-    fn damaged(&self, name: &str) -> WorkspaceError {
-        WorkspaceError::Damaged(format!(
+    fn damaged(&self, name: &str) -> RepositoryError {
+        RepositoryError::Damaged(format!(
             "{name} in {} does not name an object; run `git fsck` there",
             self.repository.display()
         ))
@@ -136,7 +140,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let lock = Lock::wait(&dir.path().join("lock")).expect("a lock");
         let refs = Refs::of(dir.path());
-        let (one, two) = (Oid::from_bytes([1; 20]), Oid::from_bytes([2; 20]));
+        let (one, two) = (ObjectId::from_bytes([1; 20]), ObjectId::from_bytes([2; 20]));
         assert_eq!(refs.read("refs/posse/work/a").expect("read"), None);
         refs.swap(&lock, "refs/posse/work/a", None, &one).expect("made");
         assert!(refs.swap(&lock, "refs/posse/work/a", None, &two).is_err());
@@ -168,7 +172,7 @@ mod tests {
     #[test]
     fn packed_refs_are_found() {
         let dir = tempfile::tempdir().expect("a directory");
-        let one = Oid::from_bytes([1; 20]);
+        let one = ObjectId::from_bytes([1; 20]);
         let text = format!("# pack-refs with: peeled fully-peeled sorted\n{one} refs/posse/work/a.1\n");
         std::fs::write(dir.path().join("packed-refs"), text).expect("written");
         let refs = Refs::of(dir.path());

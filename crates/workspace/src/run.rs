@@ -1,4 +1,4 @@
-//! The workspaces of one run.
+//! Creates and opens the workspaces of one run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,88 +17,87 @@ use super::objects::{self, TreeFile};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
+use super::sync::UNKNOWN_BOOT;
 use super::torn::Durability;
-use super::{Git, Lock, Oid, Snapshot, WorkspaceError, Workspaces, disk, index, sync};
+use super::{Git, LocalFiles, Lock, ObjectId, RepositoryError, Snapshot, disk, index, sync};
 use posse_sandbox::DiskLimit;
 
-/// Where the sandbox shows the objects that the git of a workspace borrows.
+/// Where the sandbox mounts the objects that the git of a workspace borrows.
 pub const BORROWED_OBJECTS: &str = posse_sandbox::OBJECTS_SHOWN_AT;
-/// Where checkouts are if the machine does not say which boot this is: then they are synced.
-const UNKNOWN_BOOT: &str = "any";
 
 /// A run that has begun, and its workspaces.
 #[derive(Debug, Clone)]
 pub struct RunSpace {
-    pub(super) spaces: Workspaces,
+    pub(super) spaces: LocalFiles,
     pub(super) run: String,
     pub(super) record: Record,
     pub(super) project: Project,
 }
 
-/// A workspace that is there.
+/// A workspace that an agent can work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyWorkspace {
-    /// Its files.
+    /// The directory with its files.
     pub dir: PathBuf,
-    /// What it was made from.
-    pub base: Oid,
-    /// Whether it was made by this call.
+    /// The commit that it was created from.
+    pub base: ObjectId,
+    /// Whether this call created it.
     pub fresh: bool,
-    /// What else should be known.
+    /// Notes for the user, such as about files that a machine crash lost.
     pub notes: Vec<String>,
 }
 
-/// Says that a workspace is complete, and what it was made from.
+/// The file that marks a workspace as complete, with the commit it was created from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mark {
     pub(super) base: String,
-    /// How large its files are.
+    /// The size of its files.
     pub(super) bytes: u64,
-    /// The boot of the machine in which it was made, or last found whole.
+    /// The boot in which the workspace was created, or last found complete.
     pub(super) boot: Option<String>,
 }
 
 impl Mark {
-    /// Writes it down: with it the workspace in `home` is complete.
-    pub(super) fn save(&self, home: &Path) -> Result<(), WorkspaceError> {
+    /// Stores the mark, which makes the workspace in `home` complete.
+    pub(super) fn save(&self, home: &Path) -> Result<(), RepositoryError> {
         disk::write_durably(&home.join("made"), &serde_json::to_vec(self).unwrap_or_default())
     }
 
-    pub(super) fn base(&self) -> Result<Oid, WorkspaceError> {
+    pub(super) fn base(&self) -> Result<ObjectId, RepositoryError> {
         self.base
             .parse()
-            .map_err(|_| WorkspaceError::Damaged("a workspace's mark names no object".to_owned()))
+            .map_err(|_| RepositoryError::Damaged("a workspace's mark names no object".to_owned()))
     }
 }
 
 impl RunSpace {
-    pub(super) fn new(spaces: Workspaces, run: &str, record: Record) -> Result<Self, WorkspaceError> {
+    pub(super) fn new(spaces: LocalFiles, run: &str, record: Record) -> Result<Self, RepositoryError> {
         check_id(&record.project)?;
         let project = Project::with_key(&spaces.state, &record.project);
         Ok(Self { spaces, run: run.to_owned(), record, project })
     }
 
-    /// The run.
+    /// The run's id.
     pub fn run(&self) -> &str {
         &self.run
     }
 
-    /// The person's folder.
+    /// The user's folder that the run works on.
     pub fn folder(&self) -> &Path {
         &self.record.folder
     }
 
-    /// Whether the person's folder is the top of a repository.
+    /// Whether the user's folder is the top of a repository.
     pub fn is_repository(&self) -> bool {
         self.record.is_repository
     }
 
     /// The snapshot that the run began with.
-    pub fn base(&self) -> Result<Snapshot, WorkspaceError> {
+    pub fn base(&self) -> Result<Snapshot, RepositoryError> {
         let oid = |text: &str| {
             text.parse().map_err(|_| {
-                WorkspaceError::Damaged(format!("project.json of run {} names no object", self.run))
+                RepositoryError::Damaged(format!("project.json of run {} names no object", self.run))
             })
         };
         Ok(Snapshot { commit: oid(&self.record.commit)?, tree: oid(&self.record.tree)? })
@@ -109,24 +108,24 @@ impl RunSpace {
         self.project.git(&self.spaces.options.git)
     }
 
-    /// Waits until nobody else changes the project's repository.
-    pub fn lock(&self) -> Result<Lock, WorkspaceError> {
+    /// Waits until no other process changes the project's repository.
+    pub fn lock(&self) -> Result<Lock, RepositoryError> {
         self.project.lock()
     }
 
-    /// What a ref of the project's repository names.
-    pub fn read_ref(&self, name: &str) -> Result<Option<Oid>, WorkspaceError> {
+    /// The object that a ref of the project's repository names; `None` if the ref does not exist.
+    pub fn read_ref(&self, name: &str) -> Result<Option<ObjectId>, RepositoryError> {
         self.refs().read(name)
     }
 
-    /// Lets a ref name `new`, if it names `old` now (none: it is not there). Durable when it returns.
+    /// Sets a ref to `new` if it is at `old` (`None`: it does not exist). Durable when this returns.
     pub fn swap_ref(
         &self,
         held: &Lock,
         name: &str,
-        old: Option<&Oid>,
-        new: &Oid,
-    ) -> Result<(), WorkspaceError> {
+        old: Option<&ObjectId>,
+        new: &ObjectId,
+    ) -> Result<(), RepositoryError> {
         self.refs().swap(held, name, old, new)
     }
 
@@ -142,24 +141,29 @@ impl RunSpace {
         self.dir().join("workspaces").join(agent).join(attempt.to_string())
     }
 
-    /// Where the files of a workspace are.
+    /// The directory with the files of a workspace.
     pub fn dir_of(&self, agent: &str, attempt: u32) -> PathBuf {
         self.attempt_dir(agent, attempt).join("files")
     }
 
-    pub(super) fn mark(&self, agent: &str, attempt: u32) -> Result<Option<Mark>, WorkspaceError> {
+    pub(super) fn mark(&self, agent: &str, attempt: u32) -> Result<Option<Mark>, RepositoryError> {
         let path = self.attempt_dir(agent, attempt).join("made");
         let Some(text) = disk::read_if_there(&path)? else { return Ok(None) };
         let mark = serde_json::from_slice(&text);
         mark.map(Some)
-            .map_err(|error| WorkspaceError::Damaged(format!("{} cannot be read: {error}", path.display())))
+            .map_err(|error| RepositoryError::Damaged(format!("{} cannot be read: {error}", path.display())))
     }
 
-    /// Makes an isolated workspace: from where its line stands, or from `origin` if it has none yet. One that is
-    /// complete is returned as it is. Of one that the machine lost part of all that can be read is kept. It is made
-    /// elsewhere and put in its place whole: a process that was stopped on the way, and wakes when another one has
-    /// taken its run over, finds the place taken and touches nothing of it.
-    pub fn make(&self, agent: &str, attempt: u32, origin: &Oid) -> Result<ReadyWorkspace, WorkspaceError> {
+    /// Creates an isolated workspace from its work ref, or from `origin` if it has none yet. A complete one is returned
+    /// unchanged. If a machine crash lost part of one, all readable files of it are kept. The workspace is created
+    /// elsewhere and renamed into place. So a process that was stopped meanwhile, and wakes after another one has taken
+    /// over its run, finds the path occupied and changes nothing.
+    pub fn make(
+        &self,
+        agent: &str,
+        attempt: u32,
+        origin: &ObjectId,
+    ) -> Result<ReadyWorkspace, RepositoryError> {
         check_id(agent)?;
         let dir = self.dir_of(agent, attempt);
         let home = self.attempt_dir(agent, attempt);
@@ -199,7 +203,7 @@ impl RunSpace {
         self.plant_git(&new, base, &entries)?;
         Manifest { entries, looked_ns, commit: *base, tree }.save(&making.join("manifest"))?;
         options.hit("workspace.make.after_files");
-        // Whoever moved the line meanwhile did not see this workspace: then it is made again.
+        // A process that moved the work ref meanwhile did not see this workspace, so it is created again.
         let lock = self.project.lock()?;
         if let Some(mark) = self.mark(agent, attempt)? {
             disk::remove_tree(&making)?;
@@ -214,8 +218,8 @@ impl RunSpace {
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
-    /// An empty directory to make a workspace in. What processes that are gone left of theirs is removed.
-    fn making(&self, agent: &str, attempt: u32) -> Result<PathBuf, WorkspaceError> {
+    /// An empty directory to create a workspace in. Removes leftovers of processes that have ended.
+    fn making(&self, agent: &str, attempt: u32) -> Result<PathBuf, RepositoryError> {
         let top = self.dir().join("making");
         for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
             if disk::maker_is_gone(&entry.file_name()) {
@@ -223,15 +227,15 @@ impl RunSpace {
             }
         }
         let making = disk::temporary(&top.join(format!("{agent}-{attempt}")));
-        // Another process may have had this number before the machine was started.
+        // Another process may have had this id before a reboot.
         disk::remove_tree(&making)?;
         disk::make_dirs(&making)?;
         Ok(making)
     }
 
-    /// A checkout of a commit that readers share: files without permission to write, made once in each boot of the
-    /// machine, because it is never synced.
-    pub fn shared(&self, base: &Oid) -> Result<PathBuf, WorkspaceError> {
+    /// A checkout of a commit that readers share: read-only files, created once in each boot because they are never
+    /// synced.
+    pub fn shared(&self, base: &ObjectId) -> Result<PathBuf, RepositoryError> {
         let all = self.dir().join("shared");
         let boot = self.spaces.options.boot();
         let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok());
@@ -248,14 +252,14 @@ impl RunSpace {
         }
         match fs::rename(&making, &dir) {
             Ok(()) => Ok(dir),
-            // Somebody else made it meanwhile.
+            // Another process created it meanwhile.
             Err(_) if dir.is_dir() => disk::remove_tree(&making).map(|()| dir),
-            Err(error) => Err(WorkspaceError::io("making", &dir, &error)),
+            Err(error) => Err(RepositoryError::io("making", &dir, &error)),
         }
     }
 
-    /// Writes the files of a commit into a directory that is there and empty.
-    pub fn checkout(&self, commit: &Oid, into: &Path, read_only: bool) -> Result<(), WorkspaceError> {
+    /// Writes the files of a commit into an existing, empty directory.
+    pub fn checkout(&self, commit: &ObjectId, into: &Path, read_only: bool) -> Result<(), RepositoryError> {
         let (_, files) = self.files_of(commit)?;
         let (git, absent, sources) = (self.git(), self.absent()?, self.sources(&self.run, commit));
         let sources = &sources;
@@ -263,7 +267,7 @@ impl RunSpace {
     }
 
     /// The tree of a commit and all its files.
-    pub(super) fn files_of(&self, commit: &Oid) -> Result<(Oid, Vec<TreeFile>), WorkspaceError> {
+    pub(super) fn files_of(&self, commit: &ObjectId) -> Result<(ObjectId, Vec<TreeFile>), RepositoryError> {
         let cached =
             Manifest::load(&self.dir().join("manifest")).filter(|manifest| manifest.commit == *commit);
         if let Some(manifest) = cached {
@@ -274,8 +278,8 @@ impl RunSpace {
         Ok((objects::tree_of(&git, commit)?, objects::list(&git, commit)?))
     }
 
-    /// Folders that may have the files of a commit: the person's, and the workspaces of the agent's parent.
-    fn sources(&self, agent: &str, commit: &Oid) -> Vec<Source> {
+    /// Folders that may have the files of a commit: the user's, and the workspaces of the agent's parent.
+    fn sources(&self, agent: &str, commit: &ObjectId) -> Vec<Source> {
         let load = |folder: PathBuf, manifest: PathBuf| {
             Manifest::load(&manifest).map(|manifest| Source { folder, manifest })
         };
@@ -283,9 +287,9 @@ impl RunSpace {
         let attempts = self.attempts(parent).into_iter().map(|attempt| {
             load(self.dir_of(parent, attempt), self.attempt_dir(parent, attempt).join("manifest"))
         });
-        let person = load(self.record.folder.clone(), self.dir().join("manifest"));
-        let mut sources: Vec<Source> = attempts.chain([person]).flatten().collect();
-        // The one that was looked at for exactly this commit first.
+        let of_user = load(self.record.folder.clone(), self.dir().join("manifest"));
+        let mut sources: Vec<Source> = attempts.chain([of_user]).flatten().collect();
+        // A source that was scanned for exactly this commit comes first.
         sources.sort_by_key(|source| source.manifest.commit != *commit);
         sources
     }
@@ -301,8 +305,8 @@ impl RunSpace {
         attempts
     }
 
-    /// The paths outside the person's sparse checkout: they are in every tree and in no workspace.
-    pub(super) fn absent(&self) -> Result<HashSet<Vec<u8>>, WorkspaceError> {
+    /// The paths outside the user's sparse checkout: they are in every tree and in no workspace.
+    pub(super) fn absent(&self) -> Result<HashSet<Vec<u8>>, RepositoryError> {
         let text = disk::read_if_there(&self.dir().join("sparse"))?.unwrap_or_default();
         let paths = text.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(paths.map(<[u8]>::to_vec).collect())
@@ -313,7 +317,7 @@ impl RunSpace {
     }
 
     /// Refuses a workspace that would make the run too large.
-    fn within_bounds(&self, bytes: u64) -> Result<(), WorkspaceError> {
+    fn within_bounds(&self, bytes: u64) -> Result<(), RepositoryError> {
         let agents = fs::read_dir(self.dir().join("workspaces")).into_iter().flatten().flatten();
         let agents = agents.filter_map(|entry| entry.file_name().into_string().ok());
         let mut total = bytes;
@@ -324,7 +328,7 @@ impl RunSpace {
         }
         let max = self.spaces.options.max_run_bytes;
         if total > max {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "the workspaces of run {} would be {total} bytes, more than {max}; let fewer agents write at once, or \
                  raise workspace.max_run_mb",
                 self.run
@@ -333,13 +337,13 @@ impl RunSpace {
         Ok(())
     }
 
-    fn plant_copies(&self, dir: &Path) -> Result<(), WorkspaceError> {
+    fn plant_copies(&self, dir: &Path) -> Result<(), RepositoryError> {
         for file in &self.record.copies {
             let kept = self.dir().join("copies").join(&file.path);
             let content = fs::read(&kept).map_err(disk::failed("reading", &kept))?;
             let to = dir.join(&file.path);
             let parent = to.parent().unwrap_or(dir);
-            // A tree whose entry stands where the copy goes, or above, wins.
+            // An entry of the tree at the same path, or above it, wins over the copy.
             let free = fs::symlink_metadata(&to).is_err() && is_real_dir_chain(dir, parent);
             if free {
                 fs::create_dir_all(parent).map_err(disk::failed("making", parent))?;
@@ -349,8 +353,8 @@ impl RunSpace {
         Ok(())
     }
 
-    /// A complete small repository, so that git works in the workspace.
-    fn plant_git(&self, dir: &Path, base: &Oid, entries: &[Entry]) -> Result<(), WorkspaceError> {
+    /// Creates a complete small repository, so that git works in the workspace.
+    fn plant_git(&self, dir: &Path, base: &ObjectId, entries: &[Entry]) -> Result<(), RepositoryError> {
         let git = dir.join(".git");
         for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
             let part = git.join(part);
@@ -366,25 +370,25 @@ impl RunSpace {
         }
     }
 
-    /// What the run's own directory may take on disk while its commands run.
+    /// The limit of the run directory's disk usage while its commands run.
     pub fn disk_limit(&self) -> DiskLimit {
         DiskLimit::new(self.dir(), self.spaces.options.max_run_bytes)
     }
 
-    /// What the run's own directory takes on disk: workspaces, checkouts and records, not the project's repository.
-    pub fn disk_bytes(&self) -> Result<u64, WorkspaceError> {
+    /// The disk usage of the run's directory: workspaces, checkouts and records, without the project's repository.
+    pub fn disk_bytes(&self) -> Result<u64, RepositoryError> {
         disk::bytes_beneath(&self.dir())
     }
 }
 
-/// Removes what was made in other boots: what is in them may never have reached the disk.
-pub(super) fn forget_others(all: &Path, boot: &str) -> Result<(), WorkspaceError> {
+/// Removes directories of other boots, whose content may never have reached the disk.
+pub(super) fn forget_others(all: &Path, boot: &str) -> Result<(), RepositoryError> {
     let others = entries_of(all)?.into_iter().filter(|dir| !dir.ends_with(boot));
     others.into_iter().try_for_each(|dir| disk::remove_tree(&dir))
 }
 
-/// Moves a workspace to where it belongs. What is there has no mark: nobody has worked in it.
-fn rename_into_place(making: &Path, home: &Path) -> Result<(), WorkspaceError> {
+/// Renames a workspace into place. A directory that is already there has no mark, so no agent has worked in it.
+fn rename_into_place(making: &Path, home: &Path) -> Result<(), RepositoryError> {
     disk::remove_tree(home)?;
     let above = home.parent().unwrap_or(home);
     disk::make_dirs(above)?;
@@ -392,7 +396,7 @@ fn rename_into_place(making: &Path, home: &Path) -> Result<(), WorkspaceError> {
     disk::sync_dir(above)
 }
 
-/// Whether every part from `top` down to `dir` that is there is a directory and no symlink.
+/// Whether every existing part from `top` down to `dir` is a directory and not a symlink.
 fn is_real_dir_chain(top: &Path, dir: &Path) -> bool {
     let above = dir.ancestors().take_while(|ancestor| ancestor.starts_with(top));
     above
@@ -400,13 +404,13 @@ fn is_real_dir_chain(top: &Path, dir: &Path) -> bool {
         .all(|ancestor| fs::symlink_metadata(ancestor).map_or(true, |metadata| metadata.is_dir()))
 }
 
-/// Adds a commit of Posse's to a pack.
+/// Adds a commit by Posse to a pack.
 pub(super) fn add_commit(
     pack: &PackWriter,
-    tree: &Oid,
-    parents: &[Oid],
+    tree: &ObjectId,
+    parents: &[ObjectId],
     message: &str,
-) -> Result<Oid, WorkspaceError> {
+) -> Result<ObjectId, RepositoryError> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let content = object::encode_commit(tree, parents, now.as_secs(), message);
     let commit = object::name(ObjectType::Commit, &content);

@@ -1,4 +1,4 @@
-//! Work that was kept when its workspace was closed: listing it, and giving it back.
+//! Lists and restores salvage: work that was kept when its workspace was closed.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -6,30 +6,30 @@ use std::path::Path;
 
 use super::change::{changes, unreadable};
 use super::checkout::Checkout;
-use super::{Oid, RunSpace, WorkspaceError, disk, objects, refs};
+use super::{ObjectId, RepositoryError, RunSpace, disk, objects, refs};
 
-/// Work of one attempt, kept.
+/// The kept work of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Salvage {
-    /// Whose it is.
+pub struct SalvageEntry {
+    /// The agent that did the work.
     pub agent: String,
-    /// Of which attempt.
+    /// The number of the agent's attempt.
     pub attempt: u32,
-    /// Whether it is only what could be read after the machine had stopped.
+    /// Whether it is only the readable rest after a machine crash.
     pub torn: bool,
-    /// Whether it is the `.git` of the workspace, as plain files: what the agent did with git.
+    /// Whether it is the `.git` of the workspace, as plain files.
     pub git: bool,
-    /// The commit that holds it.
-    pub commit: Oid,
-    /// When it was committed, in seconds since 1970.
+    /// The commit with the kept files.
+    pub commit: ObjectId,
+    /// The commit time, in seconds since 1970.
     pub time: u64,
-    /// How many files differ from what the run began with; of a `.git`, how many there are.
+    /// How many files differ from the run's base; for a `.git`, how many files it has.
     pub files: usize,
 }
 
 impl RunSpace {
-    /// All that was kept of this run.
-    pub fn salvages(&self) -> Result<Vec<Salvage>, WorkspaceError> {
+    /// All salvage of this run.
+    pub fn salvages(&self) -> Result<Vec<SalvageEntry>, RepositoryError> {
         let mut found = salvages_of(self)?;
         let base = self.base()?.commit;
         for salvage in &mut found {
@@ -43,20 +43,20 @@ impl RunSpace {
         Ok(found)
     }
 
-    /// Writes what was kept of an attempt into `target`, a directory that is new or empty.
-    pub fn restore(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+    /// Writes the salvage of an attempt into `target`, a new or empty directory. Returns the number of files.
+    pub fn restore(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, RepositoryError> {
         self.restore_ref(&refs::salvage_ref(agent, attempt), target)
     }
 
-    /// The same with what could be read of it after the machine had stopped.
-    pub fn restore_torn(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+    /// Like [`RunSpace::restore`], for the readable rest after a machine crash.
+    pub fn restore_torn(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, RepositoryError> {
         self.restore_ref(&refs::torn_ref(agent, attempt), target)
     }
 
-    /// The same with its `.git`. What it borrowed is still in the project's repository.
-    pub fn restore_git(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, WorkspaceError> {
+    /// Like [`RunSpace::restore`], for the `.git`. Its borrowed objects are still in the project's repository.
+    pub fn restore_git(&self, agent: &str, attempt: u32, target: &Path) -> Result<usize, RepositoryError> {
         let files = self.restore_ref(&refs::salvaged_git_ref(agent, attempt), target)?;
-        // Git takes no directory without these for a repository, and trees do not hold empty ones.
+        // Git requires these directories in a repository, and trees do not store empty ones.
         for part in ["objects", "refs"] {
             let part = target.join(part);
             fs::create_dir_all(&part).map_err(disk::failed("making", &part))?;
@@ -64,23 +64,23 @@ impl RunSpace {
         Ok(files)
     }
 
-    fn restore_ref(&self, name: &str, target: &Path) -> Result<usize, WorkspaceError> {
+    fn restore_ref(&self, name: &str, target: &Path) -> Result<usize, RepositoryError> {
         let commit = self
             .refs()
             .read(name)?
-            .ok_or_else(|| WorkspaceError::Unsupported(format!("nothing was kept: there is no {name}")))?;
+            .ok_or_else(|| RepositoryError::Unsupported(format!("nothing was kept: there is no {name}")))?;
         match fs::create_dir(target) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 let mut entries = fs::read_dir(target).map_err(disk::failed("listing", target))?;
                 if entries.next().is_some() {
-                    return Err(WorkspaceError::Unsupported(format!(
+                    return Err(RepositoryError::Unsupported(format!(
                         "{} is not empty; name a directory that is new or empty",
                         target.display()
                     )));
                 }
             }
-            Err(error) => return Err(WorkspaceError::io("making", target, &error)),
+            Err(error) => return Err(RepositoryError::io("making", target, &error)),
         }
         let git = self.git();
         let files = objects::list(&git, &commit)?;
@@ -90,19 +90,19 @@ impl RunSpace {
         Ok(files.len())
     }
 
-    /// Forgets kept work; only if it is still the commit that was looked at.
-    pub(super) fn remove_salvage(&self, salvage: &Salvage) -> Result<(), WorkspaceError> {
+    /// Deletes a salvage if its ref is still at the inspected commit.
+    pub(super) fn remove_salvage(&self, salvage: &SalvageEntry) -> Result<(), RepositoryError> {
         let name = match salvage {
-            Salvage { torn: true, .. } => refs::torn_ref,
-            Salvage { git: true, .. } => refs::salvaged_git_ref,
+            SalvageEntry { torn: true, .. } => refs::torn_ref,
+            SalvageEntry { git: true, .. } => refs::salvaged_git_ref,
             _ => refs::salvage_ref,
         };
         let name = name(&salvage.agent, salvage.attempt);
         self.delete_refs(&[(name, salvage.commit)])
     }
 
-    /// Forgets every ref of the run.
-    pub(super) fn remove_refs(&self) -> Result<(), WorkspaceError> {
+    /// Deletes every ref of the run.
+    pub(super) fn remove_refs(&self) -> Result<(), RepositoryError> {
         let listed = self.git().run(&["for-each-ref", "--format=%(objectname) %(refname)", "refs/posse/"])?;
         let listed = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
         let mut found = Vec::new();
@@ -116,8 +116,8 @@ impl RunSpace {
         self.delete_refs(&found)
     }
 
-    /// Deletes refs, all or none, each only if it is where it was seen.
-    fn delete_refs(&self, found: &[(String, Oid)]) -> Result<(), WorkspaceError> {
+    /// Deletes refs, all or none, each only if it is still at the listed commit.
+    fn delete_refs(&self, found: &[(String, ObjectId)]) -> Result<(), RepositoryError> {
         if found.is_empty() {
             return Ok(());
         }
@@ -127,24 +127,23 @@ impl RunSpace {
     }
 }
 
-/// What was kept of a run, without a look at the files.
-fn salvages_of(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+/// The salvage of a run, without counting the files.
+fn salvages_of(space: &RunSpace) -> Result<Vec<SalvageEntry>, RepositoryError> {
     let mut found = salvages_beside(space)?;
     found.retain(|salvage| belongs(&salvage.agent, space.run()));
     Ok(found)
 }
 
-/// The same for many runs. Git lists what is kept of all runs of a project at once, and is started once for each project:
-/// asked for each run, ten thousand runs would list everything ten thousand times.
+/// The salvage of many runs. Git lists the salvage of all runs of a project at once and is started once per project.
+/// One call per run would list everything again for each of ten thousand runs.
 #[derive(Default)]
-pub(super) struct AllSalvages(HashMap<String, Result<ByRun, WorkspaceError>>);
+pub(super) struct AllSalvages(HashMap<String, Result<ByRun, RepositoryError>>);
 
-/// What is kept, by the run that it is of.
-type ByRun = HashMap<String, Vec<Salvage>>;
+/// Salvage by run id.
+type ByRun = HashMap<String, Vec<SalvageEntry>>;
 
 impl AllSalvages {
-    /// All that was kept of a run.
-    pub(super) fn of(&mut self, space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+    pub(super) fn of(&mut self, space: &RunSpace) -> Result<Vec<SalvageEntry>, RepositoryError> {
         let listed = self.0.entry(space.project_key()).or_insert_with(|| salvages_beside(space).map(by_run));
         match listed {
             Ok(found) => Ok(found.remove(space.run()).unwrap_or_default()),
@@ -153,7 +152,7 @@ impl AllSalvages {
     }
 }
 
-fn by_run(found: Vec<Salvage>) -> ByRun {
+fn by_run(found: Vec<SalvageEntry>) -> ByRun {
     let mut runs = ByRun::new();
     for salvage in found {
         let run = salvage.agent.split('.').next().unwrap_or_default();
@@ -162,8 +161,8 @@ fn by_run(found: Vec<Salvage>) -> ByRun {
     runs
 }
 
-/// All that was kept of this run and of every other of its project.
-fn salvages_beside(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
+/// The salvage of all runs in the project of this run.
+fn salvages_beside(space: &RunSpace) -> Result<Vec<SalvageEntry>, RepositoryError> {
     let format = "--format=%(objectname) %(committerdate:unix) %(refname:lstrip=3)";
     let listed = space.git().run(&["for-each-ref", format, "refs/posse/salvage/"])?;
     let listed = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
@@ -174,18 +173,18 @@ fn salvages_beside(space: &RunSpace) -> Result<Vec<Salvage>, WorkspaceError> {
     Ok(found)
 }
 
-fn salvage(line: &str) -> Option<Salvage> {
+fn salvage(line: &str) -> Option<SalvageEntry> {
     let mut words = line.split(' ');
     let commit = words.next()?.parse().ok()?;
     let time = words.next()?.parse().ok()?;
     let (agent, attempt) = words.next()?.rsplit_once('/')?;
     let (torn, git) = (attempt.ends_with(refs::TORN), attempt.ends_with(refs::GIT));
     let attempt = attempt.trim_end_matches(refs::TORN).trim_end_matches(refs::GIT).parse().ok()?;
-    Some(Salvage { agent: agent.to_owned(), attempt, torn, git, commit, time, files: 0 })
+    Some(SalvageEntry { agent: agent.to_owned(), attempt, torn, git, commit, time, files: 0 })
 }
 
-/// Whether an agent, or the run itself, is of this run.
-fn belongs(id: &str, run: &str) -> bool {
+/// Whether an id, of an agent or of the run itself, belongs to this run.
+pub(super) fn belongs(id: &str, run: &str) -> bool {
     id.strip_prefix(run).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 

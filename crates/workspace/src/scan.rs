@@ -1,8 +1,7 @@
-//! Looks at a folder: which files are there, and which of them are known already.
+//! Scans a folder for snapshots: which files exist, and which of them have known content.
 //!
-//! Symlinks are never followed and everything is opened beneath the folder's own handle, so that nobody who writes in
-//! it while it is looked at can lead the scan elsewhere. Only times and sizes are looked at here; reading the files
-//! that are not known is `content`'s part.
+//! Symlinks are never followed, and everything is opened beneath the folder's handle, so that a process that writes in
+//! the folder cannot redirect the scan. Only times and sizes are compared here. `content` reads the unknown files.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -15,105 +14,101 @@ use super::index::ShortStat;
 use super::manifest::{Stat, now_ns};
 use super::notes::{LeftOut, Notes};
 use super::object::Mode;
-use super::{Oid, WorkspaceError, walk};
+use super::{ObjectId, RepositoryError, walk};
 
-/// A file that is known: tracked, or seen by an earlier scan.
+/// A file with known content: tracked, or seen by an earlier scan.
 #[derive(Debug, Clone)]
 pub(crate) struct KnownFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
-    pub(crate) oid: Oid,
-    /// In the index or the last commit: kept though it is ignored.
+    pub(crate) oid: ObjectId,
+    /// In the index or the last commit. Kept even if it is ignored.
     pub(crate) tracked: bool,
-    /// Tracked, and meant not to be on disk.
+    /// Tracked, but outside a sparse checkout.
     pub(crate) skipped: bool,
-    /// What it looked like when git had `oid` for it.
+    /// The stat that git's index has for `oid`.
     pub(crate) indexed: Option<ShortStat>,
-    /// What it looked like at the earlier scan, and what it was.
     pub(crate) seen: Option<EarlierScan>,
 }
 
-/// What an earlier scan found.
+/// The stat and content of a file in an earlier scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EarlierScan {
     pub(crate) stat: Stat,
-    pub(crate) oid: Oid,
+    pub(crate) oid: ObjectId,
     pub(crate) raw: bool,
 }
 
-/// What to look at, and how.
+/// What to scan, and how.
 pub(crate) struct Request<'a> {
     pub(crate) folder: &'a Path,
     /// Sorted by path, each once.
     pub(crate) known: &'a [KnownFile],
-    /// When the index was written; what changed then or later is not known by it.
+    /// When the index was written. It says nothing about files that changed then or later.
     pub(crate) indexed_ns: i128,
     /// When the earlier scan began.
     pub(crate) seen_ns: i128,
     /// The patterns above all `.gitignore` files.
     pub(crate) ignored: IgnorePatterns,
-    /// Whether the permission to execute counts (`core.fileMode`).
+    /// Whether the executable bit is meaningful (`core.fileMode`).
     pub(crate) executable_counts: bool,
-    /// The folder is a person's: its submodules are theirs, and are not looked into.
-    pub(crate) persons: bool,
-    /// Ignore files do not count: all that is there is taken.
+    /// Whether the folder is the user's. Submodules in it are not scanned.
+    pub(crate) is_users_folder: bool,
+    /// Whether ignore files are disregarded.
     pub(crate) everything: bool,
-    /// How many ignored files and directories are named one by one; 0: none are.
+    /// Limit of ignored files and directories that are listed; 0 lists none.
     pub(crate) name_ignored: usize,
-    /// A directory that is not looked into: Posse's own.
+    /// Posse's own state directory (device and inode), which is skipped.
     pub(crate) state: Option<(u64, u64)>,
-    /// Paths that are never taken.
+    /// Paths that are never included.
     pub(crate) never: &'a HashSet<Vec<u8>>,
-    /// Ignored files that are brought along.
+    /// Ignored files that are copied.
     pub(crate) wanted: &'a super::copies::CopyPatterns,
     pub(crate) max_files: u64,
 }
 
-/// One file that is there, or that counts as if it were.
+/// A file that exists, or that is tracked and deliberately not on disk.
 #[derive(Debug)]
 pub(crate) struct ScannedFile {
     pub(crate) path: Vec<u8>,
     pub(crate) mode: Mode,
     pub(crate) stat: Option<Stat>,
-    /// None if it has to be read.
+    /// `None` if the file has to be read.
     pub(crate) content: Option<Content>,
 }
 
-/// What a file contains.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Content {
-    pub(crate) oid: Oid,
-    /// Whether the file is that object byte for byte.
+    pub(crate) oid: ObjectId,
+    /// Whether the file equals that object byte for byte.
     pub(crate) raw: bool,
-    /// Whether git's index says so.
+    /// Whether the id comes from git's index.
     pub(crate) indexed: bool,
 }
 
-/// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
     /// Sorted by path.
     pub(crate) found: Vec<ScannedFile>,
     pub(crate) looked_ns: i128,
-    /// Ignored files that are brought along.
+    /// Ignored files that are copied.
     pub(crate) copies: Vec<Vec<u8>>,
     pub(crate) left_out: LeftOut,
-    /// Ignored files and directories, these with a slash at their end; one more than was asked for if there are more.
+    /// Ignored files and directories, the latter with a trailing slash. Has one more than the limit if there are more.
     pub(crate) ignored: Vec<Vec<u8>>,
     pub(crate) notes: Notes,
-    /// A file of attributes that is none: git would wait for it.
+    /// An attributes file that is not a plain file: git would block on it.
     pub(crate) odd_attributes: Option<Vec<u8>>,
-    /// Whether attributes let git change content on its way in.
+    /// Whether attributes make git convert content.
     pub(crate) converting: bool,
 }
 
-/// Looks at the folder.
-pub(crate) fn scan(request: &Request<'_>) -> Result<ScanResult, WorkspaceError> {
+pub(crate) fn scan(request: &Request<'_>) -> Result<ScanResult, RepositoryError> {
     scan_at(request, open_root(request.folder)?)
 }
 
-/// Looks at the folder behind a handle.
-pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, WorkspaceError> {
+/// Scans the folder behind a handle.
+pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, RepositoryError> {
     let looked_ns = now_ns();
     let mut walked = walk::walk(request, root)?;
     walked.looked_ns = looked_ns;
@@ -123,14 +118,13 @@ pub(crate) fn scan_at(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult
     Ok(walked)
 }
 
-/// The folder's own handle.
-pub(crate) fn open_root(folder: &Path) -> Result<OwnedFd, WorkspaceError> {
+pub(crate) fn open_root(folder: &Path) -> Result<OwnedFd, RepositoryError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(folder, flags, Permissions::empty())
-        .map_err(|error| WorkspaceError::io("opening", folder, &error.into()))
+        .map_err(|error| RepositoryError::io("opening", folder, &error.into()))
 }
 
-/// Adds what is tracked and meant not to be on disk: submodules, and files outside a sparse checkout.
+/// Adds tracked paths that are deliberately not on disk: submodules, and files outside a sparse checkout.
 fn add_absent(known: &[KnownFile], found: &mut Vec<ScannedFile>) {
     let there = |path: &[u8]| found.binary_search_by(|found| found.path.as_slice().cmp(path)).is_ok();
     let beneath = |path: &[u8]| {

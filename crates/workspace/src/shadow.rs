@@ -1,13 +1,13 @@
-//! A repository of Posse's own with copies of a few files of a person's, for what git alone understands: indexes and refs
-//! in rare formats. Git never runs where a project's author wrote its configuration.
+//! A temporary repository with copies of a few files of the user's repository, for formats that only git reads: rare
+//! indexes and refs. Git never runs where a project's author wrote the configuration.
 
 use std::path::{Path, PathBuf};
 
-use super::{Git, WorkspaceError, disk};
+use super::{Git, RepositoryError, disk};
 
 const NAME: &str = "shadow";
 
-/// Such a repository. It is gone when it is dropped.
+/// Removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Shadow {
     dir: PathBuf,
@@ -15,14 +15,14 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// A new one in the directory `project`, which reads the objects at `objects`. `extensions` is what its configuration
-    /// says of the formats in it.
+    /// Creates one in the directory `project`, which reads the objects at `objects`. `extensions` is the part of its
+    /// configuration that declares formats.
     pub(super) fn new(
         program: &Path,
         project: &Path,
         objects: &Path,
         extensions: &str,
-    ) -> Result<Self, WorkspaceError> {
+    ) -> Result<Self, RepositoryError> {
         for left in super::gc::entries_of(project)? {
             if left.file_name().is_some_and(|name| {
                 name.as_encoded_bytes().starts_with(NAME.as_bytes()) && disk::maker_is_gone(name)
@@ -43,15 +43,15 @@ impl Shadow {
         Ok(shadow)
     }
 
-    /// Puts a file into it.
-    pub(super) fn put(&self, name: &str, content: &[u8]) -> Result<(), WorkspaceError> {
+    /// Writes a file into it.
+    pub(super) fn put(&self, name: &str, content: &[u8]) -> Result<(), RepositoryError> {
         let path = self.dir.join(name);
         path.parent().map_or(Ok(()), disk::make_dirs)?;
         std::fs::write(&path, content).map_err(disk::failed("writing", &path))
     }
 
-    /// Takes a file or a directory out of it.
-    pub(super) fn remove(&self, name: &str) -> Result<(), WorkspaceError> {
+    /// Removes a file or a directory from it.
+    pub(super) fn remove(&self, name: &str) -> Result<(), RepositoryError> {
         disk::remove_tree(&self.dir.join(name))
     }
 
@@ -62,7 +62,7 @@ impl Shadow {
 
 impl Drop for Shadow {
     fn drop(&mut self) {
-        // What a crash leaves goes when the next one is made.
+        // After a crash, the next one removes it.
         drop(disk::remove_tree(&self.dir));
     }
 }

@@ -1,4 +1,4 @@
-//! Snapshots of workspaces, and what becomes of a workspace when its agent has ended.
+//! Takes snapshots of workspaces, salvages them and removes them when their agent has ended.
 //!
 //! Why it is like this: `docs/decisions/workspace-snapshots.md`.
 
@@ -8,57 +8,57 @@ use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
 use super::ignored::IgnorePatterns;
 use super::manifest::{Entry, Manifest};
-use super::objects::{self, Present, TreeFile};
+use super::objects::{self, PresentObjects, TreeFile};
 use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::torn::Durability;
-use super::{Oid, RunSpace, WorkspaceError, disk, sync};
+use super::{ObjectId, RepositoryError, RunSpace, disk, sync};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The commit.
-    pub commit: Oid,
-    /// All files.
-    pub tree: Oid,
+    /// The commit of the files.
+    pub commit: ObjectId,
+    /// The tree of that commit.
+    pub tree: ObjectId,
 }
 
 /// What was kept of a workspace, and what was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SalvageOutcome {
-    /// Everything but what is left out; the salvage ref names it.
+    /// Everything but the omitted files. The salvage ref names it.
     pub snapshot: Snapshot,
-    /// The workspace's `.git` as plain files, if the agent changed it; a ref of its own names it.
-    pub git: Option<Oid>,
-    /// What may be work and cannot be kept, each with why, then ignored files and directories; the first thousand.
+    /// The workspace's `.git` as plain files, if the agent changed it. A separate ref names it.
+    pub git: Option<ObjectId>,
+    /// Possible work that cannot be kept, with reasons, then ignored files and directories. At most a thousand.
     pub left_out: Vec<String>,
-    /// How many there are.
+    /// The total number of omitted files.
     pub left_out_count: u64,
-    /// What else should be known.
+    /// Notes about files that were omitted or changed.
     pub notes: Vec<String>,
 }
 
-/// What a look at a workspace gave. Nothing of it is in the repository yet.
+/// The scan of a workspace. None of it is in the repository yet.
 pub(super) struct WorkspaceScan {
     entries: Vec<Entry>,
     pub(super) trees: Vec<NewTree>,
-    pub(super) tree: Oid,
+    pub(super) tree: ObjectId,
     pub(super) walked: ScanResult,
-    pub(super) present: Present,
+    pub(super) present: PresentObjects,
     pub(super) pack: PackWriter,
 }
 
 impl RunSpace {
-    /// Commits what is in a workspace. If that is what its line has already, nothing is written. Durable when it
+    /// Commits the files of a workspace. If its work ref has the same files, nothing is written. Durable when this
     /// returns.
-    pub fn snapshot(&self, agent: &str, attempt: u32) -> Result<Snapshot, WorkspaceError> {
+    pub fn snapshot(&self, agent: &str, attempt: u32) -> Result<Snapshot, RepositoryError> {
         self.take(agent, attempt).map(|(snapshot, _)| snapshot)
     }
 
-    /// Keeps everything in a workspace but what is ignored or was copied in, reachable from its salvage refs; what
-    /// cannot be kept is told. Durable when it returns.
-    pub fn salvage(&self, agent: &str, attempt: u32) -> Result<SalvageOutcome, WorkspaceError> {
+    /// Keeps everything in a workspace, except ignored and copied files, reachable from its salvage refs, and lists
+    /// what cannot be kept. Durable when this returns.
+    pub fn salvage(&self, agent: &str, attempt: u32) -> Result<SalvageOutcome, RepositoryError> {
         let (snapshot, mut walked) = self.take(agent, attempt)?;
         let git = self.keep_git(agent, attempt, &mut walked.left_out)?;
         self.spaces.options.hit("workspace.salvage.before_ref");
@@ -71,9 +71,9 @@ impl RunSpace {
         Ok(SalvageOutcome { snapshot, git, left_out, left_out_count, notes })
     }
 
-    /// Removes a workspace, if its salvage refs hold exactly what is in it now: every file is read again. Otherwise,
-    /// and if it holds what cannot be kept, nothing is removed.
-    pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
+    /// Removes a workspace if its salvage refs have exactly its current content: every file is read again. Otherwise,
+    /// or if it has content that cannot be kept, nothing is removed.
+    pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), RepositoryError> {
         self.check_salvaged(agent, attempt)?;
         let home = self.attempt_dir(agent, attempt);
         let trash = self.spaces.state.join("trash");
@@ -82,25 +82,25 @@ impl RunSpace {
         match fs::rename(&home, &away) {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(WorkspaceError::io("removing", &home, &error)),
+            Err(error) => return Err(RepositoryError::io("removing", &home, &error)),
         }
         self.spaces.options.hit("workspace.remove.after_rename");
         disk::remove_tree(&away)
     }
 
-    /// Whether a workspace's salvage refs hold exactly what is in it now; why not, if not.
-    pub(super) fn check_salvaged(&self, agent: &str, attempt: u32) -> Result<(), WorkspaceError> {
-        // Nobody has worked in one that is not complete.
+    /// Checks that a workspace's salvage refs have exactly its current content. The error says why not.
+    pub(super) fn check_salvaged(&self, agent: &str, attempt: u32) -> Result<(), RepositoryError> {
+        // No agent has worked in an incomplete workspace.
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(()) };
         let name = salvage_ref(agent, attempt);
         let keep = |why: &str| {
-            WorkspaceError::Damaged(format!("the workspace of {agent} (attempt {attempt}) is kept: {why}"))
+            RepositoryError::Damaged(format!("the workspace of {agent} (attempt {attempt}) is kept: {why}"))
         };
         let salvaged = self.refs().read(&name)?.ok_or_else(|| keep("it was not salvaged"))?;
         let tree = objects::tree_of(&self.git(), &salvaged)?;
         let base = mark.base()?;
         if self.lasted(agent, attempt, mark)? != Durability::Whole {
-            // What the machine kept of it is kept, and then it is as its last snapshot.
+            // This keeps the rest that the machine crash left and restores the last snapshot.
             self.make(agent, attempt, &base)?;
         }
         let looked = self.scan(agent, attempt, &salvaged, false)?;
@@ -114,7 +114,7 @@ impl RunSpace {
         problem.map_or(Ok(()), |problem| Err(keep(&problem)))
     }
 
-    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), WorkspaceError> {
+    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), RepositoryError> {
         let tip = self.tip(agent, attempt)?;
         let looked = self.scan(agent, attempt, &tip, true)?;
         let WorkspaceScan { entries, trees, tree, walked, present, pack } = looked;
@@ -139,11 +139,11 @@ impl RunSpace {
         Ok((Snapshot { commit, tree }, walked))
     }
 
-    /// Where a workspace stands: the end of its line.
-    fn tip(&self, agent: &str, attempt: u32) -> Result<Oid, WorkspaceError> {
+    /// The commit that a workspace is at: its work ref.
+    fn tip(&self, agent: &str, attempt: u32) -> Result<ObjectId, RepositoryError> {
         super::refs::check_id(agent)?;
         let Some(mark) = self.mark(agent, attempt)? else {
-            return Err(WorkspaceError::Damaged(format!(
+            return Err(RepositoryError::Damaged(format!(
                 "there is no complete workspace of {agent} (attempt {attempt}) beneath {}",
                 self.dir().display()
             )));
@@ -153,7 +153,7 @@ impl RunSpace {
             Durability::Whole => {}
             Durability::Behind => drop(self.make(agent, attempt, &base)?),
             Durability::Torn => {
-                return Err(WorkspaceError::Damaged(format!(
+                return Err(RepositoryError::Damaged(format!(
                     "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has \
                      to be made anew"
                 )));
@@ -161,28 +161,28 @@ impl RunSpace {
         }
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;
-        line.ok_or_else(|| WorkspaceError::Damaged(format!("{name} is gone; its workspace is kept")))
+        line.ok_or_else(|| RepositoryError::Damaged(format!("{name} is gone; its workspace is kept")))
     }
 
     fn manifest_of(&self, agent: &str, attempt: u32) -> Option<Manifest> {
         Manifest::load(&self.attempt_dir(agent, attempt).join("manifest"))
     }
 
-    fn tree_of(&self, agent: &str, attempt: u32, commit: &Oid) -> Result<Oid, WorkspaceError> {
+    fn tree_of(&self, agent: &str, attempt: u32, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
         match self.manifest_of(agent, attempt) {
             Some(manifest) if manifest.commit == *commit => Ok(manifest.tree),
             _ => objects::tree_of(&self.git(), commit),
         }
     }
 
-    /// Looks at a workspace that stands at `tip`. `known` files are not read again.
+    /// Scans a workspace that is at `tip`. `known` files are not read again.
     pub(super) fn scan(
         &self,
         agent: &str,
         attempt: u32,
-        tip: &Oid,
+        tip: &ObjectId,
         known: bool,
-    ) -> Result<WorkspaceScan, WorkspaceError> {
+    ) -> Result<WorkspaceScan, RepositoryError> {
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);
         let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);
@@ -204,7 +204,7 @@ impl RunSpace {
             seen_ns,
             ignored: IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
-            persons: false,
+            is_users_folder: false,
             everything: false,
             name_ignored: 0,
             state: None,
@@ -213,7 +213,7 @@ impl RunSpace {
             max_files: options.max_files,
         })?;
         let repository = self.project.repository();
-        let (present, pack) = (Present::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
         let entries = ContentWriter {
             folder: &folder,
             root: &scan::open_root(&folder)?,
@@ -228,16 +228,16 @@ impl RunSpace {
         }
         .entries(&mut walked)?;
         let trees = content::trees(&entries);
-        let tree = trees.last().map_or(Oid::ZERO, |(oid, _)| *oid);
+        let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
         Ok(WorkspaceScan { entries, trees, tree, walked, present, pack })
     }
 
-    /// What is known of a workspace: the files of its tip, and the earlier look at it. Both are sorted.
+    /// Merges the files of a workspace's tip and its earlier scan. Both are sorted.
     fn known(
         &self,
         tracked: Vec<TreeFile>,
         seen: Option<&Manifest>,
-    ) -> Result<Vec<KnownFile>, WorkspaceError> {
+    ) -> Result<Vec<KnownFile>, RepositoryError> {
         let absent = self.absent()?;
         let known = tracked.into_iter().map(|TreeFile { path, mode, oid }| {
             let seen = seen.and_then(|seen| seen.get(&path));

@@ -1,4 +1,4 @@
-//! What becomes of the work of a run: merged, brought up to date, delivered, applied.
+//! Merges, updates, publishes and applies the work of a run.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -6,35 +6,34 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use posse_engine::ports::{ApplyError, ApplySummary, DiffOptions, Merge, UpdateOutcome};
+
 use super::apply::Application;
 use super::change::changes;
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
-use super::publish::{Delivery, same_tree};
+use super::publish::{ResultTransfer, same_tree};
 use super::refs::{check_id, work_ref};
 use super::torn::Durability;
 use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
-use super::user_repository::Person;
-use super::{
-    ApplyError, ApplySummary, DiffOptions, Lock, Merge, MergeRequest, Oid, PublishedResult, RunSpace,
-    UpdateOutcome, WorkspaceError, diff, disk, merge, sync,
-};
+use super::user_repository::UserRepository;
+use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
 
-/// How the names of places begin in which contents wait to be applied.
+/// The prefix of directories with staged contents of an apply.
 const STAGING: &str = ".posse-apply-";
-/// A run's root is tried once: what fails it ends the run.
+/// A run's root has one attempt: its failure ends the run.
 pub(super) const ROOT_ATTEMPT: u32 = 1;
 
-/// The names that nobody may change in a run, and what is open of them.
+/// The names that no agent of a run may change, and the exceptions.
 pub(super) struct ProtectedEntries {
     pub(super) protected: Vec<String>,
     pub(super) opened: Vec<String>,
 }
 
 impl RunSpace {
-    /// Those names, and the state directory if it is in the person's folder: what a result has there would be believed
-    /// by Posse itself once it is applied. Nothing opens it.
+    /// Adds the state directory to the protected names if it is in the user's folder, without any exception: Posse
+    /// would trust what an applied result writes there.
     pub(super) fn closed(&self, protected: &[String], opened: &[String]) -> ProtectedEntries {
         let (mut protected, mut opened) = (protected.to_vec(), opened.to_vec());
         let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -47,29 +46,29 @@ impl RunSpace {
         ProtectedEntries { protected, opened }
     }
 
-    /// Gates and merges a child's work. Only objects are written: no ref moves, no file changes.
-    pub fn merge(&self, request: &MergeRequest) -> Result<Merge, WorkspaceError> {
+    /// Checks the gate and merges a child's work. Only objects are written: no ref moves, no file changes.
+    pub fn merge(&self, request: &TreeMerge) -> Result<Option<Merge>, RepositoryError> {
         let ProtectedEntries { protected, opened } = self.closed(&request.protected, &request.opened);
-        let merged = merge(&self.git(), &MergeRequest { protected, opened, ..request.clone() })?;
+        let merged = merge(&self.git(), &TreeMerge { protected, opened, ..request.clone() })?;
         self.spaces.options.hit("workspace.merge.after_objects");
         Ok(merged)
     }
 
-    /// Moves an agent's line from `old` to `new` and brings exactly the paths that differ up to date in its workspace.
-    /// Whatever is neither old nor new there is kept. Made again after a crash, the same call finishes.
+    /// Moves an agent's work ref from `old` to `new` and updates exactly the differing paths in its workspace. A path
+    /// that is neither old nor new is kept. Repeated after a crash, the same call finishes the update.
     pub fn update(
         &self,
         agent: &str,
         attempt: u32,
-        old: &Oid,
-        new: &Oid,
-    ) -> Result<UpdateOutcome, WorkspaceError> {
+        old: &ObjectId,
+        new: &ObjectId,
+    ) -> Result<UpdateOutcome, RepositoryError> {
         check_id(agent)?;
         let name = work_ref(agent, attempt);
         let held = self.lock()?;
         let now = self.read_ref(&name)?;
         if now.as_ref() != Some(new) {
-            // A line begins where its agent did; one that has not moved yet is not there.
+            // A work ref is created by its first move; until then its agent is at its base.
             self.swap_ref(&held, &name, now.as_ref().map(|_| old), new)?;
         }
         drop(held);
@@ -79,7 +78,7 @@ impl RunSpace {
         match lasted {
             Some(Durability::Whole) => {}
             Some(Durability::Behind) => drop(self.make(agent, attempt, new)?),
-            // Its files are not on disk, or have to be made anew: from where the line is.
+            // Its files are not on disk, or have to be created again from the work ref.
             None | Some(Durability::Torn) => return Ok(UpdateOutcome::default()),
         }
         let home = self.attempt_dir(agent, attempt);
@@ -89,16 +88,16 @@ impl RunSpace {
         Ok(updated)
     }
 
-    /// The run's result: where the line of the root's one attempt stands, or the base if the root has none.
-    pub fn result(&self) -> Result<Oid, WorkspaceError> {
+    /// The run's result: the work ref of the root's one attempt, or the base if the root has none.
+    pub fn result(&self) -> Result<ObjectId, RepositoryError> {
         match self.read_ref(&work_ref(&self.run, ROOT_ATTEMPT))? {
             Some(commit) => Ok(commit),
             None => Ok(self.base()?.commit),
         }
     }
 
-    /// What the run made, wherever it is delivered.
-    pub fn made(&self) -> Result<PublishedResult, WorkspaceError> {
+    /// The run's changes, whether or not they are published.
+    pub fn made(&self) -> Result<PublishedResult, RepositoryError> {
         let git = self.git();
         let (base, commit) = (self.base()?.commit, self.result()?);
         let changed =
@@ -108,46 +107,51 @@ impl RunSpace {
         Ok(PublishedResult { commit, branch: None, files: paths.len(), paths })
     }
 
-    /// Makes the run's result the branch `posse/<run>` in the person's repository. Nothing is checked out, and nothing
-    /// else there is touched. Without a change, or without a repository, there is no branch.
-    pub fn publish(&self) -> Result<PublishedResult, WorkspaceError> {
+    /// Publishes the run's result as the branch `posse/<run>` in the user's repository. Nothing is checked out, and
+    /// nothing else there changes. Without a change or without a repository, no branch is created.
+    pub fn publish(&self) -> Result<PublishedResult, RepositoryError> {
         let made = self.made()?;
         if made.files == 0 {
             return Ok(made);
         }
         let options = &self.spaces.options;
-        let person = Person::find(self.folder(), &options.git, options.home.as_deref())?;
-        let Some(person) = person.filter(|_| self.is_repository()) else { return Ok(made) };
+        let user_repository = UserRepository::find(self.folder(), &options.git, options.home.as_deref())?;
+        let Some(user_repository) = user_repository.filter(|_| self.is_repository()) else { return Ok(made) };
         let branch = format!("posse/{}", self.run);
-        let delivery = Delivery {
+        let transfer = ResultTransfer {
             ours: &self.git(),
-            person: &person,
+            user_repository: &user_repository,
             project: &self.project,
             folder: self.folder(),
             program: &options.git,
         };
-        delivery.publish(&branch, &made.commit, &|point| options.hit(point))?;
+        transfer.publish(&branch, &made.commit, &|point| options.hit(point))?;
         Ok(PublishedResult { branch: Some(branch), ..made })
     }
 
-    /// What differs between two commits, as text.
-    pub fn diff(&self, from: &Oid, to: &Oid, options: DiffOptions) -> Result<Vec<u8>, WorkspaceError> {
+    /// The difference between two commits, as text.
+    pub fn diff(
+        &self,
+        from: &ObjectId,
+        to: &ObjectId,
+        options: DiffOptions,
+    ) -> Result<Vec<u8>, RepositoryError> {
         diff(&self.git(), from, to, options)
     }
 
-    /// Brings the run's result into the person's checkout at `dir`: all of it, or nothing if anything is in conflict.
+    /// Applies the run's result to the user's checkout at `dir`: all of it, or nothing if there is any conflict.
     pub fn apply(&self, dir: &Path) -> Result<ApplySummary, ApplyError> {
         let options = &self.spaces.options;
-        // Two at once would take each other's files for the person's.
+        // Two concurrent calls would mistake each other's files for the user's.
         let _held = Lock::wait(&self.dir().join("apply.lock"))?;
-        let person = Person::find(dir, &options.git, options.home.as_deref())?;
+        let user_repository = UserRepository::find(dir, &options.git, options.home.as_deref())?;
         let git = self.git();
         let application = Application {
             git: &git,
             base: self.base()?.commit,
             result: self.result()?,
             intent: &self.dir().join("apply.json"),
-            executable_counts: person.as_ref().is_none_or(Person::executable_counts),
+            executable_counts: user_repository.as_ref().is_none_or(UserRepository::executable_counts),
             hit: &|point| options.hit(point),
         };
         let record = self.dir().join("apply.staging");
@@ -159,10 +163,10 @@ impl RunSpace {
         applied
     }
 
-    /// A new place for contents that wait, beside the files, because a rename does not cross filesystems. Its name is drawn,
-    /// so that no path of a result can be beneath it, and written down before it is made, so that only what an interrupted
-    /// call made is ever removed.
-    fn staging(&self, dir: &Path, record: &Path) -> Result<PathBuf, WorkspaceError> {
+    /// A new staging directory beside the files, because a rename does not cross filesystems. Its name is random, so
+    /// that no path of a result can be beneath it. It is recorded before it is created, so that only leftovers of an
+    /// interrupted call are ever removed.
+    fn staging(&self, dir: &Path, record: &Path) -> Result<PathBuf, RepositoryError> {
         let left = disk::read_if_there(record)?.map(|path| PathBuf::from(OsString::from_vec(path)));
         let is_ours = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(STAGING.as_bytes()))
@@ -172,14 +176,14 @@ impl RunSpace {
         }
         let mut drawn = [0; 8];
         rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| WorkspaceError::io("drawing a name in", dir, &error.into()))?;
+            .map_err(|error| RepositoryError::io("drawing a name in", dir, &error.into()))?;
         let staging = dir.join(format!("{STAGING}{}-{:016x}", self.run, u64::from_ne_bytes(drawn)));
         disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
         Ok(staging)
     }
 
-    /// Every workspace that is there, complete or not: agent and attempt.
-    pub(super) fn workspaces(&self) -> Result<Vec<(String, u32)>, WorkspaceError> {
+    /// Every workspace, complete or not: agent and attempt.
+    pub(super) fn workspaces(&self) -> Result<Vec<(String, u32)>, RepositoryError> {
         let top = self.dir().join("workspaces");
         let mut found = Vec::new();
         for agent in names_in(&top)? {
@@ -192,8 +196,8 @@ impl RunSpace {
         Ok(found)
     }
 
-    /// What stands beside workspaces and is none: set aside when the machine stopped, or not known at all.
-    pub(super) fn strays(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
+    /// Directories beside the workspaces that are not workspaces: set aside after a machine crash, or unknown.
+    pub(super) fn strays(&self) -> Result<Vec<PathBuf>, RepositoryError> {
         let top = self.dir().join("workspaces");
         let known: HashSet<PathBuf> =
             self.workspaces()?.iter().map(|(agent, attempt)| self.attempt_dir(agent, *attempt)).collect();

@@ -1,10 +1,9 @@
-//! Whether the files of a workspace have reached the disk.
+//! Syncs the files of workspaces to disk in the background, and records which commit is synced.
 //!
-//! Syncing thousands of new files takes longer than writing them, and an agent need not wait for it: only a machine
-//! that stops can lose what was written, and one that has stopped has another boot id. So a workspace is synced behind
-//! the agent's back, when it has been made and whenever it has been committed; a file beside it names the commit whose
-//! files are known to be on the disk. In another boot a workspace whose line has moved on from there may have files
-//! without content, or as they were before, which must not be taken for work.
+//! Syncing thousands of new files takes longer than writing them, and an agent need not wait for it. Only a machine
+//! crash can lose written files, and then the boot id changes. So a workspace is synced in the background after it is
+//! created and after each commit. A file beside it names the last synced commit. In another boot, a workspace whose
+//! work ref has moved beyond that commit may have empty or outdated files, which must not be mistaken for work.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,41 +12,44 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{Oid, WorkspaceError, disk};
+use super::{ObjectId, RepositoryError, disk};
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The file that names the commit whose files are on the disk, and what it is called while it is written.
+/// The directory name for unsynced packs, and for checkouts, if the kernel does not report a boot id. Checkouts are
+/// synced then.
+pub(crate) const UNKNOWN_BOOT: &str = "any";
+/// The file that names the synced commit, and its temporary name.
 const MARK: &str = "synced";
 const NEXT_MARK: &str = "synced.next";
 
-/// What the kernel calls this boot; none if it does not say.
+/// The kernel's id of this boot; `None` if it is unavailable.
 pub(crate) fn boot_id() -> Option<String> {
     fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned())
 }
 
 /// Syncs everything on the filesystem of `dir`.
-pub(crate) fn now(dir: &Path) -> Result<(), WorkspaceError> {
+pub(crate) fn now(dir: &Path) -> Result<(), RepositoryError> {
     let opened = File::open(dir).map_err(disk::failed("syncing", dir))?;
-    rustix::fs::syncfs(&opened).map_err(|errno| WorkspaceError::io("syncing", dir, &errno.into()))
+    rustix::fs::syncfs(&opened).map_err(|errno| RepositoryError::io("syncing", dir, &errno.into()))
 }
 
-/// The commit whose files are known to be on the disk in the workspace in `home`.
-pub(crate) fn commit(home: &Path) -> Option<Oid> {
+/// The synced commit of the workspace in `home`.
+pub(crate) fn commit(home: &Path) -> Option<ObjectId> {
     fs::read_to_string(home.join(MARK)).ok()?.trim_end().parse().ok()
 }
 
-/// What has to be synced: workspaces and their commits.
+/// The queue of workspaces and commits to sync.
 #[derive(Default)]
 struct SyncQueue {
-    homes: Vec<(File, Oid)>,
+    homes: Vec<(File, ObjectId)>,
     at_work: bool,
 }
 
 static WAITING: Mutex<SyncQueue> = Mutex::new(SyncQueue { homes: Vec::new(), at_work: false });
 
-/// Syncs the workspace in `home`, which has the files of `commit`, in the background, unless that was done. If it
-/// fails the workspace is as if it had not been tried.
-pub(crate) fn soon(home: &Path, commit: &Oid) {
+/// Syncs the workspace in `home`, which has the files of `commit`, in the background, unless that was done. A failure
+/// leaves it marked as not synced.
+pub(crate) fn soon(home: &Path, commit: &ObjectId) {
     if self::commit(home).as_ref() == Some(commit) {
         return;
     }
@@ -60,7 +62,7 @@ pub(crate) fn soon(home: &Path, commit: &Oid) {
     waiting.at_work = std::thread::Builder::new().name("posse-sync".to_owned()).spawn(work).is_ok();
 }
 
-/// Syncs what waits until nothing does; one sync for all that came meanwhile.
+/// Syncs until the queue is empty, with one sync for all entries that arrived meanwhile.
 fn work() {
     loop {
         let homes = {
@@ -76,15 +78,15 @@ fn work() {
             let Ok(device) = rustix::fs::fstat(&home).map(|stat| stat.st_dev) else { continue };
             if synced.contains(&device) || rustix::fs::syncfs(&home).is_ok() {
                 synced.push(device);
-                // A mark that is not written is none.
+                // A missing mark means not synced.
                 drop(mark(&home, &commit));
             }
         }
     }
 }
 
-/// In the directory that was synced, wherever it has been moved meanwhile.
-fn mark(home: &File, commit: &Oid) -> std::io::Result<()> {
+/// Writes the mark to the synced directory, which may have been moved meanwhile.
+fn mark(home: &File, commit: &ObjectId) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::openat(home, NEXT_MARK, flags, Mode::RUSR | Mode::WUSR)?;
     writeln!(File::from(file), "{commit}")?;

@@ -1,4 +1,4 @@
-//! Refs in tables (`reftable`), a format that git alone understands: it reads and writes a copy of them.
+//! Reads and writes refs in the `reftable` format, which only git understands: git works on a copy of the tables.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,37 +10,37 @@ use super::project::Project;
 use super::shadow::Shadow;
 use super::unnamed_file::FileLifetime;
 use super::user_refs::{Branch, locked};
-use super::user_repository::{Person, broken};
-use super::{Git, Oid, WorkspaceError, disk};
+use super::user_repository::{UserRepository, broken};
+use super::{Git, ObjectId, RepositoryError, disk};
 
-/// Most files of a reftable that are read; git keeps a handful.
+/// Limit of files of a reftable that are read. Git keeps a handful.
 const MAX_TABLES: usize = 256;
-/// The tables that count, a name in each line.
+/// Names the current tables, one per line.
 const LIST: &str = "tables.list";
-/// Whoever changes the list makes this first, and then renames it.
+/// A change of the list creates this file and renames it to the list.
 const LIST_LOCK: &str = "tables.list.lock";
-/// How often a branch is tried that somebody else's change got in the way of.
+/// How often a branch is tried after a conflict with another process's change.
 const TRIES_MAX: usize = 5;
 
-/// A copy of a person's tables, and where they are.
+/// A copy of a user's tables, and their original directory.
 pub(super) struct Tables {
     shadow: Shadow,
     theirs: GitDir,
 }
 
 impl Tables {
-    /// Copies the tables of a repository.
     pub(super) fn of(
-        person: &Person,
+        user_repository: &UserRepository,
         folder: &Path,
         project: &Project,
         program: &Path,
-    ) -> Result<Self, WorkspaceError> {
-        // A worktree has its HEAD in tables of its own; only those of the main one are read.
-        if person.git_dir.path() != person.common.path() {
+    ) -> Result<Self, RepositoryError> {
+        // A worktree has its HEAD in separate tables. Only those of the main one are read.
+        if user_repository.git_dir.path() != user_repository.common.path() {
             return Err(broken(folder, "worktrees of repositories with reftable are not supported"));
         }
-        let theirs = person.common.dir("reftable")?.ok_or_else(|| broken(folder, "its reftable is gone"))?;
+        let theirs =
+            user_repository.common.dir("reftable")?.ok_or_else(|| broken(folder, "its reftable is gone"))?;
         let extensions = "[extensions]\nrefStorage = reftable\n";
         let shadow = Shadow::new(program, project.dir(), &project.repository().join("objects"), extensions)?;
         shadow.put("HEAD", b"ref: refs/heads/.invalid\n")?;
@@ -49,7 +49,7 @@ impl Tables {
         Ok(tables)
     }
 
-    fn copy(&self, folder: &Path) -> Result<(), WorkspaceError> {
+    fn copy(&self, folder: &Path) -> Result<(), RepositoryError> {
         let entries = self.theirs.entries()?;
         if entries.len() > MAX_TABLES {
             return Err(broken(folder, &format!("its reftable has more than {MAX_TABLES} files")));
@@ -59,7 +59,7 @@ impl Tables {
             let content = self.theirs.read(name, PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
             self.shadow.put(&format!("reftable/{name}"), &content)?;
         }
-        // Git opens what the list names, wherever that is.
+        // Git would open any path that the list names.
         let strange = names_in(&self.list_in_copy()?)
             .into_iter()
             .find(|listed| entries.iter().all(|(name, _)| name.as_os_str() != OsStr::new(listed)));
@@ -69,8 +69,8 @@ impl Tables {
         }
     }
 
-    /// What a name stands for; none if it is not there.
-    pub(super) fn resolve(&self, name: &str, folder: &Path) -> Result<Option<Oid>, WorkspaceError> {
+    /// The commit that a name resolves to; `None` if it does not exist.
+    pub(super) fn resolve(&self, name: &str, folder: &Path) -> Result<Option<ObjectId>, RepositoryError> {
         let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", name];
         let answer = self.git().ask(&args, &[])?;
         let text = String::from_utf8_lossy(&answer.stdout);
@@ -82,8 +82,8 @@ impl Tables {
         }
     }
 
-    /// What the refs name, as many as `max`.
-    pub(super) fn tips(&self, max: usize) -> Result<Vec<Oid>, WorkspaceError> {
+    /// The commits of up to `max` refs.
+    pub(super) fn tips(&self, max: usize) -> Result<Vec<ObjectId>, RepositoryError> {
         let count = format!("--count={max}");
         let listed = self.git().run(&["for-each-ref", &count, "--format=%(objectname)"])?;
         let text = String::from_utf8(listed).map_err(|_| unreadable("for-each-ref"))?;
@@ -94,8 +94,9 @@ impl Tables {
         self.shadow.git()
     }
 
-    /// Makes a branch, unless it is there with its commit: git adds a table to the copy, and that is brought over.
-    pub(super) fn make(&self, branch: &Branch<'_>, folder: &Path) -> Result<(), WorkspaceError> {
+    /// Creates a branch, unless it exists with its commit: git adds a table to the copy, which is then copied to the
+    /// user's repository.
+    pub(super) fn make(&self, branch: &Branch<'_>, folder: &Path) -> Result<(), RepositoryError> {
         for _ in 0..TRIES_MAX {
             match self.resolve(&branch.full_name(), folder)? {
                 Some(there) if there == branch.commit => return Ok(()),
@@ -104,7 +105,7 @@ impl Tables {
             }
             let before = self.list_in_copy()?;
             let (name, commit) = (branch.full_name(), branch.commit.to_string());
-            self.git().run(&["update-ref", "--no-deref", &name, &commit, &Oid::ZERO.to_string()])?;
+            self.git().run(&["update-ref", "--no-deref", &name, &commit, &ObjectId::ZERO.to_string()])?;
             if self.bring_over(&before)? {
                 return Ok(());
             }
@@ -114,7 +115,7 @@ impl Tables {
         Err(locked(&self.theirs, LIST_LOCK))
     }
 
-    fn list_in_copy(&self) -> Result<Vec<u8>, WorkspaceError> {
+    fn list_in_copy(&self) -> Result<Vec<u8>, RepositoryError> {
         let path = self.in_copy(LIST);
         fs::read(&path).map_err(disk::failed("reading", &path))
     }
@@ -123,9 +124,9 @@ impl Tables {
         self.git().git_dir().join("reftable").join(name)
     }
 
-    /// Puts the tables of the copy in the place of theirs, as git does: the tables first, then the list under its lock.
-    /// Not done if their list is not `before` any more.
-    fn bring_over(&self, before: &[u8]) -> Result<bool, WorkspaceError> {
+    /// Replaces the user's tables by those of the copy, as git does: the tables first, then the list under its lock.
+    /// Fails (`false`) if their list is no longer `before`.
+    fn bring_over(&self, before: &[u8]) -> Result<bool, RepositoryError> {
         let after = self.list_in_copy()?;
         let (old, new) = (names_in(before), names_in(&after));
         let added: Vec<&String> = new.iter().filter(|name| !old.contains(name)).collect();
@@ -139,20 +140,20 @@ impl Tables {
         brought
     }
 
-    fn put(&self, name: &str) -> Result<(), WorkspaceError> {
+    fn put(&self, name: &str) -> Result<(), RepositoryError> {
         let path = self.in_copy(name);
         let mut table = File::open(&path).map_err(disk::failed("opening", &path))?;
         self.theirs.write_waiting(name, &mut table, FileLifetime::Changing)?.replacing(name)
     }
 
-    /// Puts a list in the place of theirs, if that is still `before`.
-    fn swap(&self, before: &[u8], after: &[u8]) -> Result<bool, WorkspaceError> {
+    /// Replaces the user's list if it is still `before`.
+    fn swap(&self, before: &[u8], after: &[u8]) -> Result<bool, RepositoryError> {
         let mut content = after;
         let list = self.theirs.write_waiting(LIST, &mut content, FileLifetime::Changing)?;
         if !list.named_new(LIST_LOCK)? {
             return Err(locked(&self.theirs, LIST_LOCK));
         }
-        // From here on the lock is ours, and what is read is what counts.
+        // From here on Posse holds the lock, so the list cannot change.
         let now = self.theirs.read(LIST, PACKED_REFS_MAX_BYTES);
         if now.as_ref().is_ok_and(|now| now.as_deref() == Some(before)) {
             return self.theirs.rename(LIST_LOCK, LIST).map(|()| true);
@@ -161,13 +162,12 @@ impl Tables {
         now.map(|_| false)
     }
 
-    /// Removes tables that no list has.
-    fn remove_tables<'a>(&self, names: impl Iterator<Item = &'a String>) -> Result<(), WorkspaceError> {
+    /// Removes tables that are in no list.
+    fn remove_tables<'a>(&self, names: impl Iterator<Item = &'a String>) -> Result<(), RepositoryError> {
         names.into_iter().try_for_each(|name| self.theirs.remove(OsStr::new(name)))
     }
 }
 
-/// The tables of a list.
 fn names_in(list: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(list).lines().map(str::to_owned).collect()
 }

@@ -1,19 +1,19 @@
-//! Line ends as the person's files have them, and merging one file.
+//! Preserves the user's line endings and merges single files, for apply.
 
 use super::change::unreadable;
-use super::{Git, Oid, WorkspaceError};
+use super::{Git, ObjectId, RepositoryError};
 
-/// How the lines of a file on disk end.
+/// The line endings of a file on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnds {
     /// As git stores them.
     AsStored,
-    /// With CR LF, all of them; git may store them with LF.
+    /// All are CR LF. Git may store them as LF.
     CrLf,
 }
 
 impl LineEnds {
-    /// Those of a content. Binary content and content with both kinds is as it is stored.
+    /// The line endings of a content. Binary and mixed content counts as stored.
     pub(super) fn of(content: &[u8]) -> Self {
         let mut lines =
             content.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).peekable();
@@ -22,7 +22,7 @@ impl LineEnds {
         if crlf { Self::CrLf } else { Self::AsStored }
     }
 
-    /// A content on disk as git would store it.
+    /// Converts content on disk to the form that git stores.
     pub(super) fn stored(self, content: &[u8]) -> Vec<u8> {
         match self {
             Self::AsStored => content.to_vec(),
@@ -33,7 +33,7 @@ impl LineEnds {
         }
     }
 
-    /// A stored content as it is on disk.
+    /// Converts stored content to the form on disk.
     pub(super) fn on_disk(self, content: Vec<u8>) -> Vec<u8> {
         if self == Self::AsStored || content.contains(&0) {
             return content;
@@ -49,14 +49,14 @@ impl LineEnds {
     }
 }
 
-/// Merges one file; none if the changes meet. Nothing but objects of the bare repository is read or written.
+/// Merges one file; `None` for a conflict. Only objects of the bare repository are read or written.
 pub(super) fn three_way(
     git: &Git,
     ours: &[u8],
-    base: &Oid,
-    theirs: &Oid,
-) -> Result<Option<Vec<u8>>, WorkspaceError> {
-    /// Exit codes above this are errors, those below count conflicts.
+    base: &ObjectId,
+    theirs: &ObjectId,
+) -> Result<Option<Vec<u8>>, RepositoryError> {
+    /// Exit codes above this are errors; those below count conflicts.
     const CONFLICTS_MAX: i32 = 127;
     if ours.contains(&0) {
         return Ok(None);
@@ -68,7 +68,7 @@ pub(super) fn three_way(
     match answer.code {
         Some(0) => Ok(Some(answer.stdout)),
         Some(code) if code <= CONFLICTS_MAX || answer.stderr.contains("binary") => Ok(None),
-        code => Err(WorkspaceError::Git { command: "merge-file".to_owned(), code, stderr: answer.stderr }),
+        code => Err(RepositoryError::Git { command: "merge-file".to_owned(), code, stderr: answer.stderr }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Workspaces that the machine lost part of when it stopped.
+//! Recovers workspaces that lost files when the machine crashed.
 
 use std::fs;
 
@@ -6,22 +6,26 @@ use super::content;
 use super::refs::{torn_ref, work_ref};
 use super::run::Mark;
 use super::snapshot::WorkspaceScan;
-use super::{Oid, RunSpace, WorkspaceError, disk, objects, sync};
+use super::{ObjectId, RepositoryError, RunSpace, disk, objects, sync};
 
-/// What the machine kept of a workspace.
+/// How much of a workspace reached the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
     /// Everything that a snapshot has.
     Whole,
-    /// Less than its last snapshot has, which holds the rest.
+    /// Less than its last snapshot, which has the rest.
     Behind,
-    /// Nobody knows.
     Torn,
 }
 
 impl RunSpace {
-    /// What the machine kept of a workspace. One that is whole belongs to this boot then.
-    pub(super) fn lasted(&self, agent: &str, attempt: u32, mark: Mark) -> Result<Durability, WorkspaceError> {
+    /// How much of a workspace reached the disk. A complete one is marked with the current boot.
+    pub(super) fn lasted(
+        &self,
+        agent: &str,
+        attempt: u32,
+        mark: Mark,
+    ) -> Result<Durability, RepositoryError> {
         let now = self.spaces.options.boot();
         if now.is_some() && now == mark.boot {
             return Ok(Durability::Whole);
@@ -35,10 +39,10 @@ impl RunSpace {
         Ok(Durability::Whole)
     }
 
-    /// Makes room for a workspace that was torn: what can be read of it is kept; if not all can, it is set aside as it
-    /// is. Says what became of it.
-    pub(super) fn set_aside(&self, agent: &str, attempt: u32) -> Result<String, WorkspaceError> {
-        // Before it goes: cut off between the two, this is done again.
+    /// Makes room for a torn workspace: keeps all readable files of it, or sets it aside unchanged if some are
+    /// unreadable. Returns a text that says what was done.
+    pub(super) fn set_aside(&self, agent: &str, attempt: u32) -> Result<String, RepositoryError> {
+        // Before the rename: after a crash between the two, this is repeated.
         let kept = self.keep_torn(agent, attempt);
         self.spaces.options.hit("workspace.torn.before_rename");
         let became = match kept {
@@ -62,25 +66,25 @@ impl RunSpace {
         ))
     }
 
-    /// Commits what can be read of a torn workspace beside its line, reachable from its torn ref; none if that is
-    /// what the line has.
-    fn keep_torn(&self, agent: &str, attempt: u32) -> Result<Option<String>, WorkspaceError> {
+    /// Commits the readable files of a torn workspace beside its work ref, reachable from its torn ref; `None` if they
+    /// equal the work ref's.
+    fn keep_torn(&self, agent: &str, attempt: u32) -> Result<Option<String>, RepositoryError> {
         let refs = self.refs();
         let line = refs.read(&work_ref(agent, attempt))?;
-        let tip = line.ok_or_else(|| WorkspaceError::Damaged("its line is gone".to_owned()))?;
-        // Times vouch for nothing here: files have them that never got their content.
+        let tip = line.ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
+        // File times prove nothing here: a file may have its times without its content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =
             self.scan(agent, attempt, &tip, false)?;
         if !Self::is_scratch(agent) {
             self.keep_git(agent, attempt, &mut walked.left_out)?;
             if let Some(unkept) = walked.left_out.unkept() {
-                return Err(WorkspaceError::Damaged(unkept));
+                return Err(RepositoryError::Damaged(unkept));
             }
         }
         let name = torn_ref(agent, attempt);
         let before = refs.read(&name)?;
         let git = self.git();
-        let same = |commit: &Oid| objects::tree_of(&git, commit).map(|other| other == tree);
+        let same = |commit: &ObjectId| objects::tree_of(&git, commit).map(|other| other == tree);
         if same(&tip)? {
             return Ok(None);
         }
@@ -88,7 +92,7 @@ impl RunSpace {
             return Ok(Some(name));
         }
         content::add_trees(&trees, &present, &pack)?;
-        let parents: Vec<Oid> = [tip].into_iter().chain(before).collect();
+        let parents: Vec<ObjectId> = [tip].into_iter().chain(before).collect();
         let message = format!("posse: work of {agent}, as far as the machine kept it");
         let commit = super::add_commit(&pack, &tree, &parents, &message)?;
         let lock = self.project.lock()?;

@@ -1,8 +1,8 @@
-//! Bringing files of a directory from one tree to another, path by path.
+//! Updates the files of a directory from one tree to another, path by path, for merges and apply.
 //!
-//! Everything is reached from the open directory without following a link, so nothing planted in it can lead a write
-//! elsewhere. New content is staged in a directory of its own on the same filesystem, synced, and renamed into place:
-//! at every moment each path has its whole old content or its whole new one.
+//! Everything is reached from the open directory without following a link, so nothing planted in it can redirect a
+//! write. New content is staged in a separate directory on the same filesystem, synced, and renamed into place: at
+//! every moment each path has its complete old content or its complete new one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,39 +21,37 @@ use rustix::io::Errno;
 use super::change::{EntryType, Side};
 use super::forbidden::hostile;
 use super::object::{self, name_of_reader};
-use super::{Oid, WorkspaceError, closed, disk};
+use super::{ObjectId, RepositoryError, closed, disk};
 
-/// How often a path is resolved again when directories moved meanwhile.
+/// How often a path is resolved again after directories moved.
 const OPEN_TRIES: usize = 64;
-/// From so many files on, one sync of the filesystem is cheaper than one for each.
+/// Above this number of files, one sync of the filesystem is cheaper than one per file.
 const SYNC_EACH_MAX: usize = 8;
-/// Most entries of a directory that is in the way of a file which are looked at.
+/// Limit of inspected entries of a directory that is in the way of a file.
 pub(super) const IN_THE_WAY_MAX: usize = 10_000;
 
 /// Which permissions files get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Permissions {
-    /// 644 or 755, whatever the process gives new files.
+    /// 644 or 755, independent of the umask.
     Fixed,
-    /// Those of the file that is replaced, or what the process gives new files.
+    /// Those of the replaced file, or the process's default for a new one.
     AsBefore,
 }
 
-/// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathState {
-    /// Nothing. What is beneath a file or a link is not there either.
+    /// Also for a path beneath a file or a link.
     Absent,
-    /// A directory.
     Directory,
-    /// A file, an executable file or a link, with the name that git gives its content.
+    /// A file, an executable file or a link, with the object id of its content.
     Thing(Side),
-    /// A socket, a device, or something that cannot be read.
+    /// A socket, a device, or something unreadable.
     Other,
 }
 
 impl PathState {
-    /// Whether it is what a tree says.
+    /// Whether it matches the entry of a tree.
     pub(super) fn is(&self, side: Option<&Side>) -> bool {
         match (self, side) {
             (Self::Absent, None) => true,
@@ -63,13 +61,13 @@ impl PathState {
     }
 }
 
-/// A directory whose files are brought from one tree to another.
+/// A directory whose files are updated from one tree to another.
 #[derive(Debug)]
 pub(super) struct TreeSwitch {
     dir: PathBuf,
     root: OwnedFd,
     staging_path: PathBuf,
-    /// Made when the first content is staged.
+    /// Created when the first content is staged.
     staging: Option<OwnedFd>,
     permissions: Permissions,
     /// The directories in which a name changed.
@@ -78,16 +76,20 @@ pub(super) struct TreeSwitch {
 }
 
 impl TreeSwitch {
-    /// Opens `dir`. `staging`, on the same filesystem, is where new content waits; what an interrupted call left there
-    /// is removed.
-    pub(super) fn open(dir: &Path, staging: &Path, permissions: Permissions) -> Result<Self, WorkspaceError> {
+    /// Opens `dir`. `staging`, on the same filesystem, gets new content. Leftovers of an interrupted call there are
+    /// removed.
+    pub(super) fn open(
+        dir: &Path,
+        staging: &Path,
+        permissions: Permissions,
+    ) -> Result<Self, RepositoryError> {
         let root = open_dir(dir).map_err(|errno| failed("opening", dir, errno))?;
         disk::remove_tree(staging)?;
         let (dir, staging_path) = (dir.to_owned(), staging.to_owned());
         Ok(Self { dir, root, staging_path, staging: None, permissions, touched: BTreeSet::new(), staged: 0 })
     }
 
-    fn make_staging(&mut self) -> Result<(), WorkspaceError> {
+    fn make_staging(&mut self) -> Result<(), RepositoryError> {
         if self.staging.is_none() {
             let path = &self.staging_path;
             fs::create_dir(path).map_err(disk::failed("making", path))?;
@@ -100,8 +102,7 @@ impl TreeSwitch {
         self.staging.as_ref().ok_or(Errno::NOENT)
     }
 
-    /// What is at `path` now.
-    pub(super) fn inspect(&self, path: &[u8]) -> Result<PathState, WorkspaceError> {
+    pub(super) fn inspect(&self, path: &[u8]) -> Result<PathState, RepositoryError> {
         self.inspect_once(path).map_err(|errno| self.failed("looking at", path, errno))
     }
 
@@ -128,15 +129,15 @@ impl TreeSwitch {
             }
             FileType::RegularFile => match hashed(&dir, name) {
                 Ok(oid) => PathState::Thing(Side { kind: type_of(&stat), oid }),
-                // Changed under our eyes, or closed to us: neither the old nor the new.
+                // Changed while it was read, or unreadable: neither the old nor the new content.
                 Err(_) => PathState::Other,
             },
             _ => PathState::Other,
         })
     }
 
-    /// The content of the file at `path`, if it is one and not longer than `limit`.
-    pub(super) fn read(&self, path: &[u8], limit: u64) -> Result<Option<Vec<u8>>, WorkspaceError> {
+    /// The content of the file at `path`, if it is a file and not longer than `limit`.
+    pub(super) fn read(&self, path: &[u8], limit: u64) -> Result<Option<Vec<u8>>, RepositoryError> {
         let read = || -> io::Result<Option<Vec<u8>>> {
             let (parent, name) = split(path)?;
             let dir = self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?;
@@ -148,11 +149,11 @@ impl TreeSwitch {
             io::Read::read_to_end(&mut io::Read::take(file, limit), &mut content)?;
             Ok(Some(content))
         };
-        read().map_err(|error| WorkspaceError::io("reading", &self.shown(path), &error))
+        read().map_err(|error| RepositoryError::io("reading", &self.shown(path), &error))
     }
 
-    /// Puts content aside for a path; [`Self::place`] takes it by its number.
-    pub(super) fn stage(&mut self, kind: EntryType, content: &[u8]) -> Result<usize, WorkspaceError> {
+    /// Stages content for a path and returns the number for [`Self::put`].
+    pub(super) fn stage(&mut self, kind: EntryType, content: &[u8]) -> Result<usize, RepositoryError> {
         self.make_staging()?;
         let number = self.staged;
         let name = number.to_string();
@@ -176,8 +177,8 @@ impl TreeSwitch {
         Ok(number)
     }
 
-    /// Makes what is staged durable.
-    pub(super) fn sync_staged(&self) -> Result<(), WorkspaceError> {
+    /// Makes the staged content durable.
+    pub(super) fn sync_staged(&self) -> Result<(), RepositoryError> {
         let failed = |errno| failed("syncing", &self.staging_path, errno);
         if self.staged > SYNC_EACH_MAX {
             return self.sync_all();
@@ -187,7 +188,7 @@ impl TreeSwitch {
             match self.staging().and_then(|staging| openat(staging, number.to_string(), flags, Bits::empty()))
             {
                 Ok(file) => fsync(&file).map_err(failed)?,
-                // A link has no content of its own; its name is synced with its directory.
+                // A link has no content. Its name is synced with its directory.
                 Err(Errno::LOOP) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -195,14 +196,14 @@ impl TreeSwitch {
         Ok(())
     }
 
-    /// Moves something staged to its path, over a file or a link but never over a directory that holds anything.
-    /// Gives false if something is in the way.
+    /// Moves staged content to its path, over a file or a link but never over a non-empty directory. Returns `false` if
+    /// something is in the way.
     pub(super) fn put(
         &mut self,
         number: usize,
         path: &[u8],
         kind: EntryType,
-    ) -> Result<bool, WorkspaceError> {
+    ) -> Result<bool, RepositoryError> {
         match self.permitted(path, |onto| onto.put_once(number, path, kind)) {
             Ok(()) => Ok(true),
             Err(Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
@@ -210,7 +211,7 @@ impl TreeSwitch {
         }
     }
 
-    /// Does something in the directory of `path`, in a workspace also if an agent closed it.
+    /// Calls a function that changes the directory of `path`. In a workspace, restores access that an agent removed.
     fn permitted(&mut self, path: &[u8], act: impl Fn(&mut Self) -> Result<(), Errno>) -> Result<(), Errno> {
         let done = act(self);
         if done != Err(Errno::ACCESS) || self.permissions != Permissions::Fixed {
@@ -227,7 +228,7 @@ impl TreeSwitch {
         let staged = number.to_string();
         if let Ok(stat) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             match FileType::from_raw_mode(stat.st_mode) {
-                // An empty directory is nothing to git.
+                // Git does not track empty directories.
                 FileType::Directory => unlinkat(&dir, name, AtFlags::REMOVEDIR)?,
                 FileType::RegularFile if self.permissions == Permissions::AsBefore => {
                     self.permit_as(&staged, &stat, kind)?;
@@ -240,7 +241,7 @@ impl TreeSwitch {
         Ok(())
     }
 
-    /// Gives a staged file the permissions of the one it replaces, executable or not as it is to be.
+    /// Gives a staged file the permissions of the file it replaces, with the executable bit of `kind`.
     fn permit_as(&self, staged: &str, old: &Stat, kind: EntryType) -> Result<(), Errno> {
         if kind == EntryType::Link {
             return Ok(());
@@ -256,8 +257,8 @@ impl TreeSwitch {
         fchmod(&file, Bits::from_raw_mode(bits))
     }
 
-    /// Removes a file or a link, and the directories that this empties.
-    pub(super) fn remove(&mut self, path: &[u8]) -> Result<(), WorkspaceError> {
+    /// Removes a file or a link, and the directories that become empty.
+    pub(super) fn remove(&mut self, path: &[u8]) -> Result<(), RepositoryError> {
         self.permitted(path, |onto| onto.remove_once(path))
             .map_err(|errno| self.failed("removing", path, errno))
     }
@@ -271,7 +272,7 @@ impl TreeSwitch {
         Ok(())
     }
 
-    /// Removes a directory and those above it as far as they are empty.
+    /// Removes a directory and its parents as far as they are empty.
     pub(super) fn prune(&mut self, dir: &[u8]) {
         let mut at = dir;
         while !at.is_empty() {
@@ -288,8 +289,8 @@ impl TreeSwitch {
         }
     }
 
-    /// The files and links beneath a directory that is in the way; none if they are too many.
-    pub(super) fn beneath(&self, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, WorkspaceError> {
+    /// The files and links beneath a directory that is in the way; `None` if there are too many.
+    pub(super) fn beneath(&self, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, RepositoryError> {
         let mut found = Vec::new();
         let mut waiting = vec![path.to_vec()];
         while let Some(at) = waiting.pop() {
@@ -315,8 +316,8 @@ impl TreeSwitch {
         Ok(Some(found))
     }
 
-    /// Makes every name that changed durable.
-    pub(super) fn finish(self) -> Result<(), WorkspaceError> {
+    /// Makes every changed name durable.
+    pub(super) fn finish(self) -> Result<(), RepositoryError> {
         if self.touched.len() > SYNC_EACH_MAX {
             self.sync_all()?;
         } else {
@@ -324,7 +325,7 @@ impl TreeSwitch {
                 let path = dir.as_os_str().as_bytes();
                 match self.open_at(path, OFlags::RDONLY | OFlags::DIRECTORY) {
                     Ok(opened) => fsync(&opened).map_err(|errno| self.failed("syncing", path, errno))?,
-                    // Emptied and removed since; the directory above is synced too.
+                    // Emptied and removed since. Its parent is synced too.
                     Err(Errno::NOENT) => {}
                     Err(errno) => return Err(self.failed("syncing", path, errno)),
                 }
@@ -333,7 +334,7 @@ impl TreeSwitch {
         Ok(())
     }
 
-    fn sync_all(&self) -> Result<(), WorkspaceError> {
+    fn sync_all(&self) -> Result<(), RepositoryError> {
         // An `O_PATH` handle cannot be synced.
         let dir = File::open(&self.dir).map_err(disk::failed("syncing", &self.dir))?;
         syncfs(&dir).map_err(|errno| failed("syncing", &self.dir, errno))
@@ -355,7 +356,7 @@ impl TreeSwitch {
         self.open_at(path, flags)
     }
 
-    /// Opens something beneath the directory; no link is followed on the way.
+    /// Opens a path beneath the directory without following a link.
     fn open_at(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let path = if path.is_empty() { b"." } else { path };
@@ -378,7 +379,7 @@ impl TreeSwitch {
         self.dir.join(OsStr::from_bytes(path))
     }
 
-    fn failed(&self, doing: &str, path: &[u8], errno: Errno) -> WorkspaceError {
+    fn failed(&self, doing: &str, path: &[u8], errno: Errno) -> RepositoryError {
         failed(doing, &self.shown(path), errno)
     }
 }
@@ -386,13 +387,13 @@ impl TreeSwitch {
 impl Drop for TreeSwitch {
     fn drop(&mut self) {
         if self.staging.is_some() {
-            // What stays is removed by the next call.
+            // The next call removes what stays.
             drop(disk::remove_tree(&self.staging_path));
         }
     }
 }
 
-/// A path's directory and its name. What could lead elsewhere is refused here, wherever it came from.
+/// Splits a path into directory and name. Refuses paths that could lead outside, whatever their origin.
 fn split(path: &[u8]) -> Result<(&[u8], &OsStr), Errno> {
     if hostile(path).is_some() || path.contains(&0) {
         return Err(Errno::INVAL);
@@ -406,7 +407,7 @@ fn open_dir(dir: &Path) -> Result<OwnedFd, Errno> {
     openat(CWD, dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Bits::empty())
 }
 
-/// Opens a regular file; neither a pipe nor a terminal can make this wait.
+/// Opens a regular file without blocking on a pipe or a terminal.
 fn open_file(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, Stat)> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat(dir, name, flags, Bits::empty())?;
@@ -417,7 +418,7 @@ fn open_file(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, Stat)> {
     }
 }
 
-fn hashed(dir: &OwnedFd, name: &OsStr) -> io::Result<Oid> {
+fn hashed(dir: &OwnedFd, name: &OsStr) -> io::Result<ObjectId> {
     let (mut file, stat) = open_file(dir, name)?;
     name_of_reader(&mut file, u64::try_from(stat.st_size).unwrap_or_default())
 }
@@ -426,6 +427,6 @@ fn type_of(stat: &Stat) -> EntryType {
     if stat.st_mode & 0o100 == 0 { EntryType::File } else { EntryType::Executable }
 }
 
-fn failed(doing: &str, path: &Path, errno: Errno) -> WorkspaceError {
-    WorkspaceError::io(doing, path, &errno.into())
+fn failed(doing: &str, path: &Path, errno: Errno) -> RepositoryError {
+    RepositoryError::io(doing, path, &errno.into())
 }

@@ -1,31 +1,24 @@
-//! Bringing an agent's workspace up to date after a merge.
+//! Updates an agent's workspace after a merge.
 //!
-//! The agent's line moves first, by compare and swap; then exactly the paths that differ are written. Each path on
-//! disk is old, new, or something else: old becomes new, new is left, anything else was done meanwhile and is kept.
-//! So the same call, made again after a crash at any point, finishes the work.
+//! The agent's work ref moves first, by compare and swap. Then exactly the differing paths are written. Each path on
+//! disk is old, new, or something else: old becomes new, new stays, anything else is a concurrent change and is kept.
+//! So the same call, repeated after a crash at any point, finishes the work.
+
+use posse_engine::ports::UpdateOutcome;
 
 use super::change::{Change, EntryType, becomes_directory, changes, shown};
 use super::objects::Reader;
 use super::tree_switch::{PathState, TreeSwitch};
-use super::{Git, Oid, WorkspaceError, disk};
+use super::{Git, ObjectId, RepositoryError, disk};
 
-/// What an update did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UpdateOutcome {
-    /// Paths with a content that is neither the old nor the new one; they were left as they are.
-    pub kept: Vec<String>,
-    /// How many paths were written or removed.
-    pub written: usize,
-}
-
-/// Brings the files of `onto` from one tree to another.
+/// Updates the files of `onto` from one tree to another.
 pub(super) fn update_files(
     git: &Git,
     mut onto: TreeSwitch,
-    old: &Oid,
-    new: &Oid,
+    old: &ObjectId,
+    new: &ObjectId,
     hit: &dyn Fn(&'static str),
-) -> Result<UpdateOutcome, WorkspaceError> {
+) -> Result<UpdateOutcome, RepositoryError> {
     let changes = changes(git, old, new)?;
     let (removals, writes): (Vec<&Change>, Vec<&Change>) = changes
         .iter()
@@ -44,28 +37,32 @@ pub(super) fn update_files(
                 hit("workspace.update.between_paths");
             }
             PathState::Directory if becomes_directory(change, &changes) => {}
-            _ => updated.kept.push(shown(&change.path)),
+            _ => updated.conflicts_left.push(shown(&change.path)),
         }
     }
     for (change, number) in writes.iter().zip(staged) {
         let (Some(number), Some(side)) = (number, change.new) else { continue };
         let found = onto.inspect(&change.path)?;
-        // An empty directory is nothing to git; one that holds anything stops the rename.
+        // Git does not track empty directories; a non-empty one stops the rename.
         let old = found.is(change.old.as_ref()) || (change.old.is_none() && found == PathState::Directory);
         if old && onto.put(number, &change.path, side.kind)? {
             updated.written += 1;
             hit("workspace.update.between_paths");
         } else if !found.is(change.new.as_ref()) {
-            updated.kept.push(shown(&change.path));
+            updated.conflicts_left.push(shown(&change.path));
         }
     }
     onto.finish()?;
-    updated.kept.sort();
+    updated.conflicts_left.sort();
     Ok(updated)
 }
 
 /// Stages the new content of all paths that do not have it yet.
-fn stage(git: &Git, onto: &mut TreeSwitch, writes: &[&Change]) -> Result<Vec<Option<usize>>, WorkspaceError> {
+fn stage(
+    git: &Git,
+    onto: &mut TreeSwitch,
+    writes: &[&Change],
+) -> Result<Vec<Option<usize>>, RepositoryError> {
     let mut staged = vec![None; writes.len()];
     let mut wanted = Vec::new();
     for (at, change) in writes.iter().enumerate() {
@@ -84,12 +81,12 @@ fn stage(git: &Git, onto: &mut TreeSwitch, writes: &[&Change]) -> Result<Vec<Opt
     Ok(staged)
 }
 
-/// Hands over the contents of blobs, one after the other.
+/// Passes the contents of blobs to a function, in order.
 pub(super) fn contents(
     git: &Git,
-    oids: &[Oid],
-    mut each: impl FnMut(usize, Vec<u8>) -> Result<(), WorkspaceError>,
-) -> Result<(), WorkspaceError> {
+    oids: &[ObjectId],
+    mut each: impl FnMut(usize, Vec<u8>) -> Result<(), RepositoryError>,
+) -> Result<(), RepositoryError> {
     if oids.is_empty() {
         return Ok(());
     }
@@ -97,13 +94,13 @@ pub(super) fn contents(
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         reader.read_to_end(&mut content).map_err(disk::failed("reading objects of", git.git_dir()))?;
         if content.len() as u64 != size {
-            return Err(WorkspaceError::killed("cat-file"));
+            return Err(RepositoryError::killed("cat-file"));
         }
         each(place, content)
     })
 }
 
-/// The directory a path is in.
+/// The directory part of a path.
 fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(&path[..0], |at| &path[..at])
 }

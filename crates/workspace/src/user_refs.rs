@@ -1,5 +1,5 @@
-//! The refs of a person's repository: what they name, and the one that is made. Git itself never runs there; what Posse
-//! does not read of refs (tables) git reads and writes in a copy.
+//! Reads the refs of a user's repository and creates the branch of a published result. Git never runs there; it reads
+//! and writes reftables in a copy.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,23 +10,23 @@ use super::git_dir::{GitDir, PACKED_REFS_MAX_BYTES};
 use super::project::Project;
 use super::tables::Tables;
 use super::unnamed_file::FileLifetime;
-use super::user_repository::{Person, SYMBOLIC};
-use super::{Oid, WorkspaceError, disk};
+use super::user_repository::{SYMBOLIC, UserRepository};
+use super::{ObjectId, RepositoryError, disk};
 
-/// Deepest nesting of refs that is looked at.
+/// Deepest nesting of refs that is read.
 const MAX_DEPTH: usize = 32;
-/// Most refs that are read. What the others reach may be brought over although it is there.
+/// Limit of refs that are read. Objects that only further refs reach may be transferred although they exist.
 const MAX_TIPS: usize = 50_000;
 
-impl Person {
-    /// What the refs of the repository name. One that cannot be read names nothing.
+impl UserRepository {
+    /// The objects that the repository's refs name. Unreadable refs are skipped.
     pub(super) fn tips(
         &self,
         folder: &Path,
         project: &Project,
         program: &Path,
-    ) -> Result<Vec<Oid>, WorkspaceError> {
-        let mut tips: Vec<Oid> = self.head_commit(folder, project, program)?.into_iter().collect();
+    ) -> Result<Vec<ObjectId>, RepositoryError> {
+        let mut tips: Vec<ObjectId> = self.head_commit(folder, project, program)?.into_iter().collect();
         if self.has_tables() {
             tips.extend(Tables::of(self, folder, project, program)?.tips(MAX_TIPS)?);
             return Ok(tips);
@@ -41,15 +41,15 @@ impl Person {
         Ok(tips)
     }
 
-    /// Makes a branch that names `commit`, unless it does already. One that is there with another commit is left alone,
-    /// which is an error.
+    /// Creates a branch at `commit`, unless it exists there. An existing branch at another commit is not changed, which
+    /// is an error.
     pub(super) fn make_branch(
         &self,
         branch: &Branch<'_>,
         folder: &Path,
         project: &Project,
         program: &Path,
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         if self.has_tables() {
             return Tables::of(self, folder, project, program)?.make(branch, folder);
         }
@@ -75,9 +75,9 @@ impl Person {
         Err(branch.in_the_way(&format!("the directory {}", dir.path().join(last).display())))
     }
 
-    /// Whether the branch is there and names its commit. An error if it names another, or if git could not have it beside
+    /// Whether the branch exists at its commit. An error if it is at another commit, or if its name conflicts with
     /// another branch.
-    pub(super) fn has_branch(&self, branch: &Branch<'_>) -> Result<bool, WorkspaceError> {
+    pub(super) fn has_branch(&self, branch: &Branch<'_>) -> Result<bool, RepositoryError> {
         if self.has_tables() {
             return Ok(false);
         }
@@ -100,9 +100,9 @@ impl Person {
     }
 }
 
-impl Person {
-    /// Whether a packed ref begins like this.
-    fn packed_beneath(&self, beneath: &str) -> Result<bool, WorkspaceError> {
+impl UserRepository {
+    /// Whether a packed ref has this prefix.
+    fn packed_beneath(&self, beneath: &str) -> Result<bool, RepositoryError> {
         let packed = self.common.read("packed-refs", PACKED_REFS_MAX_BYTES)?.unwrap_or_default();
         let mut names = packed.split(|byte| *byte == b'\n').filter_map(|line| {
             let space = line.iter().position(|byte| *byte == b' ')?;
@@ -112,12 +112,12 @@ impl Person {
     }
 }
 
-/// A branch that is to be made.
+/// A branch to create.
 pub(super) struct Branch<'a> {
     /// Without `refs/heads/`.
     pub(super) name: &'a str,
-    pub(super) commit: Oid,
-    /// Where the commit is in any case.
+    pub(super) commit: ObjectId,
+    /// Posse's repository, which has the commit in any case.
     pub(super) kept_in: &'a Path,
 }
 
@@ -126,20 +126,20 @@ impl Branch<'_> {
         format!("refs/heads/{}", self.name)
     }
 
-    /// Says that it is there already, at something else.
-    pub(super) fn taken(&self, there: Option<Oid>) -> WorkspaceError {
+    /// The error for a branch that exists at another commit.
+    pub(super) fn taken(&self, there: Option<ObjectId>) -> RepositoryError {
         let Self { name, commit, kept_in } = self;
         let at = there.map_or_else(|| "something that is no commit".to_owned(), |there| there.to_string());
-        WorkspaceError::Unsupported(format!(
+        RepositoryError::Unsupported(format!(
             "there is a branch {name} at {at} already, which this run did not make; rename it with `git branch -m \
              {name} NEW` and try again (the result is commit {commit} in {})",
             kept_in.display()
         ))
     }
 
-    fn in_the_way(&self, what: &str) -> WorkspaceError {
+    fn in_the_way(&self, what: &str) -> RepositoryError {
         let Self { name, commit, kept_in } = self;
-        WorkspaceError::Unsupported(format!(
+        RepositoryError::Unsupported(format!(
             "{what} is in the way of the branch {name}; rename or remove it and try again (the result is commit {commit} \
              in {})",
             kept_in.display()
@@ -147,17 +147,17 @@ impl Branch<'_> {
     }
 }
 
-/// Says that another program is changing the same refs.
-pub(super) fn locked(dir: &GitDir, name: &str) -> WorkspaceError {
-    WorkspaceError::Unsupported(format!(
-        "{} is there: a git is changing the same refs, or was killed while it did; if no git is running, remove the file \
+/// The error for refs that another program is changing.
+pub(super) fn locked(dir: &GitDir, name: &str) -> RepositoryError {
+    RepositoryError::Unsupported(format!(
+        "{} exists: a git process is changing the same refs, or was killed meanwhile; if no git is running, remove the file \
          and try again",
         dir.path().join(name).display()
     ))
 }
 
-/// What the refs beneath a directory name.
-fn loose(refs: GitDir, tips: &mut Vec<Oid>) {
+/// Collects the objects that the refs beneath a directory name.
+fn loose(refs: GitDir, tips: &mut Vec<ObjectId>) {
     let mut dirs = vec![(refs, 0)];
     while let Some((dir, depth)) = dirs.pop() {
         for (name, kind) in dir.entries().unwrap_or_default() {
@@ -183,8 +183,8 @@ fn is_lock(name: &str) -> bool {
     Path::new(name).extension() == Some(OsStr::new(disk::NO_REF.trim_start_matches('.')))
 }
 
-/// The object that a ref names; none for one that names another ref, or nothing.
-fn named(text: &[u8]) -> Option<Oid> {
+/// The object that a ref names; `None` for a symbolic or an invalid ref.
+fn named(text: &[u8]) -> Option<ObjectId> {
     if text.starts_with(SYMBOLIC.as_bytes()) {
         return None;
     }

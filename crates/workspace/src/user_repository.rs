@@ -1,7 +1,8 @@
-//! A person's repository. It is only ever read, but for the branch of a result, and never by git.
+//! Reads a user's repository for snapshots and publishing. It is never written, except for the branch of a result, and
+//! never by git.
 //!
-//! What is below its `.git` came with the project: it is read by [`GitDir`], not by git, and names nothing outside the
-//! repository unless that says so itself, or the person's own settings do.
+//! The content of its `.git` came with the project. [`GitDir`] reads it, not git. A path outside the repository is only
+//! followed if that repository, or the user's own settings, confirm it.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -15,77 +16,76 @@ use super::ignored::MAX_PATTERNS_BYTES;
 use super::project::Project;
 use super::tables::Tables;
 use super::user::UserSettings;
-use super::{Git, Oid, WorkspaceError, names};
+use super::{Git, ObjectId, RepositoryError, names};
 
 const GITDIR: &str = "gitdir:";
 pub(super) const SYMBOLIC: &str = "ref:";
-/// Refs that name refs; git itself stops at five.
+/// Limit of nested symbolic refs. Git itself stops at five.
 const MAX_SYMBOLIC: usize = 5;
 /// Refs that each worktree has for itself.
 const OWN_REFS: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 
-/// The repository whose top is a person's folder.
+/// The repository whose top is a user's folder.
 #[derive(Debug)]
-pub(crate) struct Person {
+pub(crate) struct UserRepository {
     pub(super) git_dir: GitDir,
-    /// Where worktrees of one repository keep what they share.
+    /// The directory that the worktrees of one repository share.
     pub(super) common: GitDir,
-    /// The settings of the repository itself, without those that it includes.
+    /// The settings of the repository itself, without its includes.
     config: HashMap<String, String>,
     pub(super) user: UserSettings,
 }
 
-/// Where a repository stands.
+/// The checked-out commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub(crate) commit: Oid,
-    pub(crate) tree: Oid,
+    pub(crate) commit: ObjectId,
+    pub(crate) tree: ObjectId,
 }
 
 /// What is at the top of a folder.
 pub(super) enum TopOfFolder {
     /// No repository.
     Nothing,
-    /// One that belongs to another user, whom the person has not said to trust.
-    Foreign(WorkspaceError),
-    Repository(Box<Person>),
+    /// A repository of another user that the user has not marked as trusted.
+    Foreign(RepositoryError),
+    Repository(Box<UserRepository>),
 }
 
-impl Person {
-    /// The repository at the top of `folder`; none if there is none. `home` is where the person's own settings of git
-    /// are looked for.
+impl UserRepository {
+    /// The repository at the top of `folder`; `None` if there is none. `home` has the user's own git settings.
     pub(crate) fn find(
         folder: &Path,
         program: &Path,
         home: Option<&Path>,
-    ) -> Result<Option<Self>, WorkspaceError> {
-        let person = match Self::open(folder, program, home)? {
+    ) -> Result<Option<Self>, RepositoryError> {
+        let user_repository = match Self::open(folder, program, home)? {
             TopOfFolder::Nothing => return Ok(None),
             TopOfFolder::Foreign(why) => return Err(why),
-            TopOfFolder::Repository(person) => *person,
+            TopOfFolder::Repository(user_repository) => *user_repository,
         };
-        if person.setting("extensions.objectformat").is_some_and(|format| format != "sha1") {
-            return Err(WorkspaceError::Unsupported(format!(
+        if user_repository.setting("extensions.objectformat").is_some_and(|format| format != "sha1") {
+            return Err(RepositoryError::Unsupported(format!(
                 "{} is a repository whose objects are named by SHA-256, which is not supported; work on a clone made \
                  with `git clone` into a repository of `git init --object-format=sha1`",
                 folder.display()
             )));
         }
-        Ok(Some(person))
+        Ok(Some(user_repository))
     }
 
-    /// The same, however its objects are named.
+    /// Like [`UserRepository::find`], for any object format.
     pub(super) fn open(
         folder: &Path,
         program: &Path,
         home: Option<&Path>,
-    ) -> Result<TopOfFolder, WorkspaceError> {
+    ) -> Result<TopOfFolder, RepositoryError> {
         let folder = &folder.canonicalize().map_err(super::disk::failed("opening", folder))?;
         let dot_git = folder.join(".git");
         let Ok(metadata) = std::fs::symlink_metadata(&dot_git) else { return Ok(TopOfFolder::Nothing) };
         let user = UserSettings::read(program, home)?;
         let owners = Owners { user: &user, folder, dot_git: &dot_git };
-        // First, because whatever a stranger put above a folder must not stop a run in it.
+        // First, because a stranger's file above a folder must not stop a run in it.
         if let Some(why) = owners.foreign(&[folder, &dot_git])? {
             return Ok(TopOfFolder::Foreign(why));
         }
@@ -102,27 +102,27 @@ impl Person {
             return Ok(TopOfFolder::Foreign(why));
         }
         let config = read_config(program, &git_dir, &common, folder)?.into_iter().collect();
-        let person = Self { git_dir, common, config, user };
-        person.belongs_to(folder)?;
-        Ok(TopOfFolder::Repository(Box::new(person)))
+        let user_repository = Self { git_dir, common, config, user };
+        user_repository.belongs_to(folder)?;
+        Ok(TopOfFolder::Repository(Box::new(user_repository)))
     }
 
     fn setting(&self, key: &str) -> Option<&str> {
         self.config.get(key).map(String::as_str).or_else(|| self.user.get(key))
     }
 
-    /// Whether its refs are in tables, which git alone reads.
+    /// Whether its refs are in tables, which only git reads.
     pub(super) fn has_tables(&self) -> bool {
         self.config.get("extensions.refstorage").is_some_and(|format| format == "reftable")
     }
 
-    /// Refuses a repository elsewhere that does not say itself that it belongs to the folder: whoever wrote the folder could
-    /// otherwise hand any repository of the person's to an agent.
-    fn belongs_to(&self, folder: &Path) -> Result<(), WorkspaceError> {
+    /// Refuses a repository elsewhere that does not itself name the folder. Otherwise the folder's author could expose
+    /// any repository of the user to an agent.
+    fn belongs_to(&self, folder: &Path) -> Result<(), RepositoryError> {
         let (git_dir, common) = (self.git_dir.path(), self.common.path());
         let refused = |which: &Path, how: &str| {
             let (folder, which) = (folder.display(), which.display());
-            WorkspaceError::Unsupported(format!(
+            RepositoryError::Unsupported(format!(
                 "{folder}/.git leads to the repository {which}, which does not say that it belongs to {folder}; if it \
                  does, say so with {how}, or with `git config --global --add safe.directory {which}`"
             ))
@@ -139,8 +139,8 @@ impl Person {
         Err(refused(git_dir, &how))
     }
 
-    /// Whether the repository names the folder: as its worktree, or as the place of its files.
-    fn points_back(&self, folder: &Path) -> Result<bool, WorkspaceError> {
+    /// Whether the repository names the folder, as its worktree or its work tree setting.
+    fn points_back(&self, folder: &Path) -> Result<bool, RepositoryError> {
         let git_dir = self.git_dir.path();
         let same = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == folder);
         if let Some(text) = self.git_dir.read("gitdir", POINTER_MAX_BYTES)? {
@@ -152,20 +152,20 @@ impl Person {
         Ok(self.config.get("core.worktree").is_some_and(|path| same(git_dir.join(path))))
     }
 
-    /// The commit that `HEAD` names; none before the first.
+    /// The commit that `HEAD` names; `None` before the first commit.
     pub(super) fn head_commit(
         &self,
         folder: &Path,
         project: &Project,
         program: &Path,
-    ) -> Result<Option<Oid>, WorkspaceError> {
+    ) -> Result<Option<ObjectId>, RepositoryError> {
         if self.has_tables() {
             return Tables::of(self, folder, project, program)?.resolve("HEAD", folder);
         }
         let mut name = "HEAD".to_owned();
         for _ in 0..=MAX_SYMBOLIC {
             let Some(text) = self.read_ref(&name)? else {
-                // Without a commit its branch is not there, which is told apart from a broken one.
+                // Before the first commit the branch does not exist, which is not an error.
                 return if name == "HEAD" { Err(broken(folder, "there is no HEAD")) } else { Ok(None) };
             };
             let text = text.trim_ascii_end();
@@ -181,7 +181,7 @@ impl Person {
         Err(broken(folder, "HEAD names a ref that names a ref, without end"))
     }
 
-    pub(super) fn read_ref(&self, name: &str) -> Result<Option<Vec<u8>>, WorkspaceError> {
+    pub(super) fn read_ref(&self, name: &str) -> Result<Option<Vec<u8>>, RepositoryError> {
         let is_own = name == "HEAD" || OWN_REFS.iter().any(|own| name.starts_with(own));
         let dir = if is_own { &self.git_dir } else { &self.common };
         if let Some(text) = dir.read_ref(name)? {
@@ -193,8 +193,8 @@ impl Person {
         Ok(line.map(<[u8]>::to_vec))
     }
 
-    /// The commit and its tree, as Posse's repository has them.
-    pub(super) fn head_of(ours: &Git, commit: &Oid, folder: &Path) -> Result<Head, WorkspaceError> {
+    /// The commit and its tree, from Posse's repository.
+    pub(super) fn head_of(ours: &Git, commit: &ObjectId, folder: &Path) -> Result<Head, RepositoryError> {
         let names = [format!("{commit}^{{commit}}"), format!("{commit}^{{tree}}")];
         let answer = ours.ask(&["rev-parse", &names[0], &names[1]], &[])?;
         let text = String::from_utf8_lossy(&answer.stdout);
@@ -205,12 +205,12 @@ impl Person {
         }
     }
 
-    /// Whether the permission to execute counts.
+    /// Whether the executable bit is meaningful.
     pub(crate) fn executable_counts(&self) -> bool {
         self.setting("core.filemode").is_none_or(|value| !is_false(value))
     }
 
-    /// What git has to be told of line endings, if the settings let it convert any.
+    /// Git's settings for line endings, if they enable a conversion.
     pub(crate) fn line_endings(&self) -> Vec<String> {
         let value = self.setting("core.autocrlf").filter(|value| !is_false(value));
         let known = value.and_then(|value| {
@@ -222,22 +222,22 @@ impl Person {
         known.map(|value| format!("core.autocrlf={value}")).into_iter().collect()
     }
 
-    /// The patterns that apply above all `.gitignore` files, those that count less first.
-    pub(crate) fn excludes(&self) -> Result<Vec<Vec<u8>>, WorkspaceError> {
+    /// The patterns that apply above all `.gitignore` files, in increasing precedence.
+    pub(crate) fn excludes(&self) -> Result<Vec<Vec<u8>>, RepositoryError> {
         let own = self.common.read("info/exclude", MAX_PATTERNS_BYTES)?;
         Ok([self.user.excludes()?, own].into_iter().flatten().collect())
     }
 
-    /// The commits at which the history of a repository ends that was cloned without all of it; none if it has all.
-    pub(super) fn shallow(&self) -> Result<Option<Vec<Oid>>, WorkspaceError> {
+    /// The commits at which the history of a shallow clone ends; `None` for a complete one.
+    pub(super) fn shallow(&self) -> Result<Option<Vec<ObjectId>>, RepositoryError> {
         let Some(text) = self.common.read("shallow", SHALLOW_MAX_BYTES)? else { return Ok(None) };
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-        // What names no commit says nothing.
+        // Lines that name no commit are ignored.
         Ok(Some(lines.filter_map(|line| line.trim().parse().ok()).collect()))
     }
 }
 
-/// Who the parts of a repository belong to.
+/// Checks who owns the parts of a repository.
 struct Owners<'a> {
     user: &'a UserSettings,
     folder: &'a Path,
@@ -245,15 +245,15 @@ struct Owners<'a> {
 }
 
 impl Owners<'_> {
-    /// Why a repository is not read: a part of it belongs to another user. As git does, and for the same reason.
-    fn foreign(&self, paths: &[&Path]) -> Result<Option<WorkspaceError>, WorkspaceError> {
+    /// Why a repository is not read: a part of it belongs to another user. Git has the same check.
+    fn foreign(&self, paths: &[&Path]) -> Result<Option<RepositoryError>, RepositoryError> {
         let own = rustix::process::geteuid().as_raw();
         for path in paths {
             let metadata = std::fs::symlink_metadata(path);
             let metadata = metadata.map_err(super::disk::failed("looking at", path))?;
             if metadata.uid() != own && !self.user.trusts(self.dot_git) && !self.user.trusts(path) {
                 let (path, folder) = (path.display(), self.folder.display());
-                return Ok(Some(WorkspaceError::Unsupported(format!(
+                return Ok(Some(RepositoryError::Unsupported(format!(
                     "{path} belongs to another user, who could have prepared the repository; if you trust it, say so with \
                      `git config --global --add safe.directory {folder}`"
                 ))));
@@ -263,7 +263,7 @@ impl Owners<'_> {
     }
 }
 
-/// Whether a directory is a repository's own, as git sees it.
+/// Whether git would accept a directory as a repository.
 pub(super) fn is_git_dir(dir: &Path) -> bool {
     let has = |name: &str| dir.join(name).is_dir();
     dir.join("HEAD").is_file() && (dir.join("commondir").is_file() || (has("objects") && has("refs")))
@@ -273,46 +273,46 @@ fn is_false(value: &str) -> bool {
     ["false", "no", "off", "0", ""].iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
-/// The first line as a path.
+/// The trimmed text as a path.
 fn path_of(text: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(text.trim_ascii()))
 }
 
-/// Where a `.git` that is a file says the repository is.
-fn pointed_to(dot_git: &Path, folder: &Path) -> Result<PathBuf, WorkspaceError> {
+/// The repository that a `.git` file points to.
+fn pointed_to(dot_git: &Path, folder: &Path) -> Result<PathBuf, RepositoryError> {
     let text = read_at(dot_git, POINTER_MAX_BYTES)?.unwrap_or_default();
     let path = text.strip_prefix(GITDIR.as_bytes()).map(path_of).ok_or_else(|| no_repository(folder))?;
     folder.join(path).canonicalize().map_err(|_| no_repository(folder))
 }
 
-fn common_of(git_dir: &GitDir, text: &[u8], folder: &Path) -> Result<GitDir, WorkspaceError> {
+fn common_of(git_dir: &GitDir, text: &[u8], folder: &Path) -> Result<GitDir, RepositoryError> {
     let path = git_dir.path().join(path_of(text)).canonicalize().map_err(|_| no_repository(folder))?;
     GitDir::open(&path)?.ok_or_else(|| no_repository(folder))
 }
 
-fn no_repository(folder: &Path) -> WorkspaceError {
-    WorkspaceError::Unsupported(format!(
+fn no_repository(folder: &Path) -> RepositoryError {
+    RepositoryError::Unsupported(format!(
         "{}/.git does not say where the repository is; `git -C {} status` says more",
         folder.display(),
         folder.display()
     ))
 }
 
-pub(super) fn broken(folder: &Path, why: &str) -> WorkspaceError {
+pub(super) fn broken(folder: &Path, why: &str) -> RepositoryError {
     let folder = folder.display();
-    WorkspaceError::Unsupported(format!(
+    RepositoryError::Unsupported(format!(
         "the commit that is checked out in {folder} cannot be read ({why}); `git -C {folder} fsck` says what is \
          missing"
     ))
 }
 
-/// The settings of a repository. Git reads a copy of them, and nothing that they include.
+/// The settings of a repository. Git reads a copy of them, without includes.
 fn read_config(
     program: &Path,
     git_dir: &GitDir,
     common: &GitDir,
     folder: &Path,
-) -> Result<Vec<Setting>, WorkspaceError> {
+) -> Result<Vec<Setting>, RepositoryError> {
     let text = common.read("config", CONFIG_MAX_BYTES)?.unwrap_or_default();
     let mut config = parse_config(program, &text, folder)?;
     if config.iter().any(|(key, value)| key == "extensions.worktreeconfig" && !is_false(value)) {
@@ -325,15 +325,15 @@ fn read_config(
 /// A key and its value.
 type Setting = (String, String);
 
-/// The settings in a text; of those with the same key the last one counts.
-fn parse_config(program: &Path, text: &[u8], folder: &Path) -> Result<Vec<Setting>, WorkspaceError> {
+/// Parses settings. The last value of a key wins.
+fn parse_config(program: &Path, text: &[u8], folder: &Path) -> Result<Vec<Setting>, RepositoryError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
     let git = Git::at(program, Path::new("/"));
     let answer = git.ask(&["config", "--no-includes", "--file", "-", "--list", "-z"], text)?;
     if answer.code != Some(0) {
-        return Err(WorkspaceError::Unsupported(format!(
+        return Err(RepositoryError::Unsupported(format!(
             "the git settings of {} cannot be read ({}); `git -C {} config --list` says where they are wrong",
             folder.display(),
             answer.stderr,

@@ -1,4 +1,4 @@
-//! The walk of a scan: a few threads that look into one directory after the other.
+//! Walks the directories of a folder for a scan, with a few threads.
 
 mod outside;
 
@@ -13,27 +13,27 @@ use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, KnownFile, Request, ScanResult, ScannedFile};
-use super::{WorkspaceError, closed, names};
+use super::{RepositoryError, closed, names};
 use outside::UntrackableReason;
 
-/// Deepest nesting of directories that is looked into.
+/// Deepest nesting of directories that is walked.
 const MAX_DEPTH: usize = 200;
-/// Most directories that are kept open for what is still to be looked at in them. The others are found again by their paths.
+/// Limit of directories that stay open for pending subdirectories. The others are opened again by path.
 const HELD_MAX: usize = 16;
-/// Most bytes of a path that say where something too deep begins.
+/// Limit of bytes of the path that names a tree that is too deep.
 const TOO_DEEP_SHOWN_MAX: usize = 200;
 /// More threads than this only wait for each other.
 const MAX_THREADS: usize = 4;
-/// Words in `.gitattributes` that let git change content on its way in.
+/// Words in `.gitattributes` that make git convert content.
 const CONVERTING: &[&str] = &["text", "eol", "crlf", "filter", "ident", "working-tree-encoding"];
 
-/// Why something that is neither a file nor a symlink is left out.
+/// The reason that is reported for an entry that is neither a file nor a symlink.
 const SPECIAL: &str = "a socket, a pipe or a device";
-/// Why a directory is left out that lies too deep.
-const TOO_DEEP: &str = "it goes on for more than 200 directories, one in the other";
+/// The reason that is reported for a directory that is nested too deep.
+const TOO_DEEP: &str = "it is a chain of more than 200 directories, one in the other";
 
-/// Walks the whole folder behind `root`. What is found is in no order.
-pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, WorkspaceError> {
+/// Walks the whole folder behind `root`. The result is unsorted.
+pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, RepositoryError> {
     let scan = Scan {
         request,
         root: Arc::new(root),
@@ -77,24 +77,24 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, W
     Ok(walked)
 }
 
-/// One directory that has to be looked into.
+/// One directory to read.
 struct Task {
-    /// None if it is found again by its path.
+    /// `None` if the directory is opened again by its path.
     parent: Option<Arc<OpenDirectory>>,
     name: Vec<u8>,
-    /// With a slash at its end, but for the top.
+    /// With a slash at its end, except for the top.
     path: Vec<u8>,
     depth: usize,
-    /// Which of the known lie beneath it.
+    /// The range of known files beneath it.
     known: Range<usize>,
     ignored: IgnorePatterns,
-    /// It is ignored itself, and looked into only for what is tracked or wanted.
+    /// The directory is ignored and only read for tracked or wanted files.
     all_ignored: bool,
-    /// Nothing in it can be in a tree, and why.
+    /// Why no entry of it can be in a tree.
     outside: Option<UntrackableReason>,
 }
 
-/// A directory that is open, and counted.
+/// An open directory, counted against [`HELD_MAX`].
 struct OpenDirectory {
     dir: OwnedFd,
     count: Arc<AtomicUsize>,
@@ -124,7 +124,7 @@ impl Drop for OpenDirectory {
 struct Queue {
     tasks: Vec<Task>,
     busy: usize,
-    error: Option<WorkspaceError>,
+    error: Option<RepositoryError>,
 }
 
 struct Scan<'a> {
@@ -147,7 +147,7 @@ impl Scan<'_> {
         self.changed.notify_one();
     }
 
-    /// Takes directories until there are none left and nobody is at work on one.
+    /// Takes directories until the queue is empty and no thread is working.
     fn work(&self) -> ScanResult {
         let mut walked = ScanResult::default();
         let mut queue = self.lock();
@@ -176,10 +176,10 @@ impl Scan<'_> {
         walked
     }
 
-    fn directory(&self, task: &Task, walked: &mut ScanResult) -> Result<(), WorkspaceError> {
+    fn directory(&self, task: &Task, walked: &mut ScanResult) -> Result<(), RepositoryError> {
         let dir = match self.open(task) {
             Ok(dir) => self.hold(dir),
-            // Gone, or no directory any more: somebody is at work here, and the next scan sees what came of it.
+            // Removed or replaced by another process. The next scan sees the result.
             Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
                 return Ok(());
             }
@@ -208,13 +208,13 @@ impl Scan<'_> {
         Arc::new(OpenDirectory { dir, count: self.held.clone() })
     }
 
-    /// Keeps a directory open for what is still to be looked at in it, unless too many are.
+    /// Keeps a directory open for its pending subdirectories, unless too many are open.
     fn keep(&self, dir: &Arc<OpenDirectory>) -> Option<Arc<OpenDirectory>> {
         (self.held.load(Ordering::Relaxed) < HELD_MAX).then(|| Arc::clone(dir))
     }
 
-    /// The directory that a task's is in, found again part by part: a path may be longer than the kernel takes, and no part
-    /// may have come to be a link.
+    /// Opens the parent of a task's directory again, part by part: the path may be too long for the kernel, and no part
+    /// may have become a link.
     fn reach(&self, task: &Task) -> Result<Arc<OpenDirectory>, rustix::io::Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let above = task.path.len().saturating_sub(task.name.len() + 1);
@@ -225,13 +225,14 @@ impl Scan<'_> {
         Ok(self.hold(dir))
     }
 
-    /// Opens a directory. In a workspace it is opened up before: one that may be listed but not entered hides as much.
+    /// Opens a directory. In a workspace, missing permissions are restored first: a directory that can be listed but
+    /// not entered hides its files too.
     fn open(&self, task: &Task) -> Result<OwnedFd, rustix::io::Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let parent = task.parent.clone().map_or_else(|| self.reach(task), Ok)?;
         let (parent, name) = (&**parent, task.name.as_slice());
         let open = || rustix::fs::openat(parent, name, flags, Permissions::empty());
-        if self.request.persons {
+        if self.request.is_users_folder {
             return open();
         }
         let dir = closed::opened_up(parent, name, open)?;
@@ -242,17 +243,17 @@ impl Scan<'_> {
         Ok(dir)
     }
 
-    /// A small file; empty if it is none, or a symlink, which git does not follow for these either.
+    /// Reads a small file. Empty if it is not a plain file; git does not follow symlinks for these either.
     fn read_small(&self, dir: &OwnedFd, name: &[u8]) -> Vec<u8> {
         use std::io::Read;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(dir, name, flags, Permissions::empty());
-        let opened = if self.request.persons { open() } else { closed::opened_up(dir, name, open) };
+        let opened = if self.request.is_users_folder { open() } else { closed::opened_up(dir, name, open) };
         let mut text = Vec::new();
         if let Ok(file) = opened {
             let file = std::fs::File::from(file);
             if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-                // What cannot be read has no patterns.
+                // An unreadable file has no patterns.
                 drop(file.take(MAX_PATTERNS_BYTES).read_to_end(&mut text));
             }
         }
@@ -263,7 +264,7 @@ impl Scan<'_> {
         &self,
         dir: &Arc<OpenDirectory>,
         task: &Task,
-    ) -> Result<Vec<(Vec<u8>, FileType)>, WorkspaceError> {
+    ) -> Result<Vec<(Vec<u8>, FileType)>, RepositoryError> {
         let listing = |error| self.failed("listing", &task.path, error);
         let entries = rustix::fs::Dir::read_from(dir).map_err(listing)?;
         let mut names = Vec::new();
@@ -284,7 +285,7 @@ impl Scan<'_> {
         path: Vec<u8>,
         kind: FileType,
         walked: &mut ScanResult,
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         if names::could_be_dot_git(&name) {
             return self.git_like(here, name, path, walked);
         }
@@ -325,10 +326,10 @@ impl Scan<'_> {
         name: Vec<u8>,
         mut path: Vec<u8>,
         walked: &mut ScanResult,
-    ) -> Result<(), WorkspaceError> {
-        let Request { known, persons, state, wanted, .. } = self.request;
+    ) -> Result<(), RepositoryError> {
+        let Request { known, is_users_folder, state, wanted, .. } = self.request;
         let submodule = here.exact(known, &path).is_some_and(|known| known.mode == Mode::Gitlink);
-        if submodule && *persons {
+        if submodule && *is_users_folder {
             walked.notes.submodule(&path);
             return Ok(());
         }
@@ -343,14 +344,14 @@ impl Scan<'_> {
         if state.is_some_and(|state| identity(here.dir, &name) == Some(state)) {
             return Ok(());
         }
-        if here.task.depth >= MAX_DEPTH && !persons {
-            // What one directory holds keeps nobody's other work from being kept.
+        if here.task.depth >= MAX_DEPTH && !is_users_folder {
+            // One bad directory must not keep other work from being salvaged.
             path.truncate(TOO_DEEP_SHOWN_MAX);
             walked.left_out.work(&path, TOO_DEEP);
             return Ok(());
         }
         if here.task.depth >= MAX_DEPTH {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "{} is nested more than {MAX_DEPTH} directories deep; move it, or ignore it in .gitignore",
                 String::from_utf8_lossy(&path).chars().take(200).collect::<String>()
             )));
@@ -374,7 +375,7 @@ impl Scan<'_> {
         path: Vec<u8>,
         stat: &Stat,
         walked: &mut ScanResult,
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         let Request { known, never, wanted, max_files, .. } = self.request;
         let known = here.exact(known, &path);
         if never.contains(&path) {
@@ -390,7 +391,7 @@ impl Scan<'_> {
             return Ok(());
         }
         if self.files.fetch_add(1, Ordering::Relaxed) >= *max_files {
-            return Err(WorkspaceError::Unsupported(format!(
+            return Err(RepositoryError::Unsupported(format!(
                 "{} has more than {max_files} files that git does not ignore; ignore what is not needed in \
                  .gitignore, or raise workspace.max_files",
                 self.request.folder.display()
@@ -415,7 +416,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What the file contains, if times and size leave no doubt.
+    /// The file's known content, if times and size prove that it is unchanged.
     fn content(&self, known: &KnownFile, mode: Mode, stat: &Stat) -> Option<Content> {
         if known.mode.is_file() != mode.is_file() {
             return None;
@@ -447,17 +448,17 @@ impl Scan<'_> {
         }
     }
 
-    fn failed(&self, doing: &str, path: &[u8], error: rustix::io::Errno) -> WorkspaceError {
+    fn failed(&self, doing: &str, path: &[u8], error: rustix::io::Errno) -> RepositoryError {
         use std::os::unix::ffi::OsStrExt;
         let path = self.request.folder.join(std::ffi::OsStr::from_bytes(path));
-        WorkspaceError::io(doing, &path, &error.into())
+        RepositoryError::io(doing, &path, &error.into())
     }
 }
 
 const FILE_TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 
-/// Whether attributes let git change content on its way in.
+/// Whether attributes make git convert content.
 pub(crate) fn converts(text: &str) -> bool {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.flat_map(|line| line.split_whitespace().skip(1)).any(|word| {
@@ -471,7 +472,7 @@ fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// The directory that is being looked at.
+/// The directory that is being read.
 struct CurrentDirectory<'a> {
     task: &'a Task,
     dir: &'a Arc<OpenDirectory>,
@@ -488,7 +489,7 @@ impl CurrentDirectory<'_> {
         here.binary_search_by(|known| known.path.as_slice().cmp(path)).ok().map(|at| &here[at])
     }
 
-    /// Which of the known lie beneath a path that ends in a slash.
+    /// The range of known files beneath a path that ends in a slash.
     fn beneath(&self, known: &[KnownFile], path: &[u8]) -> Range<usize> {
         let here = &known[self.task.known.clone()];
         let start = here.partition_point(|known| known.path.as_slice() < path);

@@ -1,4 +1,4 @@
-//! What snapshots, workspaces and merging cost, beside plain git in the same run.
+//! Measures snapshots, workspaces and merging, beside plain git in the same run.
 
 use std::process::Command;
 
@@ -8,15 +8,17 @@ use super::{BenchOptions, table};
 use crate::Failure;
 use crate::command::{Program, build, capture, root};
 
-/// Files of the repository that the limits are for, and of a large one.
+/// Number of files in the repository that the limits are for, and in a large one.
 const FILES: &str = "10000";
 const FILES_LARGE: &str = "100000";
-/// Files where only the working is shown.
+/// Number of files for a smoke test.
 const FILES_SMOKE: &str = "500";
-/// How often each is measured; the median counts.
+/// Number of directories of a hundred files for a smoke test of merging.
+const DIRS_SMOKE: &str = "10";
+/// How often each figure is measured; the median counts.
 const ROUNDS: &str = "5";
 
-/// Measures, prints the table and gives all figures.
+/// Measures, prints the table and returns all figures.
 pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
     let files = if asked.smoke { FILES_SMOKE } else { FILES };
     let usual = figures(asked, "workspaces", &[files, ROUNDS])?;
@@ -25,13 +27,14 @@ pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
     } else {
         figures(asked, "workspaces", &[FILES_LARGE, ROUNDS])?
     };
-    let merging = figures(asked, "merging", &[])?;
+    let dirs: &[&str] = if asked.smoke { &[DIRS_SMOKE] } else { &[] };
+    let merging = figures(asked, "merging", dirs)?;
     let all = json!({"usual": usual, "large": large, "merging": merging});
     print!("{}", limits(&all));
     Ok(all)
 }
 
-/// What an example of the host printed, `name value unit` a line.
+/// The output of an example, `name value unit` per line.
 fn figures(asked: &BenchOptions, example: &str, words: &[&str]) -> Result<Value, Failure> {
     let program = build(&Program::Example(example), asked.profile())?;
     parse(&capture(Command::new(program).args(words).current_dir(root()))?)

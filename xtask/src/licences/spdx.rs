@@ -1,10 +1,10 @@
-//! Whether a licence expression can be satisfied by a set of accepted licences.
+//! Checks whether a licence expression can be satisfied by a set of accepted licences.
 //!
-//! Only the part of SPDX that package manifests use: `AND`, `OR`, `WITH`, parentheses, and the old `/`
-//! that older manifests write for `OR`.
+//! Supports only the part of SPDX that package manifests use: `AND`, `OR`, `WITH`, parentheses, and the `/` that older
+//! manifests write for `OR`.
 
-/// Whether some choice among the expression's `OR`s is accepted throughout. A licence with an exception is
-/// asked for as one name, `Apache-2.0 WITH LLVM-exception`: an exception changes what is granted.
+/// Whether some choice among the expression's `OR`s is accepted throughout. A licence with an exception is one name,
+/// `Apache-2.0 WITH LLVM-exception`, because an exception changes what is granted.
 pub(crate) fn satisfied(expression: &str, accepted: &dyn Fn(&str) -> bool) -> Result<bool, String> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut parser = Parser { words: spaced.split_whitespace().collect(), at: 0, accepted };
@@ -15,8 +15,8 @@ pub(crate) fn satisfied(expression: &str, accepted: &dyn Fn(&str) -> bool) -> Re
     }
 }
 
-/// Recursive descent; `AND` binds tighter than `OR`. Both sides are always parsed, so that nonsense behind
-/// an accepted licence is still reported.
+/// Recursive descent; `AND` binds tighter than `OR`. Both sides are always parsed, so that nonsense behind an accepted
+/// licence is still reported.
 struct Parser<'a> {
     words: Vec<&'a str>,
     at: usize,

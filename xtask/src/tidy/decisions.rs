@@ -1,4 +1,5 @@
-//! Decision pages are found: each is a row of the index, the header of a module links to it, and no link is dead.
+//! Checks that decision pages are reachable: each has a row in the index, the header of a module links to it, and no
+//! link is dead.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +7,9 @@ use super::Breach;
 
 const DIR: &str = "docs/decisions/";
 const INDEX: &str = "docs/decisions/README.md";
-/// Pages about the whole project, which no single module explains itself with.
+/// Pages about the whole project, which belong to no single module.
 const WITHOUT_A_MODULE: &[&str] = &["seed-differences"];
-/// What a page has to answer.
+/// The required headings of a page.
 const HEADINGS: &[&str] = &["Question", "Choice", "Price"];
 
 pub(crate) fn check(texts: &[(String, String)]) -> Vec<Breach> {
@@ -40,7 +41,7 @@ pub(crate) fn check(texts: &[(String, String)]) -> Vec<Breach> {
                 let place = format!("{path}:{}", number + 1);
                 breaches.push(breach(
                     &place,
-                    &format!("there is no page `{named}`"),
+                    &format!("unknown page `{named}`"),
                     "a reader who follows a dead link finds nothing",
                 ));
             }
@@ -60,7 +61,7 @@ fn breach(place: &str, found: &str, why: &'static str) -> Breach {
     Breach { place: place.to_owned(), rule: "decision", found: found.to_owned(), why }
 }
 
-/// The name of a page by its path.
+/// The name of a page, from its path.
 fn page_of(path: &str) -> Option<&str> {
     path.strip_prefix(DIR)?.strip_suffix(".md").filter(|page| *page != "README")
 }
@@ -85,7 +86,7 @@ mod tests {
 
     const PAGE: &str = "# A\n\n**Question.** x\n\n**Choice.** y\n\n**Price.** z\n";
 
-    /// Put together here, so that this file names no page that does not exist.
+    /// Assembled here, so that this file names no page that does not exist.
     fn path_of(page: &str) -> String {
         format!("{DIR}{page}.md")
     }
@@ -121,7 +122,7 @@ mod tests {
     #[test]
     fn a_dead_link_is_a_breach_wherever_it_is() {
         let text = format!("see [why]({})", path_of("gone"));
-        assert_eq!(found(&[("CHANGELOG.md", &*text)]), ["CHANGELOG.md:1: there is no page `gone`"]);
+        assert_eq!(found(&[("CHANGELOG.md", &*text)]), ["CHANGELOG.md:1: unknown page `gone`"]);
     }
 
     #[test]

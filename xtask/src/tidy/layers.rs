@@ -1,17 +1,18 @@
-//! Who may depend on whom, read from the manifests.
+//! Checks which crates may depend on which, from the manifests.
 //!
-//! `domain <- agent <- engine <- {store, models, files, sandbox, workspace, egress, tools, protocols} <- posse <- setup
-//! <- cli`: a crate may use what lies in a lower layer, and never its neighbours. Dev-dependencies are free: a test of a lower crate
-//! may well be told with a real store, and nothing of it reaches the product.
+//! `domain <- {agent, definitions} <- engine <- {store, models, files, sandbox, workspace, egress, tools} <- posse <-
+//! setup <- protocols <- cli`: a crate may use crates of a lower layer, and never of its own. Dev-dependencies are
+//! free: a test of a lower crate may use a real store, because none of it reaches the product.
 
 use serde_json::Value;
 
 use super::Breach;
 
-/// Each crate with its layer. Test crates stand on top: they may use anything, and only each other.
+/// Each crate with its layer. Test crates are on top: they may use anything, and only each other.
 const LAYERS: &[(&str, u8)] = &[
     ("posse-domain", 0),
     ("posse-agent", 1),
+    ("posse-definitions", 1),
     ("posse-engine", 2),
     ("posse-store", 3),
     ("posse-models", 3),
@@ -20,16 +21,16 @@ const LAYERS: &[(&str, u8)] = &[
     ("posse-sandbox", 3),
     ("posse-workspace", 3),
     ("posse-egress", 3),
-    ("posse-protocols", 3),
     ("posse", 4),
     ("posse-setup", 5),
-    ("posse-cli", 6),
-    ("posse-testkit", 7),
-    ("xtask", 8),
+    ("posse-protocols", 6),
+    ("posse-cli", 7),
+    ("posse-testkit", 8),
+    ("xtask", 9),
 ];
 
-/// Neighbours that may use each other all the same, in this direction: tools and workspaces are made of files beneath a
-/// handle, programs in a sandbox and, for tools, the one client to the network.
+/// Exceptions within a layer, in this direction: tools and workspaces use files beneath a handle, programs in a sandbox
+/// and, for tools, the only network client.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("posse-sandbox", "posse-files"),
     ("posse-workspace", "posse-files"),
@@ -41,7 +42,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 
 /// Foreign crates that would bring in what a crate must not know.
 struct Foreign {
-    /// The crates that may not have them, or with `only` the sole ones that may.
+    /// The crates that may not have them, or with `only` the only ones that may.
     crates: &'static [&'static str],
     only: bool,
     names: &'static [&'static str],
@@ -50,7 +51,7 @@ struct Foreign {
 
 const FOREIGN: &[Foreign] = &[
     Foreign {
-        crates: &["posse-domain", "posse-agent"],
+        crates: &["posse-domain", "posse-agent", "posse-definitions"],
         only: false,
         names: &[
             "tokio",
@@ -83,8 +84,14 @@ const FOREIGN: &[Foreign] = &[
     Foreign {
         crates: &["posse-egress", "posse-models", "posse-testkit", "xtask"],
         only: true,
-        names: &["reqwest", "hyper", "hyper-util", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
+        names: &["reqwest", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
         why: "tools, engine and cli have no HTTP client but posse-egress, which judges every address; models have their own",
+    },
+    Foreign {
+        crates: &["posse-egress", "posse-models", "posse-protocols", "posse-testkit", "xtask"],
+        only: true,
+        names: &["hyper", "hyper-util", "axum"],
+        why: "posse-egress and posse-models are the HTTP clients, and posse-protocols is the server",
     },
 ];
 
@@ -112,7 +119,7 @@ fn fault(name: &str, layer: u8, used: &str) -> Option<&'static str> {
     if let Some(used_layer) = layer_of(used) {
         let allowed = used_layer < layer || EXCEPTIONS.contains(&(name, used));
         return (!allowed).then_some(
-            "domain <- agent <- engine <- adapters <- posse <- setup <- cli; adapters never import each other, and only tests import the testkit",
+            "domain <- agent <- engine <- adapters <- posse <- setup <- protocols <- cli; adapters never import each other, and only tests import the testkit",
         );
     }
     let hit = |rule: &&Foreign| rule.names.contains(&used) && rule.crates.contains(&name) != rule.only;
@@ -159,6 +166,13 @@ mod tests {
     }
 
     #[test]
+    fn protocols_are_front_ends_below_the_command() {
+        assert_eq!(found("posse-protocols", "posse-setup", None), [""; 0]);
+        assert_eq!(found("posse-cli", "posse-protocols", None), [""; 0]);
+        assert_eq!(found("posse-setup", "posse-protocols", None).len(), 1);
+    }
+
+    #[test]
     fn only_tests_and_xtask_use_the_testkit() {
         assert_eq!(found("posse-cli", "posse-testkit", None).len(), 1);
         assert_eq!(found("posse-cli", "posse-testkit", Some("dev")), [""; 0]);
@@ -182,5 +196,8 @@ mod tests {
         assert_eq!(found("posse-tools", "reqwest", None).len(), 1);
         assert_eq!(found("posse-cli", "hyper", None).len(), 1);
         assert_eq!(found("posse-egress", "hyper", None), [""; 0]);
+        assert_eq!(found("posse-protocols", "axum", None), [""; 0]);
+        assert_eq!(found("posse-setup", "axum", None).len(), 1);
+        assert_eq!(found("posse-protocols", "reqwest", None).len(), 1, "a server is no client");
     }
 }

@@ -1,27 +1,32 @@
 //! Rust source with its comments, or its comments and literals, blanked out.
 //!
-//! Rules look at code, and docs must be free to name what code may not. Blanking keeps every offset and
-//! line where it was, so a finding in the masked text is a place in the file. This is a lexer of the few
-//! forms that can hide others (comments, strings, characters), not a parser.
+//! Rules check code, and docs must be free to name what code may not. Blanking keeps every offset and line, so a
+//! finding in the masked text has the same position in the file. This is a lexer for the few tokens that can hide
+//! others (comments, strings, characters), not a parser.
+
+use std::ops::Range;
+
+/// The kind of a prose span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prose {
+    Comment,
+    Literal,
+}
 
 /// The two views of one file; both have the length of the original.
 pub(crate) struct MaskedSource {
     /// Without comments and without the contents of string and character literals.
     pub(crate) code: String,
-    /// Without comments only: for what may not be named even in a string.
+    /// Without comments only, for names that are forbidden even in a string.
     pub(crate) text: String,
-}
-
-/// What a stretch of source is.
-#[derive(Clone, Copy, PartialEq)]
-enum SpanType {
-    Comment,
-    Literal,
+    /// The ranges of comments and literals.
+    pub(crate) prose: Vec<(Range<usize>, Prose)>,
 }
 
 pub(crate) fn mask(source: &str) -> MaskedSource {
     let mut code = source.as_bytes().to_vec();
     let mut text = code.clone();
+    let mut prose = Vec::new();
     let mut at = 0;
     while at < source.len() {
         let Some((kind, end)) = hidden(source, at) else {
@@ -29,36 +34,38 @@ pub(crate) fn mask(source: &str) -> MaskedSource {
             continue;
         };
         blank(&mut code[at..end]);
-        if kind == SpanType::Comment {
+        if kind == Prose::Comment {
             blank(&mut text[at..end]);
         }
+        prose.push((at..end, kind));
         at = end;
     }
     // Whole characters were replaced by ASCII, so both are still UTF-8.
     MaskedSource {
         code: String::from_utf8_lossy(&code).into_owned(),
         text: String::from_utf8_lossy(&text).into_owned(),
+        prose,
     }
 }
 
-/// If a comment or literal begins at `at`: which, and where it ends.
-fn hidden(source: &str, at: usize) -> Option<(SpanType, usize)> {
+/// If a comment or literal begins at `at`: its kind, and its end.
+fn hidden(source: &str, at: usize) -> Option<(Prose, usize)> {
     let rest = &source[at..];
     if rest.starts_with("//") {
-        return Some((SpanType::Comment, at + rest.find('\n').unwrap_or(rest.len())));
+        return Some((Prose::Comment, at + rest.find('\n').unwrap_or(rest.len())));
     }
     if rest.starts_with("/*") {
-        return Some((SpanType::Comment, at + block_comment_len(rest)));
+        return Some((Prose::Comment, at + block_comment_len(rest)));
     }
     if rest.starts_with('"') {
-        return Some((SpanType::Literal, at + quoted_len(rest, '"')));
+        return Some((Prose::Literal, at + quoted_len(rest, '"')));
     }
     if rest.starts_with('\'') {
-        return char_literal_len(rest).map(|len| (SpanType::Literal, at + len));
+        return char_literal_len(rest).map(|len| (Prose::Literal, at + len));
     }
     let begins_word = !source[..at].ends_with(is_word);
     if begins_word {
-        return raw_string_len(rest).map(|len| (SpanType::Literal, at + len));
+        return raw_string_len(rest).map(|len| (Prose::Literal, at + len));
     }
     None
 }
@@ -86,7 +93,7 @@ fn block_comment_len(rest: &str) -> usize {
     rest.len()
 }
 
-/// The length of a literal in `quote`s, quotes included; a backslash hides the character after it.
+/// The length of a literal in `quote`s, quotes included; a backslash escapes the next character.
 fn quoted_len(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (offset, c) in rest.char_indices().skip(1) {

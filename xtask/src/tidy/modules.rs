@@ -1,8 +1,8 @@
-//! Which files are compiled, and which of them only for tests.
+//! Determines which files are compiled, and which of them only for tests.
 //!
-//! A Rust file that nobody declares is neither compiled nor run, and nobody is told: a forgotten `mod` line
-//! in `tests/main.rs` would drop a whole story in silence. So the files are walked as the compiler walks
-//! them, from the targets through their `mod` lines.
+//! A Rust file that is declared nowhere is neither compiled nor run, and no tool reports it: a missing `mod` line in
+//! `tests/main.rs` would silently drop a whole story. So the files are walked like the compiler does, from the targets
+//! through their `mod` lines.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use serde_json::Value;
 use super::Breach;
 use super::source::{Source, block_end, words};
 
-/// Where the compiler begins.
+/// A root file of the compiler.
 pub(crate) struct Target {
     pub(crate) path: String,
     pub(crate) is_test: bool,
 }
 
-/// The targets of all packages. Build scripts count as test code: they speak to cargo by printing, and are
-/// not part of the product.
+/// The targets of all packages. Build scripts count as test code: they communicate with cargo by printing, and are not
+/// part of the product.
 pub(crate) fn targets(metadata: &Value, root: &str) -> Vec<Target> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
@@ -64,7 +64,7 @@ pub(crate) fn check(targets: &[Target], sources: &mut [Source]) -> Vec<Breach> {
     breaches
 }
 
-/// Every file that is reached, and whether only ever as test code.
+/// Every file that is reached, and whether only as test code.
 fn walk(targets: &[Target], sources: &[Source]) -> BTreeMap<String, bool> {
     let files: BTreeMap<&str, &Source> =
         sources.iter().map(|source| (source.path.as_str(), source)).collect();
@@ -73,7 +73,7 @@ fn walk(targets: &[Target], sources: &[Source]) -> BTreeMap<String, bool> {
         targets.iter().map(|target| (target.path.clone(), target.is_test, true)).collect();
     while let Some((path, is_test, is_root)) = queue.pop() {
         let Some(source) = files.get(path.as_str()) else { continue };
-        // A second visit is worth it only if it turns test code into product code.
+        // A second visit is only useful if it turns test code into product code.
         if reached.get(&path).is_some_and(|known| is_test || !known) {
             continue;
         }
@@ -86,7 +86,7 @@ fn walk(targets: &[Target], sources: &[Source]) -> BTreeMap<String, bool> {
     reached
 }
 
-/// For each declaration of a module in its own file: where it stands, and the paths that file may have.
+/// For each declaration of a module in its own file: its position, and the possible paths of that file.
 fn children(source: &Source, is_root: bool) -> Vec<(usize, Vec<String>)> {
     let (folder, file) = source.path.rsplit_once('/').unwrap_or(("", &source.path));
     let base = if is_root || file == "mod.rs" {

@@ -1,7 +1,7 @@
-//! Files and functions that have grown too long to be read in one go.
+//! Checks that files and functions are short enough to be read in one go.
 //!
-//! What sets admired codebases apart is not their average but their tail. The limits are where a reader has
-//! to scroll back to remember how a thing began; tests may be long, since each is read alone.
+//! What sets admired codebases apart is not their average but their tail. The limits are where a reader has to scroll
+//! back to remember the beginning. Tests may be long, since each is read alone.
 
 use super::Breach;
 use super::source::{Source, item_end};

@@ -1,4 +1,4 @@
-//! One Rust file as the rules see it: masked, with what it declares, imports and marks as test code.
+//! One Rust file for the rules: masked, with its declarations, imports and test code.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use super::mask::{MaskedSource, is_word, mask};
 pub(crate) struct Source {
     /// From the workspace root, with `/`.
     pub(crate) path: String,
+    pub(crate) original: String,
     pub(crate) masked: MaskedSource,
-    /// Where a `#[cfg(test)]` item stands.
+    /// The ranges of `#[cfg(test)]` items.
     tests: Vec<Range<usize>>,
     /// The whole file is test code: reached only through a test target or a `#[cfg(test)] mod`.
     pub(crate) all_tests: bool,
 }
 
-/// Something declared with a keyword and a name.
+/// A keyword with a declared name.
 pub(crate) struct Declaration<'a> {
     pub(crate) keyword: &'static str,
     pub(crate) name: &'a str,
     pub(crate) at: usize,
-    /// Where the name ends.
     pub(crate) end: usize,
 }
 
@@ -27,16 +27,16 @@ impl Source {
     pub(crate) fn new(path: &str, source: &str) -> Self {
         let masked = mask(source);
         let tests = test_items(&masked.code);
-        Self { path: path.to_owned(), masked, tests, all_tests: false }
+        Self { path: path.to_owned(), original: source.to_owned(), masked, tests, all_tests: false }
     }
 
-    /// The crate's folder name, or the first folder for what lies outside `crates/`.
+    /// The crate's folder name, or the first folder for files outside `crates/`.
     pub(crate) fn owner(&self) -> &str {
         let inside = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         inside.split('/').next().unwrap_or_default()
     }
 
-    /// Counted from one, as editors do.
+    /// Counted from one, as in editors.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.masked.code[..at].matches('\n').count() + 1
     }
@@ -74,7 +74,7 @@ impl Source {
         found
     }
 
-    /// Every path a `use` brings in, with groups written out: `use std::{env, fs}` is two.
+    /// Every path that a `use` imports, with groups expanded: `use std::{env, fs}` is two.
     pub(crate) fn imports(&self) -> Vec<(usize, String)> {
         let code = self.masked.code.as_str();
         let mut found = Vec::new();
@@ -117,7 +117,7 @@ fn expand(prefix: &str, tree: &str, at: usize, found: &mut Vec<(usize, String)>)
     }
 }
 
-/// Where `needle` stands as whole words: `tokio` is not found in `tokio_util`.
+/// Where `needle` occurs as whole words: `tokio` is not found in `tokio_util`.
 pub(crate) fn words<'a>(haystack: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
     let whole_before = !needle.starts_with(is_word);
     let whole_after = !needle.ends_with(is_word);
@@ -160,7 +160,7 @@ pub(crate) fn block_end(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// `any(test, …)` is not here: such an item is in the product too.
+/// `any(test, …)` is not included: such an item is in the product too.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let marks = ["#[cfg(test)]", "#[cfg(all(test,"];
     let mut starts: Vec<usize> =
@@ -168,7 +168,7 @@ fn test_items(code: &str) -> Vec<Range<usize>> {
     starts.sort_unstable();
     let mut items: Vec<Range<usize>> = Vec::new();
     for at in starts {
-        // One inside another is already counted.
+        // A nested item is already counted.
         if items.last().is_none_or(|outer| !outer.contains(&at)) {
             items.push(at..item_end(code, at));
         }

@@ -1,6 +1,6 @@
-//! What no text of the project may name: folders of one machine, and hosts that serve packages.
+//! Checks that no text of the project names folders of one machine or hosts that serve packages.
 //!
-//! The needles are put together from halves so that this file does not breach its own rule.
+//! The needles are assembled from halves so that this file does not breach its own rule.
 
 use super::Breach;
 use super::mask::is_word;
@@ -41,7 +41,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<Breach> {
     breaches
 }
 
-/// An absolute path only: in `src/work/x`, `~/work/` or `{dir}/work/` something stands before the slash.
+/// An absolute path only: in `src/work/x`, `~/work/` or `{dir}/work/` something precedes the slash.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

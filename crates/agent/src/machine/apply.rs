@@ -1,4 +1,4 @@
-//! What each event of its agent makes of a machine.
+//! Applies the events of an agent to its machine.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use posse_domain::message::{Reply, ToolCall};
 use super::reply::signature;
 use super::{AttemptFailure, FinalText, Machine, NotesGiven, Phase, Relay, Slot};
 use crate::conversation::{CallResult, Message};
-use crate::definition::retry_note;
 use crate::notes;
+use crate::prompts::retry_note;
 
-/// Most of a failed call's text in the reason for the end of an attempt.
+/// Maximum length of a failed call's text in the reason of a failed attempt.
 const FAILED_TEXT_MAX_CHARS: usize = 400;
 
 impl Machine {
-    /// Takes an event of this agent.
+    /// Applies an event of this agent.
     pub fn apply(&mut self, body: &EventBody) {
         match body {
             EventBody::ModelCalled(called) => self.model_called(called),
@@ -69,7 +69,8 @@ impl Machine {
             self.conversation.push(message);
         }
         self.inbox.clear();
-        self.told.report = called.cause.or(self.told.report);
+        self.objected.clear();
+        self.notes_given.report = called.cause.or(self.notes_given.report);
         self.phase = Phase::Asking {
             purpose: called.purpose,
             cause: called.cause,
@@ -77,9 +78,10 @@ impl Machine {
         };
     }
 
-    /// What the next model call puts into the conversation. A call that is repeated says nothing twice.
+    /// The messages that the next model call adds to the conversation. A call retry adds nothing twice.
     fn waiting(&self, cause: Option<ReportCause>) -> Vec<Message> {
-        let note = cause.filter(|_| cause != self.told.report).map(|cause| self.report_note(cause).into());
+        let note =
+            cause.filter(|_| cause != self.notes_given.report).map(|cause| self.report_note(cause).into());
         self.inbox.iter().cloned().chain(note).map(Message::User).collect()
     }
 
@@ -87,7 +89,7 @@ impl Machine {
         notes::report_now(cause, self.limits.result_schema.is_some())
     }
 
-    /// Hash and size of the conversation as the next model call sends it.
+    /// The hash and size of the conversation that the next model call sends.
     pub fn upcoming(&self, cause: Option<ReportCause>) -> (Hash, u64) {
         self.conversation.with(&self.waiting(cause))
     }
@@ -103,7 +105,7 @@ impl Machine {
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.again || error.code == Code::Interrupted => {
                 self.overflowed |= error.code == Code::ContextOverflow;
-                self.phase = Phase::Ready { mend: is_mending(cause) };
+                self.phase = Phase::Ready { mend: is_repairing(cause) };
             }
             (Some(error), _) => {
                 let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
@@ -123,12 +125,13 @@ impl Machine {
         cut_off: bool,
     ) {
         self.call = 0;
-        self.told.report = None;
+        self.notes_given.report = None;
         self.overflowed = false;
         let text = reply.text.to_shared();
         let is_fruitless = reply.calls.is_empty() && (cut_off || text.trim().is_empty());
         self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
-        // On a report turn no tool was offered: calls made all the same are answered elsewhere and not kept here.
+        // A report turn offers no tools. If the model calls some, they get their results elsewhere and are not kept
+        // here.
         let calls: Arc<[ToolCall]> =
             if purpose == Purpose::Report { Arc::new([]) } else { reply.calls.as_slice().into() };
         let raw = reply.raw.clone().filter(|_| calls.len() == reply.calls.len());
@@ -141,7 +144,7 @@ impl Machine {
                 self.inbox.push(notes::CUT_OFF.into());
             }
             let slots = vec![Slot::Open { intended: false, write: None }; calls.len()];
-            // A wide reply gets its results one by one: each must find its place without a walk.
+            // A reply may have many calls, and each result must find its slot without a search.
             let index = calls.iter().enumerate().map(|(at, call)| (call.id.clone(), at)).collect();
             Phase::Calling { left: calls.len(), calls, index, slots }
         };
@@ -163,7 +166,7 @@ impl Machine {
             text: finished.output.to_shared(),
             images: finished.images.clone(),
         };
-        // That of a child is not this agent's.
+        // A child's exhausted budget is not this agent's.
         let lacks_budget = finished.code == Some(Code::BudgetExhausted) && finished.child.is_none();
         self.answer_call(result, finished.elapsed_ms, lacks_budget);
     }
@@ -181,7 +184,7 @@ impl Machine {
         }
     }
 
-    /// All calls have their results: count failures, hand the results to the conversation.
+    /// Ends a turn when all calls have results: counts failures, and adds the results to the conversation.
     fn turn_over(&mut self) {
         let Phase::Calling { calls, slots, .. } =
             std::mem::replace(&mut self.phase, Phase::Ready { mend: false })
@@ -195,7 +198,7 @@ impl Machine {
         for (at, slot) in slots.into_iter().enumerate() {
             let Slot::Done { result, elapsed_ms, lacks_budget } = slot else { continue };
             longest_ms = longest_ms.max(elapsed_ms);
-            // The same call several times in one reply counts once, and as a success if any succeeded.
+            // Equal calls in one reply count once, and as a success if any succeeded.
             let outcome = outcomes.entry(signature(&calls[at])).or_insert((false, at));
             outcome.0 |= result.ok;
             if lacks_budget {
@@ -222,7 +225,7 @@ impl Machine {
             let reason =
                 format!("`{}` failed {count} times in a row with the same input: {text}", calls[at].name);
             if lacking.contains(&at) {
-                // It ran out as one does whose next call does not fit, and reports as that one does.
+                // The agent then reports, as an agent does whose next model call does not fit its budget.
                 self.lacks_budget = Some(reason.into());
             } else {
                 let (kind, code) = (FailKind::Execution, Code::ToolError);
@@ -236,14 +239,17 @@ impl Machine {
         let text = received.text.to_shared();
         match &received.from {
             Sender::Host(HostNote::BudgetLow) => {
-                self.told.low = true;
+                self.notes_given.low = true;
                 self.inbox.push(text);
             }
-            // A hook's is read beside the results that it is about, whether or not others are still to come.
-            Sender::Host(HostNote::Hook) => self.inbox.push(text),
+            // The model reads a hook's note beside the results that it is about, whether or not others are pending.
+            Sender::Host(HostNote::Hook) => {
+                self.objected.extend(self.call_objected_to(&text));
+                self.inbox.push(text);
+            }
             Sender::Host(note) => {
                 let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
-                self.mended |= mend;
+                self.asked_for_repair |= mend;
                 self.phase = Phase::Ready { mend };
                 self.inbox.push(text);
             }
@@ -251,9 +257,18 @@ impl Machine {
             Sender::Agent(_) => self.inbox.push(notes::from_parent(&text).into()),
             Sender::Child(_) => match &mut self.relay {
                 Relay::No => self.inbox.push(text),
-                relay => *relay = Relay::Said(text),
+                relay => *relay = Relay::Reported(text),
             },
         }
+    }
+
+    /// The id of the call that a hook's note is about. The journal has it only in the note's text: its event has no
+    /// field for it, and a new one would make journals that older versions refuse. The host wrote the text, with the
+    /// same function, and no other sender's text is read like this.
+    fn call_objected_to(&self, note: &str) -> Option<String> {
+        let unread = self.unread_results().into_iter().map(|(call, _)| call);
+        let mut objected = unread.filter(|call| note.starts_with(&notes::hook_objects(&call.name, &call.id)));
+        objected.next().map(|call| call.id.clone())
     }
 
     fn restart(&mut self, again: &SubagentAttempt) {
@@ -269,15 +284,16 @@ impl Machine {
             call: 0,
             phase: Phase::Ready { mend: false },
             conversation,
-            // Messages that came while the last attempt ended are for the new one.
+            // Messages that arrived while the last attempt ended are for the new one.
             inbox: std::mem::take(&mut self.inbox),
+            objected: BTreeSet::new(),
             failures: BTreeMap::new(),
             tags: std::mem::take(&mut self.tags),
             seen: Arc::default(),
             active_ms: 0,
             turn_ms: 0,
-            mended: false,
-            told: NotesGiven::default(),
+            asked_for_repair: false,
+            notes_given: NotesGiven::default(),
             overflowed: false,
             lacks_budget: None,
             fruitless: 0,
@@ -287,7 +303,7 @@ impl Machine {
     }
 }
 
-/// Whether a turn is there to mend a final answer.
-fn is_mending(cause: Option<ReportCause>) -> bool {
+/// Whether a turn only fixes a final answer.
+fn is_repairing(cause: Option<ReportCause>) -> bool {
     matches!(cause, Some(ReportCause::Schema | ReportCause::Criteria))
 }

@@ -1,7 +1,7 @@
-//! The short form of a conversation, for a report turn that has no room for all of it.
+//! Condenses a conversation for a report turn that has no room for all of it.
 //!
-//! It is one message of plain text: the assignment, the newest messages, and what is asked for. No provider refuses
-//! that, whichever calls and results are left out, and its size is known before it is made.
+//! The result is one message of plain text: the assignment, the newest messages, and the request. Every provider
+//! accepts it, whichever calls and results are omitted, and its size is known in advance.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use posse_domain::event::ReportCause;
 use super::Machine;
 use crate::conversation::{BYTES_PER_TOKEN, Message, TOKENS_PER_MESSAGE};
 
-/// Most bytes of the system prompt of such a turn.
+/// Maximum size of the system prompt of such a turn.
 pub const REPORT_SYSTEM_MAX_BYTES: usize = 4 * 1024;
-/// Most bytes of the assignment.
+/// Maximum size of the assignment.
 const TASK_MAX_BYTES: usize = 2 * 1024;
-/// Most bytes of one message: one long output should not be all that is left.
+/// Maximum size of one message: one long output must not displace all others.
 const MESSAGE_MAX_BYTES: usize = 1536;
-/// What stands in the place of what is left out.
+/// The placeholder for the omitted part.
 const LEFT_OUT: &str = "[...]";
 
 const TASK: &str = "# Your assignment\n\n";
@@ -26,8 +26,8 @@ const END: &str = "\n\n# The end of your conversation so far\n\nThe whole conver
                    before is left out.\n";
 
 impl Machine {
-    /// The conversation in a short form, as the only message of a report turn. With a system prompt of `system_bytes`
-    /// it has at most [`REPORT_INPUT_TOKENS`].
+    /// The condensed conversation, as the only message of a report turn. With a system prompt of `system_bytes` it has
+    /// at most [`REPORT_INPUT_TOKENS`].
     pub fn condensed(&self, cause: ReportCause, system_bytes: usize) -> Message {
         let note = self.report_note(cause);
         let task = middle_out(&self.first, TASK_MAX_BYTES);
@@ -53,7 +53,7 @@ impl Machine {
     }
 }
 
-/// A message as text; none if it stands elsewhere.
+/// A message as text. None if the request already contains it elsewhere.
 fn shown(message: &Message, elsewhere: &[&str]) -> Option<String> {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -83,7 +83,7 @@ fn shown(message: &Message, elsewhere: &[&str]) -> Option<String> {
     Some(text)
 }
 
-/// The beginning and the end of a text, of at most `max` bytes together.
+/// The beginning and the end of a text, at most `max` bytes together.
 pub(crate) fn middle_out(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();

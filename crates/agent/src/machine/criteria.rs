@@ -1,4 +1,4 @@
-//! Criteria in words: which a contract has, and which a report says nothing about.
+//! Criteria in words: finds those of a contract, and those that a report does not answer.
 //!
 //! Why it is like this: `docs/decisions/criteria-in-reports.md`.
 
@@ -12,7 +12,7 @@ pub(crate) fn words(contract: &Contract) -> impl Iterator<Item = &String> {
     })
 }
 
-/// The numbers of the criteria that no line of a report is about. A line may be part of a list, or emphasised.
+/// The numbers of the criteria that no line of a report answers. A line may be a list item or emphasised.
 pub(super) fn unanswered(count: usize, report: &str) -> Vec<usize> {
     let answered = |number: usize| {
         let begins = format!("criterion {number}:");

@@ -1,4 +1,4 @@
-//! Where a machine stands, for whoever drives it.
+//! Read access to a machine's state, for its driver.
 //!
 //! Why it is like this: `docs/decisions/engine-same-call-failing.md`.
 
@@ -11,45 +11,43 @@ use posse_domain::message::ToolCall;
 
 use super::{FinalText, Machine, Phase, Slot};
 use crate::conversation::{CallResult, Conversation};
-use crate::notes;
 
 impl Machine {
-    /// The attempt, from 1.
+    /// The attempt's number, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The turn of the attempt that was last begun; 0 before the first.
+    /// The number of the current or last turn. 0 before the first.
     pub fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// Working time of this attempt so far.
+    /// The working time of this attempt so far.
     pub fn active_ms(&self) -> u64 {
         self.active_ms
     }
 
-    /// Working time of the turn that was last begun, as far as what it did has ended.
+    /// The working time of the current or last turn, without calls that have not ended.
     pub fn turn_ms(&self) -> u64 {
         self.turn_ms
     }
 
-    /// The conversation.
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// How often each tag came back.
+    /// How often the model returned each tag.
     pub fn tags(&self) -> &Arc<BTreeMap<String, u32>> {
         &self.tags
     }
 
-    /// The files the agent has seen.
+    /// The files that the agent has read or written, by hash.
     pub fn seen_files(&self) -> &Arc<BTreeMap<String, Hash>> {
         &self.seen
     }
 
-    /// The calls under way and where each stands; empty if none are.
+    /// The calls in progress and their states. Empty if there are none.
     pub fn calls(&self) -> (&[ToolCall], &[Slot]) {
         match &self.phase {
             Phase::Calling { calls, slots, .. } => (calls, slots),
@@ -57,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// The calls under way, shared.
+    /// The calls in progress, shared.
     pub fn shared_calls(&self) -> Option<Arc<[ToolCall]>> {
         match &self.phase {
             Phase::Calling { calls, .. } => Some(calls.clone()),
@@ -65,7 +63,7 @@ impl Machine {
         }
     }
 
-    /// The call with this id, if it is one of those under way.
+    /// The call with this id, if it is in progress.
     pub fn call_of(&self, call_id: &str) -> Option<&ToolCall> {
         match &self.phase {
             Phase::Calling { calls, index, .. } => index.get(call_id).and_then(|&at| calls.get(at)),
@@ -73,12 +71,12 @@ impl Machine {
         }
     }
 
-    /// Whether the call at this place has its result.
+    /// Whether the call at this index has its result.
     pub fn is_answered(&self, at: usize) -> bool {
         matches!(&self.phase, Phase::Calling { slots, .. } if matches!(slots.get(at), Some(Slot::Done { .. })))
     }
 
-    /// The calls whose results no model has read, and these; without those a hook has objected to.
+    /// The calls whose results no model has read, with the results. Calls that a hook objected to are omitted.
     pub fn unread_results(&self) -> Vec<(&ToolCall, &CallResult)> {
         let results: Vec<(&ToolCall, &CallResult)> = match (&self.phase, self.conversation.last_results()) {
             (Phase::Calling { calls, slots, .. }, _) => calls
@@ -94,11 +92,7 @@ impl Machine {
             }
             _ => Vec::new(),
         };
-        let told = |call: &ToolCall| {
-            let opening = notes::hook_objects(&call.name, &call.id);
-            self.inbox.iter().any(|note| note.starts_with(&opening))
-        };
-        results.into_iter().filter(|(call, _)| !told(call)).collect()
+        results.into_iter().filter(|(call, _)| !self.objected.contains(&call.id)).collect()
     }
 
     /// The calls that have no result yet.
@@ -107,53 +101,53 @@ impl Machine {
         calls.iter().zip(slots).filter(|(_, slot)| matches!(slot, Slot::Open { .. })).map(|(call, _)| call)
     }
 
-    /// The call of the turn under way, from 1; 0 between turns.
+    /// The number of the current model call in its turn, from 1. 0 between turns.
     pub fn call(&self) -> u32 {
         self.call
     }
 
-    /// Why its report is next, if its model goes on asking for what no budget is left for.
+    /// The exhausted budget that makes the report next, because the model keeps calling tools that need it.
     pub fn lacks_budget(&self) -> Option<&str> {
         self.lacks_budget.as_deref()
     }
 
-    /// Whether the agent was told that most of a budget is used.
+    /// Whether the agent was warned that most of a budget is spent.
     pub fn is_warned(&self) -> bool {
-        self.told.low
+        self.notes_given.low
     }
 
-    /// Whether the model said in this turn that the conversation is too long.
+    /// Whether the provider refused the conversation of this turn as too long.
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// Whether the model call under way is for the report.
+    /// Whether the model call in flight is for the report.
     pub fn is_reporting(&self) -> bool {
         matches!(self.phase, Phase::Asking { purpose: Purpose::Report, .. })
     }
 
-    /// Whether the report that was asked for is there.
+    /// Whether a requested report has arrived.
     pub fn has_reported(&self) -> bool {
         matches!(self.phase, Phase::Answered(FinalText { cause: Some(_), .. }))
     }
 
-    /// Takes the messages that no turn has read, to hand them to another machine of the same agent.
+    /// Removes the unread messages, so that the driver can move them to another machine of the same agent.
     pub fn take_inbox(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.inbox)
     }
 
-    /// Hands over messages that no turn has read.
+    /// Adds the unread messages of another machine.
     pub fn put_inbox(&mut self, inbox: Vec<Arc<str>>) {
         self.inbox = inbox;
     }
 
-    /// Whether a model call is under way.
+    /// Whether a model call is in flight.
     pub fn is_asking(&self) -> bool {
         matches!(self.phase, Phase::Asking { .. })
     }
 
-    /// What the agent could report now: the last text its model gave without calls, if that is where it stands,
-    /// and what came since.
+    /// The report that the agent could give now: the model's last text without calls, if that is the last message, and
+    /// the messages since.
     pub fn report_so_far(&self) -> Option<Arc<str>> {
         match &self.phase {
             Phase::Answered(FinalText { text, .. }) if !text.trim().is_empty() => Some(self.report(text)),

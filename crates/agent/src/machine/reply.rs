@@ -1,4 +1,4 @@
-//! Replies made fit to be journalled, and their calls told apart.
+//! Prepares replies for the journal: gives each call a unique id.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,19 +7,19 @@ use posse_domain::hash::Hash;
 use posse_domain::lifecycle::is_host_call;
 use posse_domain::message::{Reply, ToolCall};
 
-/// What makes two calls the same. The order of fields does not matter.
+/// The key by which two calls are the same. The order of fields does not matter.
 pub(super) fn signature(call: &ToolCall) -> String {
     format!("{}:{}", call.name, Hash::of(canonical_json(&call.input).as_bytes()))
 }
 
-/// Makes a reply fit to be journalled: every call has an id of its own, and none has one that the host gives to what it
-/// does itself, because an answer or a hook would then be about the wrong call. Gives the ids that had to be made up because
-/// the model repeated one; those calls are answered, not run.
+/// Prepares a reply for the journal. Every call gets a unique id that is not one of the host's, because an answer or a
+/// hook would otherwise apply to the wrong call. Returns the new ids of calls that repeated another call's id. These
+/// calls get an error result and are not run.
 pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
-    // An id that is made up may not be one that the model gave to another call.
+    // A new id must differ from every id that the model gave.
     let given: HashSet<String> = reply.calls.iter().map(|call| call.id.clone()).collect();
     let mut taken: HashSet<String> = HashSet::with_capacity(reply.calls.len());
-    // The next number to try for an id: a reply may repeat one ten thousand times.
+    // The next number to try for each id: a reply may repeat one ten thousand times.
     let mut next: HashMap<String, usize> = HashMap::new();
     let mut repeated = Vec::new();
     for (at, call) in reply.calls.iter_mut().enumerate() {
@@ -39,7 +39,7 @@ pub fn accept(mut reply: Reply) -> (Reply, Vec<String>) {
                 call.id = id;
             }
         }
-        // What the provider wrote names the call otherwise.
+        // The provider's raw reply has the old id.
         reply.raw = None;
         if !nameless {
             repeated.push(call.id.clone());

@@ -1,4 +1,4 @@
-//! The turn machine, told by events: scenarios, and random scripts folded again at every step.
+//! The turn machine, driven by events: scenarios, and random scripts that are folded again at every step.
 
 mod fixture;
 mod random;

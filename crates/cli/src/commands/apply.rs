@@ -10,15 +10,15 @@ use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
 
-/// Bring what a run made into the checkout it came from
+/// Apply the changes of a run to the checkout it came from
 ///
-/// All of it or, if you changed the same lines since, nothing. Neither the index nor a branch is touched. To do it
-/// twice changes nothing.
+/// Applies all changes, or nothing if you changed the same lines since. Neither the index nor a branch is touched.
+/// Applying twice changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApplyArgs {
     /// The run
     run: RunArg,
-    /// Also if the run failed or was cancelled: what it made may be half of something
+    /// Also apply a failed or cancelled run, whose changes may be incomplete
     #[arg(long)]
     unfinished: bool,
     /// Print one JSON object
@@ -36,8 +36,8 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
         Ok((run, applied))
     })?;
     let applied = match applied {
-        // It could not have made anything.
-        Err(posse::Error::InPlace(_)) => None,
+        // No agent of it could change files.
+        Err(posse::Error::NoFiles(_)) => None,
         applied => Some(applied?),
     };
     let mut output = Output::new();
@@ -50,7 +50,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     Ok(Exit::DONE)
 }
 
-/// What came of applying, in words.
+/// Describes the result of applying.
 fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
     let Some(AppliedRun { dir, applied: Some(applied) }) = applied else {
         return format!("run {run} changed no files: there is nothing to apply");
@@ -74,31 +74,31 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
     }
 }
 
-/// Applies a run that has just completed; what came of it in words, or why it was not. One that did not complete is
-/// left alone.
+/// Applies a run that has just completed. Returns a description of the result, or the error. `None` for a run that did
+/// not complete.
 pub(crate) async fn apply_finished(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
     if finished.status != RunStatus::Completed {
         return None;
     }
     let applied = match posse.apply(&finished.run, ApplyWhich::Completed).await {
-        Err(posse::Error::InPlace(_)) => Ok(None),
+        Err(posse::Error::NoFiles(_)) => Ok(None),
         applied => applied.map(Some),
     };
     Some(applied.map(|applied| summary(&finished.run, applied.as_ref())).map_err(CliError::from))
 }
 
-/// The error of a run that was not applied.
+/// The error for a run that was not applied.
 pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) -> CliError {
     let again = format!("`posse apply {run}`");
     CliError::failed(message).hint(match problem {
         ApplyError::Conflict { .. } => {
-            // To commit alone does not help: the result is compared with what the run began with.
+            // Committing alone does not help: the result is compared with the run's base.
             format!(
                 "commit your change and merge by hand (`git merge posse/{run}` or `git cherry-pick`), or undo your \
                  change of those files, then {again}; without a branch `posse diff {run}` shows what to take over"
             )
         }
-        ApplyError::Moved { .. } => format!("{again} goes on"),
-        ApplyError::Workspace(_) => format!("fix that, then {again}; what the run made is kept"),
+        ApplyError::Moved { .. } => format!("{again} continues"),
+        ApplyError::Workspace(_) => format!("fix that, then {again}; the run's work is kept"),
     })
 }

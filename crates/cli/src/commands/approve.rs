@@ -8,17 +8,18 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 
-/// Say yes to a call that waits for a person
+/// Approve a call that waits for an answer
 ///
-/// Without an id the only call that waits is meant; if there are several, they are listed. The answer is durable: it
-/// counts for a run at work at once, and for an interrupted one when it is resumed. It is bound to exactly this call.
+/// Without an id, the only waiting call is approved; if there are several, they are listed. The answer is durable: it
+/// takes effect at once if the run is running, and after a resume if it was interrupted. It is bound to exactly this
+/// call.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApproveArgs {
     /// The run, or an agent of it
     agent: Option<AgentArg>,
-    /// Which of its calls, by id, if several wait
+    /// The id of the call, if several wait
     call: Option<String>,
-    /// From now on too: keep exactly this operation for the run and for later runs in its directory
+    /// Also allow exactly this operation in the rest of the run and in later runs in its directory
     #[arg(long)]
     always: bool,
     /// Print one JSON object
@@ -26,9 +27,9 @@ pub(crate) struct ApproveArgs {
     json: bool,
 }
 
-/// Says yes.
+/// Approves a call.
 pub(crate) fn approve(args: &ApproveArgs, context: &Context) -> Result<Exit, CliError> {
     let which = CallSelector { agent: args.agent.as_ref(), call: args.call.as_deref() };
-    let said = if args.always { Answer::Always } else { Answer::Once };
-    answer(&which, &said, args.json, context)
+    let given = if args.always { Answer::Always } else { Answer::Once };
+    answer(&which, &given, args.json, context)
 }

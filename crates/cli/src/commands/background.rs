@@ -1,45 +1,43 @@
-//! The hidden verb that carries a run in the background; see [`crate::background`].
+//! The hidden subcommand that executes a run in the background; see [`crate::detach`].
 
 use std::io::Read;
 use std::path::PathBuf;
+
+use posse_setup::{PreparedRun, RunExecution};
 
 use crate::context::Context;
 use crate::detach::{Answer, name_log};
 use crate::drive::drive_and_apply;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::PreparedRun;
-use crate::models;
 use crate::output::Output;
 use crate::questions::QuestionPrompter;
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
-/// Its name.
 pub(crate) const VERB: &str = "__background";
 
-/// Carry a run in the background; the run is described on standard input
+/// Execute a run in the background; the run is described on standard input
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackgroundArgs {
     /// The log file that standard error goes to
     log: PathBuf,
 }
 
-/// Carries a run in the background.
+/// Executes a run in the background.
 pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exit, CliError> {
-    // Its own session: closing the terminal where it was started does not reach it. It leads no group yet, so
-    // this can only fail if somebody typed the verb; then it stays where it is.
+    // A separate session, so that closing the terminal does not end it. It fails only if a user typed the subcommand;
+    // then the session stays unchanged.
     let _ = rustix::process::setsid();
     let mut output = Output::new();
     runtime::driving(async {
         let started = async {
             let mut signals = Signals::listen()?;
-            let PreparedRun { request, local } = read_run()?;
-            let settings = Settings::resolve(context, &context.environment.cwd.join(&request.dir))?;
-            let models = models::catalog(&settings, request.terms.base_url.as_ref(), context)?;
-            let posse = context.open_with_skills(models, &settings, &local.skill_folders)?;
+            let prepared = read_run()?;
+            // The command that prepared the run has printed the notes.
+            let posse = RunExecution::of_prepared(&prepared, context).value?.open(context)?;
+            let PreparedRun { request, local } = prepared;
             let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
                 Ok(started) => started?,
                 Err(_) => return Err(CliError::failed("it was stopped before the run had begun")),
@@ -54,7 +52,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
             }
         };
         name_log(&args.log, handle.id().as_str());
-        // Whoever asked may be gone; the run is not.
+        // The process that started this one may be gone. The run continues.
         drop(output.plain_json(&Answer::Started { run: handle.id().to_string() }));
         drive_and_apply(
             &posse,

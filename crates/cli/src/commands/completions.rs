@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Print a script that teaches a shell to complete this command
+/// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell
@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
 /// Prints the script.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    // Without the verb that is Posse's own.
+    // Without hidden subcommands.
     let whole = Cli::command();
     let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     let mut shown = clap::Command::new("posse").version(env!("CARGO_PKG_VERSION")).subcommands(verbs);

@@ -1,65 +1,45 @@
-//! What `agents show` and `skills show` have in common: a definition as its agents have it in a run.
+//! The common part of `agents show` and `skills show`: prints a definition as its agents have it in a run.
 
 use std::fmt::Write;
 
-use posse::{Decision, Definition};
-use posse_agent::definition::{UnusedModel, Warning, with_default_asks};
-use posse_domain::definition::Mode;
-use posse_domain::permission::{NETWORK, Rule};
+use posse::Definition;
+use posse_definitions::{UnusedModel, Warning};
+use posse_domain::definition::{Mode, Trust};
+use posse_domain::permission::Rule;
+use posse_setup::discovery::{self, Entry};
 
-use crate::discovery::{self, Entry};
+use super::definition_list::warning_text;
 
-/// One thing on a line.
+/// A key and its value on one line.
 pub(crate) type PageLine = (&'static str, String);
 
 /// What is shown beside the definition itself.
 pub(crate) struct DefinitionOrigin<'a> {
-    /// Where it is from.
+    /// Who provides it.
     pub(crate) from: &'a str,
-    /// Whether the person trusts it.
+    /// Whether the user trusts it.
     pub(crate) trusted: bool,
-    /// The model that its file names and that is not used.
+    /// Set if its file names a model that is not used.
     pub(crate) unused: Option<&'a UnusedModel>,
-    /// What is odd about its file.
+    /// Problems and notes about its file.
     pub(crate) warnings: &'a [Warning],
 }
 
 impl<'a> DefinitionOrigin<'a> {
-    /// Of something that was found.
+    /// For a discovered entry.
     pub(crate) fn entry<T>(entry: &'a Entry<T>, from: &'a str) -> Self {
         let unused = entry.unused_model.as_ref();
         Self { from, trusted: entry.trusted, unused, warnings: &entry.warnings }
     }
 
-    /// What comes after everything else that is said of it.
+    /// The last lines of its page.
     pub(crate) fn last(&self) -> Vec<PageLine> {
         let trust = (!self.trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned()));
         trust
             .into_iter()
-            .chain(self.warnings.iter().map(|warning| ("warning", warning.to_string())))
+            .chain(self.warnings.iter().map(|warning| ("warning", warning_text(warning))))
             .collect()
     }
-}
-
-/// A definition with the rules that a run gives it beside its own: a found one asks as the built-in ones do.
-pub(crate) fn as_in_runs(definition: &Definition, is_found: bool) -> Definition {
-    let mut definition = definition.clone();
-    if is_found {
-        definition.close_network();
-        definition = with_default_asks(definition);
-    }
-    definition
-}
-
-/// Leaves the rules that are about something it has.
-pub(crate) fn only_its_rules(definition: &mut Definition) {
-    let has_shell = definition.has_shell();
-    let Definition { rules, tools, .. } = definition;
-    rules.retain(|rule| {
-        let pattern = rule.pattern.as_str();
-        let tool = pattern.split_once(':').map_or(pattern, |(tool, _)| tool);
-        tool == "*" || (tool == NETWORK && has_shell) || tools.iter().any(|own| own == tool)
-    });
 }
 
 /// Names in one line.
@@ -72,7 +52,7 @@ pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// All but the prompt and what comes last.
+/// All lines except the prompt and the last ones.
 pub(crate) fn described(definition: &Definition, about: &DefinitionOrigin<'_>) -> Vec<PageLine> {
     let Definition { name, display_name, description, model, .. } = definition;
     let named = if display_name == name { name.clone() } else { format!("{name} ({display_name})") };
@@ -95,27 +75,27 @@ pub(crate) fn described(definition: &Definition, about: &DefinitionOrigin<'_>) -
     lines.extend(definition.top_p.map(|value| ("top_p", value.to_string())));
     lines.extend(definition.background.then(|| ("background", "yes".to_owned())));
     lines.extend(definition.may_share_history.then(|| ("history", "may be shared with children".to_owned())));
-    if definition.default != Decision::Allow {
+    if definition.trust == Trust::Untrusted {
         lines.push(("permissions", "asks for everything".to_owned()));
     }
     lines.extend(rules("rules", &definition.rules));
     lines
 }
 
-/// The model, and the one that the file names if that is another.
+/// The model, and the one that the file names if it differs.
 fn model_line(model: Option<&str>, unused: Option<&UnusedModel>) -> String {
     let model = model.unwrap_or("the parent's, at the root the run's");
     let unused = unused.map(|unused| format!("; its file names {}, {}", unused.name, unused.why));
     format!("{model}{}", unused.unwrap_or_default())
 }
 
-/// What it may be used as.
+/// Whether it can be a root, a child or both.
 pub(crate) fn used_as(definition: &Definition) -> PageLine {
     let words = if definition.mode == Mode::Primary { "root only" } else { "root or child" };
     ("used as", words.to_owned())
 }
 
-/// Rules in their order, of which the last that matches counts; a line for each stretch that decides alike.
+/// Rules in order, of which the last that matches wins. Consecutive rules with the same decision share a line.
 pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<PageLine> {
     let stretches = rules.chunk_by(|one, next| one.decision == next.decision);
     let line = |stretch: &[Rule]| {
@@ -137,7 +117,7 @@ pub(crate) fn in_a_run(definition: &Definition, agents_md: Option<&str>) -> Page
 pub(crate) fn text(lines: &[PageLine]) -> String {
     let mut text = String::new();
     for (key, value) in lines {
-        // A text cannot fail to be written to.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{:14}{value}", format!("{key}:"));
     }
     text

@@ -1,29 +1,35 @@
-//! `posse demo`: a plan carried out by scripted models, to see what Posse does without a key and without set-up.
+//! `posse demo`: scripted models execute a plan, to show what Posse does without a key and without set-up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, LazyLock};
 
 use posse::RunId;
-use posse::ports::Model;
+use posse::ports::{
+    Admission, CallSize, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink,
+};
 use posse::sandbox::Sandbox;
 use posse::scripted::ScriptedModel;
-use posse::workspace::{Git, WorkspaceError};
+use posse::workspace::{Git, RepositoryError};
 use posse_domain::contract::Criterion;
 use posse_domain::plan::Plan;
 
+use posse_setup::discovery::DiscoveryResult;
+use posse_setup::draft::PlanInput;
+use posse_setup::plan::file::Judge;
+use posse_setup::settings::Settings;
+use posse_setup::working_dir::working_dir;
+use posse_setup::{PreparedRun, RunDirectory, RunDraft};
+
 use crate::context::Context;
-use crate::discovery::DiscoveryResult;
 use crate::drive::drive_and_print;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{PreparedRun, TypedRequest};
-use crate::output::note;
-use crate::plan_file::Judge;
+use crate::output::{note, print_noted};
 use crate::questions::QuestionPrompter;
 use crate::runtime;
-use crate::settings::Settings;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -37,42 +43,43 @@ const PROJECT: [(&str, &str); 4] = [
     ("docs/usage.md", include_str!("../../demo/project/docs/usage.md")),
 ];
 
-/// The names of the demo's models. A script of a person's own is always named by its whole path, so these can
-/// mean nothing else, also when a demo is resumed.
+/// The names of the demo's models. A user's own script is always named by its absolute path, so these names are
+/// unambiguous, also when a demo is resumed.
 const MODEL: &str = "scripted/demo";
 const FAST_MODEL: &str = "scripted/demo-fast";
-/// How much quicker `--fast` is.
+/// How much faster `--fast` is.
 const SPEED_UP: u64 = 10;
 
-/// See a run at work: no key, no set-up
+/// Watch a run that needs no key and no set-up
 ///
-/// A plan of four steps for a small repository that is made for it. Two steps write at the same time; one says that
-/// it is done, fails its check and is repaired; one changes a file that is not its own and is refused; the last one
-/// starts from what the others made. The run is kept like any other, and nothing is checked out.
+/// A plan of four steps for a small repository that is created for it. Two steps write at the same time; one reports
+/// that it is done, fails its check and is repaired; one changes a file that it does not own and is refused; the last
+/// one starts from the work of the others. The run is kept like any other, and nothing is checked out.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// Ten times quicker
+    /// Ten times faster
     #[arg(long)]
     fast: bool,
 }
 
-/// Shows a run.
+/// Executes the demo run.
 pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError> {
-    let models = crate::models::usual(context)?;
+    let models = posse_setup::models::usual(context)?;
     let folder = project()?;
     let model = if args.fast { FAST_MODEL } else { MODEL };
     let plan = plan(context, &models)?;
-    let wanted = TypedRequest {
-        request: plan.goal.clone(),
-        dir: Some(folder.clone()),
-        plan: Some(plan),
-        own_model: Some(model),
-        ..TypedRequest::default()
+    let draft = RunDraft {
+        plan: Some(PlanInput::Checked(Box::new(plan))),
+        own_model: Some(model.to_owned()),
+        ..RunDraft::default()
     };
-    let PreparedRun { request, .. } = PreparedRun::new(wanted, context, &models)?;
+    let dir = working_dir(Some(folder.clone()), &context.environment.cwd)?;
+    let directory = RunDirectory::bare(dir, models);
+    let prepared = runtime::looking(async { Ok(draft.prepare(&directory, context).await) })?;
+    let PreparedRun { request, .. } = print_noted(prepared)?;
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models, &Settings::own(&context.environment)?)?;
+        let posse = context.open(directory.models, &Settings::own(&context.environment)?)?;
         let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
@@ -93,7 +100,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
     })
 }
 
-/// The demo's plan. Where nothing can be run in a sandbox, nothing is checked either, and that is said.
+/// The demo's plan. Without a sandbox, the checks are dropped, and a note explains that.
 fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliError> {
     let judge = Judge::new(None, None, &DiscoveryResult::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
@@ -104,7 +111,7 @@ fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliErr
     if let Err(error) = runtime::looking(async { Ok(sandbox.level().await) })? {
         note(&format!(
             "note: commands cannot be run in a sandbox here ({error}), so the demo's checks are skipped, and the step \
-             that they would fail passes; `{} doctor` says what to do",
+             that they would fail passes; `{} doctor` shows what to do",
             context.program
         ));
         for step in &mut plan.steps {
@@ -116,13 +123,38 @@ fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliErr
 
 /// The demo's models, by name.
 pub(crate) fn models() -> Vec<(String, Arc<dyn Model>)> {
-    let texts = [(MODEL, SCRIPT.to_owned()), (FAST_MODEL, sped_up(SCRIPT))];
-    let read = texts.into_iter().filter_map(|(name, text)| {
-        // The script is part of the program, and a test reads it.
-        let script = ScriptedModel::from_yaml(&text, name).ok()?;
-        Some((name.to_owned(), Arc::new(script) as Arc<dyn Model>))
-    });
-    read.collect()
+    let usual = DemoModel(LazyLock::new(|| script(MODEL, SCRIPT)));
+    let fast = DemoModel(LazyLock::new(|| script(FAST_MODEL, &sped_up(SCRIPT))));
+    vec![(MODEL.to_owned(), Arc::new(usual)), (FAST_MODEL.to_owned(), Arc::new(fast))]
+}
+
+fn script(name: &str, text: &str) -> ScriptedModel {
+    ScriptedModel::from_yaml(text, name).expect("the script is part of the program, and a test reads it")
+}
+
+/// A scripted model that is parsed when it is first used: every command has the demo's models, and only the demo uses them.
+struct DemoModel(LazyLock<ScriptedModel>);
+
+impl Model for DemoModel {
+    fn facts(&self) -> ModelFacts {
+        self.0.facts()
+    }
+
+    fn provider(&self) -> Arc<str> {
+        self.0.provider()
+    }
+
+    fn admit(&self, size: CallSize) -> Admission {
+        self.0.admit(size)
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        sink: Arc<dyn StreamSink>,
+    ) -> Pin<Box<dyn Future<Output = Result<ModelReply, ModelFailure>> + Send>> {
+        self.0.call(request, sink)
+    }
 }
 
 /// The script with every latency divided.
@@ -134,7 +166,7 @@ fn sped_up(script: &str) -> String {
     script.lines().map(line).collect()
 }
 
-/// Makes the project, a repository in a folder of its own. It stays, so that the result can be looked at.
+/// Creates the project, a repository in a new folder. It is kept, so that the result can be read.
 fn project() -> Result<PathBuf, CliError> {
     let failed = |error: std::io::Error| {
         CliError::failed(format!("the demo's folder cannot be made: {error}"))
@@ -157,18 +189,18 @@ fn git(folder: &Path) -> Git {
     Git::at(Path::new("git"), &folder.join(".git")).with_work_tree(folder)
 }
 
-fn commit(folder: &Path) -> Result<(), WorkspaceError> {
+fn commit(folder: &Path) -> Result<(), RepositoryError> {
     let git = git(folder);
     git.run(&["init", "--quiet", "--initial-branch=main"])?;
     git.run(&["add", "--all"])?;
-    let person = ["-c", "user.name=Demo", "-c", "user.email=demo@localhost"];
+    let author = ["-c", "user.name=Demo", "-c", "user.email=demo@localhost"];
     let commit = ["commit", "--quiet", "--message=A greeting"];
-    git.run(&[&person[..], &commit[..]].concat())?;
+    git.run(&[&author[..], &commit[..]].concat())?;
     Ok(())
 }
 
-/// What is on the branch, file by file.
-fn merged_tree(run: &RunId, folder: &Path) -> Result<String, WorkspaceError> {
+/// The content of the branch, file by file.
+fn merged_tree(run: &RunId, folder: &Path) -> Result<String, RepositoryError> {
     let (git, branch) = (git(folder), format!("posse/{run}"));
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let status = text(git.run(&["diff", "--name-status", "--no-renames", "main", &branch])?);
@@ -192,7 +224,7 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
     let lines = [
         (format!("diff {run}"), "what the run made"),
         (format!("diff {run} 3"), "what was refused, and kept"),
-        (format!("report {run} 1"), "what the first step claimed, and what its check said"),
+        (format!("report {run} 1"), "what the first step claimed, and what its check found"),
         (format!("report {run} 4"), "the repair"),
         (format!("show {run}"), "every agent with its turns, tokens and time"),
         (format!("logs {run}"), "the journal: every event, in order"),

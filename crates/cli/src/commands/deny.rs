@@ -8,17 +8,17 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 
-/// Say no to a call that waits for a person
+/// Deny a call that waits for an answer
 ///
-/// Without an id the only call that waits is meant; if there are several, they are listed. The agent goes on without
-/// it, and is told why if a reason is given.
+/// Without an id, the only waiting call is denied; if there are several, they are listed. The agent continues without
+/// it, and receives the reason if one is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DenyArgs {
     /// The run, or an agent of it
     agent: Option<AgentArg>,
-    /// Which of its calls, by id, if several wait
+    /// The id of the call, if several wait
     call: Option<String>,
-    /// Why, for the agent to read
+    /// The reason, which the agent reads
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print one JSON object
@@ -26,7 +26,7 @@ pub(crate) struct DenyArgs {
     json: bool,
 }
 
-/// Says no.
+/// Denies a call.
 pub(crate) fn deny(args: &DenyArgs, context: &Context) -> Result<Exit, CliError> {
     let which = CallSelector { agent: args.agent.as_ref(), call: args.call.as_deref() };
     answer(&which, &Answer::Deny { reason: args.reason.clone() }, args.json, context)

@@ -12,9 +12,9 @@ use crate::output::Output;
 use crate::runtime;
 use crate::term;
 
-/// Show what a run made of the files, or what one of its agents did
+/// Show the changes of a run to its files, or those of one of its agents
 ///
-/// While the run goes on this is what has been committed so far.
+/// While the run is running, these are the changes that are committed so far.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub(crate) struct DiffArgs {
     name_status: bool,
 }
 
-/// Shows what changed.
+/// Prints a diff.
 pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let form = match (args.stat, args.name_status) {
@@ -35,7 +35,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
         (_, true) => DiffForm::NameStatus,
         (false, false) => DiffForm::Patch,
     };
-    // Colours are put in here, after whatever the files hold has been made harmless.
+    // Colours are added here, after the content of the files has been cleaned.
     let options = DiffOptions { form, colour: false };
     let text = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
@@ -52,7 +52,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     Ok(Exit::DONE)
 }
 
-/// A diff for a terminal. Each line is cleaned for itself: what one begins must not swallow the next.
+/// A diff for a terminal. Each line is cleaned separately, so that an escape sequence in one cannot swallow the next.
 fn shown(diff: &[u8], coloured: bool) -> String {
     let mut shown = String::with_capacity(diff.len());
     let mut in_header = true;
@@ -73,7 +73,7 @@ fn shown(diff: &[u8], coloured: bool) -> String {
     shown
 }
 
-/// The colour of a line of a diff, as git has them.
+/// The colour of a line of a diff, as in git.
 fn colour(line: &str, in_header: bool) -> Option<&'static str> {
     match line.as_bytes().first() {
         _ if in_header => Some("1"),

@@ -1,6 +1,7 @@
 //! `posse explain`.
 
 use posse::{Decision, Explanation, api};
+use posse_domain::permission::DecisionReason;
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -9,16 +10,15 @@ use crate::ids::AgentArg;
 use crate::output::Output;
 use crate::runtime;
 
-/// Say why an agent may or may not do something
+/// Explain why an agent may or may not execute an operation
 ///
-/// Every layer of rules is listed with what it says; the lowest counts: deny, then ask, then allow. What a person
-/// allowed is taken into account.
+/// Every layer of rules is listed with its decision; the strictest counts: deny, then ask, then allow. Approvals are
+/// taken into account.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The agent; a run stands for its root
+    /// The agent; a run means its root
     agent: AgentArg,
-    /// What it would do, as tool or tool:specifier, such as `write:src/main.rs`; `network` is what its commands may
-    /// reach
+    /// The operation, as tool or tool:specifier, such as `write:src/main.rs`; `network` is what its commands may reach
     operation: String,
     /// Print one JSON object
     #[arg(long)]
@@ -40,28 +40,33 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&api::Explanation::new(&explanation, beyond_rules(tool, &explanation)))?;
+        let note = beyond_rules(tool, &explanation);
+        output.json(&api::Explanation::new(&explanation, note.as_deref()))?;
     } else {
         output.paragraph(&explanation.to_string())?;
         if let Some(note) = beyond_rules(tool, &explanation) {
-            output.paragraph(note)?;
+            output.paragraph(&note)?;
         }
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-/// What is looked at after the rules have allowed a call, when it runs.
-fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<&'static str> {
+/// A note beyond the rules: further checks of an allowed call, and the flag that opens a protected name.
+fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<String> {
+    if let DecisionReason::Protected { opening: Some(opening), .. } = &explanation.verdict.because {
+        return Some(format!("a run may write there with --allow '{opening}'"));
+    }
     let allowed = explanation.verdict.decision == Decision::Allow;
-    match tool {
+    let note = match tool {
         "webfetch" if allowed => {
             Some("beyond the rules: an address that is not public is refused, unless --allow names its host")
         }
         "network" if !allowed => {
-            Some("nobody is asked about the network: a person opens it in advance, with --allow network")
+            Some("the network is never a question: it is opened in advance, with --allow network")
         }
         "bash" if allowed => Some("beyond the rules: what the command does is bounded by the sandbox"),
         _ => None,
-    }
+    };
+    note.map(str::to_owned)
 }

@@ -1,27 +1,27 @@
 //! `posse gc`.
 
 use posse::{GcRequest, GcSummary, api};
+use posse_setup::age::Age;
+use posse_setup::settings::Settings;
 
-use crate::age::Age;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::runtime;
-use crate::settings::Settings;
 use crate::text::{bytes, plural};
 
-/// Remove what runs that have ended left on disk
+/// Remove files of ended runs from disk
 ///
-/// Workspaces go when they are old and all of their files are salvaged; salvaged work goes later. How old is set by
-/// gc.workspaces [default: 7d] and gc.salvage [default: 30d]. A run that is open is never touched, and what cannot be
-/// inspected is kept.
+/// Workspaces are removed when they are old and all of their files are salvaged; salvaged work is removed later. The
+/// ages are set by gc.workspaces [default: 7d] and gc.salvage [default: 30d]. An open run is never touched, and what
+/// cannot be inspected is kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GcArgs {
-    /// Only say what would go
+    /// Only show what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Remove runs as a whole that ended this long ago, out of the journal too; 0 is all that have ended
+    /// Remove whole runs that ended at least this long ago, with their journals; 0 removes all ended runs
     #[arg(long, value_name = "AGE")]
     runs: Option<Age>,
     /// Print one JSON object
@@ -29,7 +29,7 @@ pub(crate) struct GcArgs {
     json: bool,
 }
 
-/// Cleans.
+/// Cleans the state directory.
 pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     let settings = Settings::own(&context.environment)?;
     let cleaning = GcRequest {
@@ -37,9 +37,9 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
         runs_older_than: args.runs.map(|age| age.0),
         ..settings.gc.apply(GcRequest::default())
     };
-    // A state directory that is not there is not made to be cleaned.
+    // A missing state directory is not created just to be cleaned.
     let writes = args.runs.is_some() && !args.dry_run && context.state_dir()?.exists();
-    let posse = if writes { context.open_to_post()? } else { context.open_read_only()? };
+    let posse = if writes { context.open_for_commands()? } else { context.open_read_only()? };
     let cleaned = runtime::looking(async { Ok(posse.clean(cleaning).await?) })?;
     let mut output = Output::new();
     if args.json {

@@ -4,28 +4,28 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use posse_setup::project_dirs::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS, project_dirs};
+
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note};
-use crate::project_dirs::{OWN_FOLDER, PROJECT_AGENTS, PROJECT_SETTINGS, project_dirs};
 
 /// The settings file that is written.
 const SETTINGS: &str = include_str!("init/settings.yaml");
 /// The definition that is written.
 const EXAMPLE: &str = include_str!("init/example.md");
-/// Its name.
 const EXAMPLE_FILE: &str = "example.md";
 
 /// Write a small settings file and an example agent into this project
 ///
-/// Makes .posse/settings.yaml and .posse/agents/example.md. What is there already is left as it is.
+/// Creates .posse/settings.yaml and .posse/agents/example.md. Existing files are not changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InitArgs {
     /// The directory of the project [default: the current one]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Replace the two files if they are there
+    /// Replace the two files if they exist
     #[arg(long)]
     force: bool,
 }
@@ -48,8 +48,8 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
                 .hint("make room for it, or name another directory")
         })?;
         wrote |= done;
-        let said = if done { "wrote" } else { "left as it is" };
-        output.paragraph(&format!("{said}: {}", path.display()))?;
+        let outcome = if done { "wrote" } else { "left as it is" };
+        output.paragraph(&format!("{outcome}: {}", path.display()))?;
     }
     if let Some(above) = note_above {
         note(&above);
@@ -58,7 +58,7 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     output.paragraph(&if wrote {
         format!(
             "Edit them, then `{program} trust` to let them do more than narrow; `{program} settings` and \
-             `{program} agents` show what counts."
+             `{program} agents` show what is used."
         )
     } else {
         format!("Nothing was written; `{program} init --force` replaces what is in {OWN_FOLDER}.")
@@ -67,7 +67,7 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     Ok(Exit::DONE)
 }
 
-/// Whether files of a project can be here; and, if the project has some above, what to know about that.
+/// Checks that a project can have files here. Returns a note if the project already has some above.
 fn check_target(dir: &Path, context: &Context) -> Result<Option<String>, CliError> {
     let whole = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let home = context.environment.home.as_deref();
@@ -91,13 +91,13 @@ fn check_target(dir: &Path, context: &Context) -> Result<Option<String>, CliErro
     Ok(above.map(|above| {
         let there = above.join(OWN_FOLDER);
         format!(
-            "note: the project has {} already; what is here counts for runs from here on down",
+            "note: the project has {} already; files here apply to runs in this directory and below",
             there.display()
         )
     }))
 }
 
-/// Writes a file; one that is there is only replaced if that was asked for. Says whether it was written.
+/// Writes a file; an existing one only with `force`. Returns whether it was written.
 fn write(path: &Path, text: &str, force: bool) -> std::io::Result<bool> {
     let folder = path.parent().unwrap_or(path);
     DirBuilder::new().recursive(true).create(folder)?;
@@ -105,7 +105,7 @@ fn write(path: &Path, text: &str, force: bool) -> std::io::Result<bool> {
         let mut file = tempfile::Builder::new().prefix(".posse-").tempfile_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
-        // As others make files: not for their maker alone.
+        // Readable by others, like other files of a project.
         file.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
         file.persist(path).map_err(|error| error.error)?;
         return Ok(true);
@@ -119,12 +119,12 @@ fn write(path: &Path, text: &str, force: bool) -> std::io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use posse::Decision;
-    use posse_agent::definition::{ParseOptions, read_agent};
+    use posse_definitions::{ParseOptions, read_agent};
+    use posse_domain::definition;
 
     use super::*;
-    use crate::settings::project::ProjectFile;
-    use crate::trust::Trust;
+    use posse_setup::settings::project::ProjectFile;
+    use posse_setup::trust::Trust;
 
     #[test]
     fn what_is_written_says_nothing_yet_and_everything_in_it_is_true() {
@@ -132,20 +132,24 @@ mod tests {
         let root = dir.path().canonicalize().expect("a path");
         let read = |text: &str| {
             write(&root.join(PROJECT_SETTINGS), text, true).expect("written");
-            ProjectFile::read(&root, &root, &Trust::default()).said.map_err(|error| error.to_string())
+            ProjectFile::read(&root, &root, &Trust::default()).settings.map_err(|error| error.to_string())
         };
         assert!(read(SETTINGS).expect("settings").entries().is_empty());
-        // A comment that is a key has no space after its mark.
+        // A commented-out key has no space after its mark.
         let is_key = |line: &str| {
             line.strip_prefix('#').is_some_and(|rest| !rest.starts_with(' ') || rest.starts_with("  "))
         };
         let open: Vec<&str> =
             SETTINGS.lines().map(|line| if is_key(line) { &line[1..] } else { line }).collect();
-        let said = read(&open.join("\n")).expect("every example can be used").entries();
-        assert!(said.len() >= 9, "{said:?}");
+        let set = read(&open.join("\n")).expect("every example can be used").entries();
+        assert!(set.len() >= 9, "{set:?}");
         let tools = ["read", "grep", "glob", "list"];
-        let reading =
-            ParseOptions { file: EXAMPLE_FILE, known_tools: &tools, default: Decision::Allow, model: None };
+        let reading = ParseOptions {
+            file: EXAMPLE_FILE,
+            known_tools: &tools,
+            trust: definition::Trust::Trusted,
+            model: None,
+        };
         let agent = read_agent(EXAMPLE.as_bytes(), "example", &reading);
         assert_eq!(agent.warnings, []);
         assert_eq!(agent.value.expect("a definition").tools, tools);

@@ -2,7 +2,7 @@
 
 use posse::{AgentId, JournalEvent, Posse, api};
 
-use super::wait::{abandoned, interrupted};
+use super::wait::interrupted;
 use crate::context::Context;
 use crate::drive::is_end;
 use crate::error::CliError;
@@ -20,7 +20,7 @@ use crate::text::clock;
 pub(crate) struct LogsArgs {
     /// The run, or an agent of it: only its events
     run: AgentArg,
-    /// Go on until the run ends, or until no process executes it any more
+    /// Follow until the run ends, or until no process executes it any more
     #[arg(long, short)]
     follow: bool,
     /// Only events after this number
@@ -40,7 +40,7 @@ pub(crate) fn logs(args: &LogsArgs, context: &Context) -> Result<Exit, CliError>
     runtime::looking(async {
         tokio::select! {
             printed = print(args, &posse) => printed,
-            // Without this a reader that left would only be noticed at the next event.
+            // Without this, a closed pipe would only be noticed at the next event.
             () = reader_gone(), if args.follow => Err(CliError::reader_gone()),
         }
     })
@@ -51,7 +51,7 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
     let run = named.run();
     let only = match &args.agent {
         Some(_) if !args.run.is_run() => {
-            return Err(CliError::usage(format!("`{}` is an agent already", args.run)));
+            return Err(CliError::usage(format!("`{}` is already the name of an agent", args.run)));
         }
         Some(agent) => Some(agent.find(posse, &run).await?),
         None if args.run.is_run() => None,
@@ -62,7 +62,7 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
     };
     let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
     let (ended, head) = summary.map_or((true, 0), |run| (!run.status.is_running(), run.events));
-    // A number from the future would wait for an end that it skips.
+    // With a number beyond the end, the final event would be skipped and the wait would never end.
     let mut events = posse.events(&run, args.after.min(head));
     let mut output = Output::new();
     loop {
@@ -76,8 +76,8 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
             tokio::select! {
                 biased;
                 event = events.next() => event?,
-                abandoned = abandoned(posse, &run) => {
-                    abandoned?;
+                alone = posse.wait_until_interrupted(&run) => {
+                    alone?;
                     return Err(interrupted(&run));
                 }
             }

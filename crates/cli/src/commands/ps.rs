@@ -1,11 +1,12 @@
 //! `posse ps`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
+use posse::view::{BlockedAgents, ShownStatus};
 use posse::{RunId, RunSummary, api};
 
-use crate::blocked::BlockedAgents;
+use crate::blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -14,7 +15,7 @@ use crate::runtime;
 use crate::term;
 use crate::text::{ago, now_ms};
 
-/// Runs listed unless more are asked for.
+/// How many runs are listed by default.
 const SHOWN: u32 = 20;
 
 /// List the runs, newest first
@@ -38,10 +39,10 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let limit = if args.all { u32::MAX } else { args.number };
     let (runs, blocked, limited) = runtime::looking(async {
         let runs = posse.runs("", limit).await?;
-        let mut blocked = BlockedAgents::default();
-        // Only a run that goes on can wait for somebody, and few do at once.
+        let mut blocked: HashMap<RunId, BlockedAgents> = HashMap::new();
+        // Only an unfinished run has blocked agents, and few runs are open at once.
         for run in runs.iter().filter(|run| run.status.is_running() && run.damage.is_none()) {
-            blocked.add(BlockedAgents::of(&posse, &run.run).await?);
+            blocked.insert(run.run.clone(), posse.blocked(&run.run).await?);
         }
         let mut limited = HashSet::new();
         for run in &runs {
@@ -51,36 +52,36 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
         }
         Ok((runs, blocked, limited))
     })?;
-    let waiting =
-        |run: &RunSummary| blocked.requests.iter().filter(|request| request.agent.run() == run.run).count();
+    let waiting = |run: &RunId| blocked.get(run).map_or(0, |blocked| blocked.questions().len());
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&api::RunSummary::new(run, waiting(run), limited.contains(&run.run)))?;
+            output.json(&api::RunSummary::new(run, waiting(&run.run), limited.contains(&run.run)))?;
         }
     } else if runs.is_empty() {
         note("no runs yet; `posse demo` shows one");
     } else {
         output.own(&table(&runs, &limited, now_ms()))?;
-        let is_interrupted = |run: &&RunSummary| {
-            run.damage.is_none() && api::status_word(run.status, run.holder.as_ref()) == "interrupted"
-        };
+        let is_interrupted =
+            |run: &&RunSummary| run.damage.is_none() && run.shown_status() == ShownStatus::Interrupted;
+        output.flush()?;
         if let Some(run) = runs.iter().find(is_interrupted) {
-            output.flush()?;
-            note(&format!("no process executes an interrupted run: `posse resume {}` goes on", run.run));
+            note(&format!("no process executes an interrupted run: `posse resume {}` continues it", run.run));
         }
-        if !blocked.agents().is_empty() {
-            output.flush()?;
+        let mut all: Vec<&BlockedAgents> = blocked.values().collect();
+        all.sort_by_key(|blocked| blocked.agents().first().copied().cloned());
+        for blocked in &all {
             for agent in blocked.agents() {
-                note(&format!("{agent} is blocked: {}", blocked.on(agent).unwrap_or_default()));
+                let words = blocked::words(blocked, agent).unwrap_or_default();
+                note(&format!("{agent} is blocked: {words}"));
             }
         }
-        if !blocked.requests.is_empty() {
+        if all.iter().any(|blocked| !blocked.questions().is_empty()) {
             note("`posse approve` and `posse deny` answer");
         }
     }
     output.flush()?;
-    // After the list: one damaged run hides no other.
+    // After the list: one damaged run must not hide the others.
     match runs.iter().find(|run| run.damage.is_some()) {
         Some(run) => runtime::looking(async { Ok(posse.check_head(&run.run).await?) }).map(|()| Exit::DONE),
         None => Ok(Exit::DONE),
@@ -91,16 +92,17 @@ fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
     let mut table =
         format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
     for run in runs {
-        let pid = run.holder.as_ref().map_or_else(|| "-".to_owned(), |holder| holder.pid.to_string());
+        let pid = run.holder.as_ref().and_then(|holder| holder.pid);
+        let pid = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let _ = writeln!(
             table,
             "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}",
             run.run,
-            // It completed, but what it was to do may be unfinished.
+            // It completed, but its work may be unfinished.
             match (&run.damage, limited.contains(&run.run)) {
                 (Some(_), _) => "damaged",
                 (None, true) => "turn limit",
-                (None, false) => api::status_word(run.status, run.holder.as_ref()),
+                (None, false) => run.shown_status().as_str(),
             },
             run.agents,
             ago(run.created_at_ms, now_ms),

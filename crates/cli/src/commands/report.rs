@@ -12,7 +12,7 @@ use crate::term;
 
 /// Print the report of a run, or of one of its agents
 ///
-/// Of an agent that failed: why, and what it still said.
+/// For a failed agent, prints the reason and its last text.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -25,9 +25,8 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
     let (agent, report, turn_limited) = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
         let report = posse.report(&agent).await?;
-        let info = posse.get(&agent.run()).await?;
-        let known = info.agents.iter().find(|known| known.id == agent);
-        Ok((agent, report, known.is_some_and(|known| known.own.turn_limited > 0)))
+        let record = posse.agent(&agent).await?;
+        Ok((agent, report, record.agent.is_turn_limited()))
     })?;
     let Some(report) = report else {
         return Err(CliError::failed(format!("{agent} has not reported yet"))
@@ -37,7 +36,7 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
     if std::io::stdout().is_terminal() {
         output.paragraph(&report)?;
     } else {
-        // A file or a pager gets it unwrapped, but free of what a model could steer a terminal with all the same.
+        // A file or a pager gets it unwrapped, but without terminal escapes.
         let report = term::clean(&report);
         output.bytes(report.as_bytes())?;
         if !report.ends_with('\n') {

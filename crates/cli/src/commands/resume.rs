@@ -1,28 +1,24 @@
 //! `posse resume`.
 
-use std::path::Path;
-
-use posse::ports::Models;
-use posse::{ModelRegistry, Posse, Resume, RunId, RunSummary};
+use posse::ports::Holder;
+use posse::{Posse, Resume, RunId, RunSummary};
+use posse_setup::RunExecution;
+use posse_setup::execution::last_interrupted;
 
 use crate::context::Context;
-use crate::discovery::folders_outside;
 use crate::drive::{drive_and_apply, print_end};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::models;
+use crate::output::print_noted;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
 use crate::signals::Signals;
 use crate::view::View;
 
-/// Runs that `--last` looks through.
-const LOOKED_THROUGH: u32 = 1_000;
-
-/// Go on with a run that was interrupted, and watch it until it ends
+/// Continue a run that was interrupted, and watch it until it ends
 ///
-/// A run that has ended is only told. One that another process carries is left alone.
+/// A run that has ended is only shown. A run that another process executes is not touched.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The run
@@ -31,7 +27,7 @@ pub(crate) struct ResumeArgs {
     /// The newest run that was interrupted
     #[arg(long)]
     last: bool,
-    /// Bring what it made into the checkout once it has completed, as `posse apply` does
+    /// Apply the result to the checkout when the run has completed, as `posse apply` does
     #[arg(long)]
     apply: bool,
     /// Print events and the result as JSON lines
@@ -39,23 +35,20 @@ pub(crate) struct ResumeArgs {
     json: bool,
 }
 
-/// Goes on with a run.
+/// Continues a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
-    let looking = context.open_read_only()?;
-    let (found, given, folders) = runtime::looking(async {
-        let found = find(&looking, args).await?;
-        let given = looking.base_url(&found.run).await?;
-        let folders = folders_outside(&looking.skills(&found.run).await?, Path::new(&found.dir));
-        Ok((found, given, folders))
+    let reader = context.open_read_only()?;
+    let (found, execution) = runtime::looking(async {
+        let found = find(&reader, args).await?;
+        let execution = RunExecution::of_stored(&found, &reader, context).await;
+        Ok((found, execution))
     })?;
-    drop(looking);
-    let settings = context.settings_in(Path::new(&found.dir))?;
-    let models = models::catalog(&settings, given.as_ref(), context)?;
-    check_model(&found, &models)?;
+    drop(reader);
+    let execution = print_noted(execution)?;
     let (run, known) = (found.run, found.events);
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open_with_skills(models, &settings, &folders)?;
+        let posse = execution.open(context)?;
         let mut view = View::new(args.json, context);
         let attended = questions::attended(args.json);
         let resuming =
@@ -66,11 +59,10 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
         };
         match resumed {
             Resume::Going(handle) => {
-                let asking =
-                    if attended { QuestionPrompter::here() } else { QuestionPrompter::without_terminal() };
+                let asking = QuestionPrompter::new(attended);
                 drive_and_apply(&posse, &handle, known, &mut signals, view, asking, args.apply).await
             }
-            Resume::Held(holder) => Err(held(&run, holder.pid)),
+            Resume::Held(holder) => Err(held(&run, &holder)),
             Resume::Ended => {
                 let finished = posse.wait(&run).await?;
                 print_end(&posse, &finished, &mut view, args.apply).await
@@ -79,37 +71,17 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
     })
 }
 
-/// The error of a run that another process carries.
-pub(crate) fn held(run: &RunId, pid: u32) -> CliError {
-    CliError::failed(format!("run {run} is being run by process {pid}"))
+/// The error for a run that another process executes.
+fn held(run: &RunId, holder: &Holder) -> CliError {
+    CliError::failed(format!("run {run} is being run by {holder}"))
         .hint(format!("`posse logs -f {run}` follows it, `posse wait {run}` waits for its end"))
 }
 
-/// A run cannot go on without its model; better to say so before it is taken over.
-fn check_model(found: &RunSummary, models: &ModelRegistry) -> Result<(), CliError> {
-    // A recorded run is looked for when it is needed.
-    if !found.status.is_running() || posse::replayed(&found.model).is_some() {
-        return Ok(());
-    }
-    let left = "bring it back, and resume again; the run is left as it is";
-    let unusable = |problem: &str| format!("the model of run {} cannot be used: {problem}", found.run);
-    // A key that is missing has an exit code of its own.
-    models.canonical_name(&found.model).map_err(|error| {
-        let message = unusable(&error.to_string());
-        let made = if error.is_about_key() { CliError::unauthenticated } else { CliError::usage };
-        made(message).hint(left)
-    })?;
-    let resolved = models.resolve(&found.model);
-    resolved.map(drop).map_err(|problem| CliError::usage(unusable(&problem)).hint(left))
-}
-
-/// The run that is meant.
+/// Finds the run to resume.
 async fn find(posse: &Posse, args: &ResumeArgs) -> Result<RunSummary, CliError> {
-    let candidates = match &args.run {
-        Some(run) => posse.runs(run.find(posse).await?.as_str(), 1).await?,
-        None => posse.runs("", LOOKED_THROUGH).await?,
+    let found = match &args.run {
+        Some(run) => posse.runs(run.find(posse).await?.as_str(), 1).await?.into_iter().next(),
+        None => last_interrupted(posse).await?,
     };
-    let is_meant = |run: &RunSummary| !args.last || (run.status.is_running() && run.holder.is_none());
-    let nothing = || CliError::usage("no run was interrupted").hint("`posse ps` lists the runs");
-    candidates.into_iter().find(is_meant).ok_or_else(nothing)
+    found.ok_or_else(|| CliError::usage("no run was interrupted").hint("`posse ps` lists the runs"))
 }

@@ -15,21 +15,21 @@ use crate::runtime;
 use crate::term;
 use crate::text::plural;
 
-/// Files left out that are named for each workspace.
+/// How many omitted files are named for each workspace.
 const LEFT_OUT_SHOWN: usize = 5;
 
-/// List what was kept of workspaces when they were closed, or get it back
+/// List the salvaged work of closed workspaces, or restore it
 ///
-/// Everything in a workspace is kept but what git ignores, also of agents that failed or were refused. A workspace that
-/// holds work which cannot be kept is never cleaned away.
+/// Everything in a workspace is kept except what git ignores, also for agents that failed or were refused. A workspace
+/// with work that cannot be kept is never removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SalvageArgs {
     #[command(flatten)]
     agent: WorkArg,
-    /// Write what was kept of the agent into this directory, which must be new or empty
+    /// Write the agent's salvaged work into this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     restore: Option<PathBuf>,
-    /// Of which attempt [default: the last]
+    /// The attempt to restore [default: the last]
     #[arg(long, value_name = "N", requires = "restore", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
     /// Print JSON, one object for each attempt
@@ -87,7 +87,7 @@ fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
         };
         let commit = work.commit.map_or_else(|| "-".to_owned(), |commit| commit.to_string());
         let at = timestamp(work.at_ms);
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ =
             writeln!(page, "{:14}  {:>7}  {files:>9}  {at:24}  {commit}", work.agent.as_str(), work.attempt);
         if let Some(problem) = &work.problem {
@@ -97,7 +97,7 @@ fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
             let _ = writeln!(page, "  its .git (commits, branches, stashes) as plain files: {git}");
         }
         if work.left_out_count > 0 {
-            let _ = writeln!(page, "  left out (ignored, if not said otherwise): {}", left_out(work));
+            let _ = writeln!(page, "  omitted (ignored unless noted otherwise): {}", left_out(work));
         }
     }
     let _ = writeln!(

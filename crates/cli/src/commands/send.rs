@@ -7,10 +7,10 @@ use crate::ids::AgentArg;
 use crate::output::note;
 use crate::runtime;
 
-/// Send a message to an agent at work; it reads it before its next turn
+/// Send a message to a running agent, which reads it before its next turn
 #[derive(Debug, clap::Args)]
 pub(crate) struct SendArgs {
-    /// The agent; a run stands for its root
+    /// The agent; a run means its root
     agent: AgentArg,
     /// The message; `-` reads it from standard input
     #[arg(required = true)]
@@ -20,22 +20,23 @@ pub(crate) struct SendArgs {
 /// Sends a message.
 pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError> {
     let message = super::run::typed("message", &args.message)?;
-    let looking = context.open_read_only()?;
-    let (agent, info) = runtime::looking(async {
-        let agent = args.agent.find_known(&looking).await?;
-        let info = looking.get(&agent.run()).await?;
-        Ok((agent, info))
+    let reader = context.open_read_only()?;
+    let (agent, state) = runtime::looking(async {
+        let agent = args.agent.find_known(&reader).await?;
+        let state = reader.current_state(&agent.run()).await?;
+        Ok((agent, state))
     })?;
-    drop(looking);
-    if info.agents.iter().any(|known| known.id == agent && known.state == posse::AgentState::Closed) {
+    drop(reader);
+    let known = state.agents().get(&agent);
+    if known.is_some_and(|known| known.state == posse::AgentState::Closed) {
         return Err(CliError::failed(format!("agent {agent} has ended and reads no more messages")));
     }
-    let posse = context.open_to_post()?;
+    let posse = context.open_for_commands()?;
     runtime::looking(async { Ok(posse.send(&agent, &message).await?) })?;
-    if info.holder.is_none() {
+    if state.holder().is_none() {
         note(&format!(
             "kept for {agent}: no process is running its run; `posse resume {}` delivers it",
-            info.run
+            agent.run()
         ));
     } else {
         note(&format!("sent to {agent}"));

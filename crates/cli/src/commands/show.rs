@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, CloseReason, FailKind, Figures, RunInfo, RunResult, api};
+use jiff::tz::TimeZone;
+use posse::view::{AgentView, RunFigures, ShownStatus};
+use posse::{CloseReason, FailKind, Figures, RunResult, RunView, api};
 
-use crate::blocked::BlockedAgents;
+use crate::blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -12,7 +14,7 @@ use crate::ids::RunArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{bytes, count, duration, plural};
+use crate::text::{bytes, count, duration, now_ms, plural};
 use crate::view::work;
 
 /// Show a run with its agents, and what each of them spent
@@ -28,93 +30,97 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (info, blocked, result, disk_bytes) = runtime::looking(async {
+    let (view, result, disk_bytes) = runtime::looking(async {
         let run = args.run.find(&posse).await?;
-        let info = posse.get(&run).await?;
-        let running = info.status.is_running();
-        let blocked = if running { BlockedAgents::of(&posse, &run).await? } else { BlockedAgents::default() };
+        let view = posse.view(&run).await?;
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
-        // Only told: files that cannot be looked at keep nobody from seeing the rest.
+        // For information only: an unreadable directory must not hide the rest of the run.
         let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
-        Ok((info, blocked, result, disk_bytes))
+        Ok((view, result, disk_bytes))
     })?;
     let mut output = Output::new();
     if args.json {
-        output.json(&api::RunDetail::new(&info, |agent| blocked.on(agent), result.as_ref(), disk_bytes))?;
+        let zone = TimeZone::system();
+        output.json(&api::RunDetail::new(&view, now_ms(), &zone, result.as_ref(), disk_bytes))?;
     } else {
-        output.text(&page(&info, &blocked, &files(&info, result.as_ref(), disk_bytes)))?;
+        output.text(&page(&view, &files(&view, result.as_ref(), disk_bytes)))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-/// What it made of the files, and what it takes on disk.
-fn files(info: &RunInfo, result: Option<&RunResult>, disk_bytes: Option<u64>) -> String {
-    match (result, disk_bytes) {
-        (Some(result), _) => format!("{}\n", work(info.run.as_str(), result, disk_bytes)),
-        (None, Some(taken)) => format!("{} on disk\n", bytes(taken)),
-        (None, None) => String::new(),
+/// The run's changes to files, and its disk usage.
+fn files(view: &RunView, result: Option<&RunResult>, disk_bytes: Option<u64>) -> String {
+    match (result, view.run(), disk_bytes) {
+        (Some(result), Some(run), _) => format!("{}\n", work(run.as_str(), result, disk_bytes)),
+        (_, _, Some(taken)) => format!("{} on disk\n", bytes(taken)),
+        (_, _, None) => String::new(),
     }
 }
 
-fn page(info: &RunInfo, waits: &BlockedAgents, files: &str) -> String {
-    let mut page = heading(info);
+fn page(view: &RunView, files: &str) -> String {
+    let figures = view.figures(now_ms());
+    let mut page = heading(view);
     page.push_str(files);
     page.push('\n');
-    let named = in_tree_order(&info.agents).into_iter().map(|(lead, agent)| {
-        (format!("{lead}{}", if agent.depth == 0 { agent.id.as_str() } else { agent.id.relative() }), agent)
+    let named = in_tree_order(view).into_iter().map(|(lead, agent)| {
+        let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
+        (format!("{lead}{name}"), agent)
     });
-    let named: Vec<(String, &AgentInfo)> = named.collect();
-    // A deep tree has long branches before its names; the columns after them stay columns.
+    let named: Vec<(String, &AgentView)> = named.collect();
+    // A deep tree has long branches before its names; the columns after them stay aligned.
     let widest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let width = widest.max(NAME_MIN_CHARS);
     page.push_str(&figures_row(width, ["AGENT", "DEFINITION", "STATE"], &FIGURES_HEAD, "TITLE"));
     for (name, agent) in &named {
-        page.push_str(&figures_row(
-            width,
-            [name, &agent.definition, stage(agent)],
-            &cells(&agent.own),
-            &title(agent, waits),
-        ));
+        page.push_str(&agent_row(width, name, agent, &figures, view));
     }
-    if info.by_depth.len() > 1 {
+    let by_depth = figures.by_depth();
+    if by_depth.len() > 1 {
         page.push('\n');
         page.push_str(&figures_row(width, ["DEPTH", "", "AGENTS"], &FIGURES_HEAD, ""));
-        for depth in &info.by_depth {
-            let agents = depth.agents.to_string();
-            let row = [&depth.depth.to_string(), "", &agents];
-            page.push_str(&figures_row(width, row, &cells(&depth.figures), ""));
+        for (depth, total) in &by_depth {
+            let row = [&depth.to_string(), "", &total.agents.to_string()];
+            page.push_str(&figures_row(width, row, &cells(&total.figures), ""));
         }
     }
     page
 }
 
-fn heading(info: &RunInfo) -> String {
-    let run = &info.run;
-    let word = api::status_word(info.status, info.holder.as_ref());
-    let carried = match (&info.holder, word) {
-        (Some(holder), _) => format!("{word}, run by process {}", holder.pid),
-        (None, "interrupted") => format!("{word}, no process is running it: `posse resume {run}`"),
-        (None, _) if is_turn_limited(info) => format!("{word} at its turn limit"),
+fn agent_row(
+    width: usize,
+    name: &str,
+    agent: &AgentView,
+    figures: &RunFigures<'_>,
+    view: &RunView,
+) -> String {
+    let names = [name, agent.definition.as_str(), stage(agent)];
+    figures_row(width, names, &cells(&figures.own(agent)), &title(agent, view))
+}
+
+fn heading(view: &RunView) -> String {
+    let run = view.run().map(|run| run.to_string()).unwrap_or_default();
+    let word = view.shown_status().as_str();
+    let status = match (view.holder(), view.shown_status()) {
+        (Some(holder), _) => format!("{word}, run by {holder}"),
+        (None, ShownStatus::Interrupted) => {
+            format!("{word}, no process is running it: `posse resume {run}`")
+        }
+        (None, _) if view.is_turn_limited() => format!("{word} at its turn limit"),
         (None, _) => word.to_owned(),
     };
-    let mut text = format!("run {run}: {}\n{carried}", term::line(&info.title));
-    if let Some(ended) = info.ended_at_ms {
-        let took = ended.saturating_sub(info.created_at_ms).max(0).cast_unsigned();
+    let mut text = format!("run {run}: {}\n{status}", term::line(view.title()));
+    if let Some(ended) = view.ended_at_ms() {
+        let took = ended.saturating_sub(view.started_at_ms()).max(0).cast_unsigned();
         let _ = write!(text, " after {}", duration(took));
     }
-    let _ = writeln!(text, ", {}", plural(info.agents.len() as u64, "agent"));
-    let _ = writeln!(text, "started {} in {}", api::timestamp(info.created_at_ms), term::line(&info.dir));
+    let _ = writeln!(text, ", {}", plural(view.agents().counts().all(), "agent"));
+    let _ = writeln!(text, "started {} in {}", api::timestamp(view.started_at_ms()), term::line(view.dir()));
     text
 }
 
-/// Least characters of the column of names.
+/// Minimum width of the column of names.
 const NAME_MIN_CHARS: usize = 14;
-
-/// Whether the root ran out of turns.
-fn is_turn_limited(info: &RunInfo) -> bool {
-    info.agents.iter().any(|agent| agent.depth == 0 && agent.own.turn_limited > 0)
-}
 
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
 type Cells = [String; 6];
@@ -144,19 +150,19 @@ fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], t
     format!("{}\n", row.trim_end())
 }
 
-fn stage(agent: &AgentInfo) -> &'static str {
+fn stage(agent: &AgentView) -> &'static str {
     match (agent.close_reason, agent.final_status) {
         (Some(CloseReason::Failed(FailKind::Cancelled)), _) => "cancelled",
-        (_, Some(_)) if agent.own.turn_limited > 0 => "turn limit",
+        (_, Some(_)) if agent.is_turn_limited() => "turn limit",
         (_, Some(status)) => status.as_str(),
         (_, None) => agent.state.as_str(),
     }
 }
 
-fn title(agent: &AgentInfo, waits: &BlockedAgents) -> String {
+fn title(agent: &AgentView, view: &RunView) -> String {
     let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
     let title = term::line(&format!("{skill}{}", agent.title));
-    match (&agent.failure, waits.on(&agent.id)) {
+    match (&agent.failure, blocked::words(view.blocked(), &agent.id)) {
         (Some(failure), _) => format!("{title} {}", term::line(&format!("[{failure}]"))),
         (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
         (None, None) => title,
@@ -164,15 +170,15 @@ fn title(agent: &AgentInfo, waits: &BlockedAgents) -> String {
 }
 
 /// Parents before their children, siblings by number, each with the branch that leads to it.
-fn in_tree_order(agents: &[AgentInfo]) -> Vec<(String, &AgentInfo)> {
-    let groups = posse::by_parent(agents);
-    let mut ordered = Vec::with_capacity(agents.len());
-    // A stack instead of calls: nobody promises that a tree is shallow.
-    let mut stack: Vec<(String, String, &AgentInfo)> = Vec::new();
-    stack.extend(groups.get(&None).into_iter().flatten().map(|root| (String::new(), String::new(), *root)));
+fn in_tree_order(view: &RunView) -> Vec<(String, &AgentView)> {
+    let mut ordered = Vec::new();
+    // A stack instead of recursion, because the depth of a tree is not bounded here.
+    let root = view.agents().root();
+    let mut stack: Vec<(String, String, &AgentView)> =
+        root.into_iter().map(|root| (String::new(), String::new(), root)).collect();
     while let Some((lead, below, agent)) = stack.pop() {
         ordered.push((lead, agent));
-        let mut children: Vec<&AgentInfo> = groups.get(&Some(&agent.id)).cloned().unwrap_or_default();
+        let mut children: Vec<&AgentView> = view.agents().children(agent).collect();
         children.sort_by_key(|child| std::cmp::Reverse(child.id.number()));
         for (at, child) in children.into_iter().enumerate() {
             let (branch, space) = if at == 0 { ("└─ ", "   ") } else { ("├─ ", "│  ") };

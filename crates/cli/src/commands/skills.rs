@@ -1,28 +1,25 @@
-//! `posse skills`: which skills there are, what one says, and whether all are well written.
+//! `posse skills`: lists skills, shows one, and checks their files.
 
 use std::path::Path;
 
-use posse::discovery::Holds;
-use posse::{Definition, Definitions};
-use posse_agent::definition::nearest;
-use posse_domain::nearest::hint;
-use posse_domain::permission::{Decision, Operation, RunLayers, Verdict};
-use posse_domain::skill::{DEFAULT_SKILL_AGENT, SKILL_TOOL, Skill};
-use serde_json::json;
+use posse::Definition;
+use posse::discovery::DefinitionType;
+use posse_domain::permission::Decision;
+use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
+use posse_setup::discovery::{
+    self, DefinitionList, Entry, Origin, ResolvedSkill, SKILL_FILE, skill_ruling, validate,
+};
+use posse_setup::working_dir::working_dir;
 
 use super::agents::{ListArgs, ShowArgs, ValidateArgs, load};
 use super::definition_page::{self, DefinitionOrigin, PageLine, names, one_line};
-use crate::commands::definition_list::{List, print_validation, warnings};
+use crate::commands::definition_list::{List, print_validation};
 use crate::context::Context;
-use crate::discovery::{self, DiscoveryResult, Entry, Origin, SKILL_FILE, validate};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::working_dir;
 use crate::output::{Output, print_noted};
-use crate::settings::Settings;
-use crate::term;
 
-/// List the skills: which there are, where from, and what shadows what
+/// List the skills, with their origins and what shadows what
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SkillsArgs {
@@ -34,7 +31,7 @@ pub(crate) struct SkillsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SkillsVerb {
-    /// Print what one skill comes to: its prompt, tools, limits and model
+    /// Print one skill as a run uses it: its prompt, tools, limits and model
     Show(ShowArgs),
     Validate(ValidateArgs),
 }
@@ -44,44 +41,36 @@ pub(crate) fn skills(args: &SkillsArgs, context: &Context) -> Result<Exit, CliEr
     match &args.verb {
         None => {
             let found = load(&args.listing, context)?;
-            let list = List { what: "skills", found: &found, entries: &found.skills, built_in: &[] };
-            list.print(args.listing.json)?;
+            let list = DefinitionList::skills(&found);
+            if args.listing.json {
+                Output::new().json(&list.to_api())?;
+            } else {
+                List(list).print()?;
+            }
             Ok(Exit::DONE)
         }
         Some(SkillsVerb::Show(args)) => show(args, context),
         Some(SkillsVerb::Validate(args)) => {
-            print_validation(&validate(&args.paths, Holds::Skills, context)?, args.json)
+            print_validation(&validate(&args.paths, DefinitionType::Skills, context)?, args.json)
         }
     }
 }
 
 fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let found = load(&args.listing, context)?;
-    let wanted = args.name.trim_start_matches('/').to_ascii_lowercase();
-    let entry = found.skills.iter().find(|entry| entry.counts() && entry.value.name == wanted);
-    let Some(entry) = entry else {
-        let names = found.usable_skills().map(|skill| skill.name.as_str());
-        let name = term::line(&args.name);
-        let problem = found
-            .why_unusable(&wanted, Holds::Skills)
-            .unwrap_or_else(|| format!("there is no skill `{name}`{}", hint(nearest(&wanted, names))));
-        return Err(CliError::usage(problem).hint("`posse skills` lists them, and where they are from"));
-    };
-    let (skill, origin) = (&entry.value, found.origin(entry.place));
+    let resolved = found
+        .skill(&args.name)
+        .map_err(|error| CliError::from(error).hint("`posse skills` lists them, and where they are from"))?;
     let agents_md = print_noted(discovery::agents_md_file(args.listing.dir.as_ref(), context)?);
-    let kind = kind(skill, &found);
-    let ruling = ruling(skill, args, context)?;
+    let dir = working_dir(args.listing.dir.clone(), &context.environment.cwd)?;
+    let ruling = skill_ruling(&resolved.entry.value, Path::new(&dir), context)?;
     let mut output = Output::new();
     if args.listing.json {
-        output.json(&json!({
-            "skill": skill, "origin": origin, "path": entry.path, "trusted": entry.trusted,
-            "unused_model": entry.unused_model.as_ref().map(|unused| &unused.name),
-            "warnings": warnings(&entry.warnings), "definition": kind, "agents_md": agents_md,
-            "decision": ruling.as_ref().map(|verdict| verdict.decision.to_string()),
-            "because": ruling.as_ref().map(ToString::to_string),
-        }))?;
+        output.json(&resolved.to_api(agents_md.as_deref(), ruling.as_ref()))?;
         return Ok(Exit::DONE);
     }
+    let ResolvedSkill { entry, origin, definition: kind } = resolved;
+    let skill = &entry.value;
     let from = format!("{} {}", origin.words(), found.shown.path(&entry.path));
     let about = DefinitionOrigin::entry(entry, &from);
     let agents_md = agents_md.map(|file| found.shown.path(&file));
@@ -97,27 +86,7 @@ fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     Ok(Exit::DONE)
 }
 
-/// What a rule of the person or of the project says about the use of a skill, whatever the run and the agent; none where no
-/// rule speaks.
-fn ruling(skill: &Skill, args: &ShowArgs, context: &Context) -> Result<Option<Verdict>, CliError> {
-    let dir = working_dir(args.listing.dir.clone(), &context.environment.cwd)?;
-    let settings = Settings::resolve(context, Path::new(&dir))?;
-    let layers =
-        RunLayers { operator: settings.rules(), project: settings.project_rules(), ..RunLayers::default() };
-    Ok(layers.ruling(&Operation::new(SKILL_TOOL, Some(&skill.name))))
-}
-
-/// What the sub-agent of a forked skill is in a run; none if there is none.
-fn kind(skill: &Skill, found: &DiscoveryResult) -> Option<Definition> {
-    let known = Definitions::builtin_and(found.and_given(&[]));
-    let base = known.get(skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT)).filter(|_| skill.fork)?;
-    let is_found = found.definitions().any(|definition| definition.name == base.name);
-    let mut kind = skill.definition(&definition_page::as_in_runs(base, is_found));
-    definition_page::only_its_rules(&mut kind);
-    Some(kind)
-}
-
-/// A skill that makes a sub-agent: what that would be.
+/// Describes the sub-agent of a forked skill.
 fn forked(
     skill: &Skill,
     kind: &Definition,
@@ -149,29 +118,29 @@ fn forked(
     format!("{}\n{}", definition_page::text(&lines), kind.prompt.trim_end())
 }
 
-/// A skill that enters the conversation of whoever uses it, or cannot be carried out.
+/// Describes a skill that an agent loads into its conversation, or that cannot be used.
 fn inline(skill: &Skill, about: &DefinitionOrigin<'_>, files: Option<PageLine>) -> String {
     let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT);
     let context = if skill.fork {
         format!("its agent `{agent}` does not exist, so it cannot be used")
     } else {
-        "the conversation of whoever uses it".to_owned()
+        "the conversation of the agent that loads it".to_owned()
     };
-    let idle = if skill.tools.is_some() { "; `allowed-tools` counts with `context: fork` only" } else { "" };
+    let idle = if skill.tools.is_some() { "; `allowed-tools` is used with `context: fork` only" } else { "" };
     let lines = [
         Some(("name", skill.name.clone())),
         Some(("from", about.from.to_owned())),
         Some(("description", one_line(&skill.description))),
         Some(("context", context)),
-        (!skill.fork).then(|| ("tools", format!("those of whoever uses it{idle}"))),
+        (!skill.fork).then(|| ("tools", format!("those of the agent that loads it{idle}"))),
         files,
-        Some(if skill.fork { ("used by", "nobody".to_owned()) } else { who_may(skill) }),
+        Some(if skill.fork { ("used by", "no agent".to_owned()) } else { who_may(skill) }),
     ];
     let lines: Vec<PageLine> = lines.into_iter().flatten().chain(about.last()).collect();
     format!("{}\n{}", definition_page::text(&lines), skill.instructions.trim_end())
 }
 
-/// Where its files are, and whether somebody gets to see them.
+/// Where its files are, and whether agents can read them.
 fn files(entry: &Entry<Skill>, origin: Origin) -> Option<PageLine> {
     let has_folder = entry.path.file_name().is_some_and(|name| name == SKILL_FILE);
     let text = match (&entry.value.dir, &entry.value.project) {
@@ -189,10 +158,10 @@ fn who_may(skill: &Skill) -> (&'static str, String) {
     let hint = skill.argument_hint.as_deref().map(|hint| format!(" {hint}")).unwrap_or_default();
     let call = format!("/{}{hint}", skill.name);
     let who = match (skill.for_models, skill.for_people) {
-        (true, true) => format!("agents, and people with `{call}`"),
+        (true, true) => format!("agents, and users with `{call}`"),
         (true, false) => "agents only".to_owned(),
-        (false, true) => format!("people only, with `{call}`"),
-        (false, false) => "people only, with `posse run --skill`".to_owned(),
+        (false, true) => format!("users only, with `{call}`"),
+        (false, false) => "users only, with `posse run --skill`".to_owned(),
     };
     ("used by", who)
 }

@@ -2,12 +2,14 @@
 
 use std::fmt::Write;
 
-use posse::{AgentInfo, EventBody, JournalEvent, Posse, api};
+use posse::view::BlockedAgents;
+use posse::{AgentRecord, EventBody, JournalEvent, Posse, api};
 use posse_domain::event::{ModelReplied, Sender};
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{ToolCall, pictures};
+use posse_domain::permission::ToolName;
 
-use crate::blocked::BlockedAgents;
+use crate::blocked;
 use crate::context::Context;
 use crate::drive::is_end;
 use crate::error::CliError;
@@ -18,7 +20,7 @@ use crate::runtime;
 use crate::term;
 use crate::text::{clock, duration, spent};
 
-/// Show everything one agent was told, said and did
+/// Show everything that one agent received, replied and did
 ///
 /// Prompts, replies, tool calls with their input and output, messages and endings, with all long texts in full.
 #[derive(Debug, clap::Args)]
@@ -35,28 +37,26 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
     let posse = context.open_read_only()?;
     runtime::looking(async {
         let agent = args.agent.find(&posse).await?;
-        let info = posse.get(&agent.run()).await?.agents.into_iter().find(|known| known.id == agent);
-        let info = info.ok_or_else(|| CliError::from(posse::Error::NoAgent(agent)))?;
-        let open = info.final_status.is_none();
-        let waits =
-            if open { BlockedAgents::of(&posse, &info.id.run()).await? } else { BlockedAgents::default() };
-        print(&posse, &info, &waits, args.json).await
+        let record = posse.agent(&agent).await?;
+        let is_open = record.agent.final_status.is_none();
+        let blocked = if is_open { posse.blocked(&agent.run()).await? } else { BlockedAgents::default() };
+        print(&posse, &record, &blocked, args.json).await
     })
 }
 
 async fn print(
     posse: &Posse,
-    agent: &AgentInfo,
-    waits: &BlockedAgents,
+    record: &AgentRecord,
+    blocked: &BlockedAgents,
     json: bool,
 ) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if !json {
-        output.own(&heading(agent, waits))?;
+        output.own(&heading(record, blocked))?;
     }
-    let mut events = posse.events(&agent.id.run(), 0);
+    let mut events = posse.events(&record.agent.id.run(), 0);
     while let Some(event) = events.try_next().await? {
-        if event.agent_id == agent.id {
+        if event.agent_id == record.agent.id {
             if json {
                 output.json(&api::Event::in_full(&event))?;
             } else {
@@ -71,25 +71,20 @@ async fn print(
     Ok(Exit::DONE)
 }
 
-fn heading(agent: &AgentInfo, waits: &BlockedAgents) -> String {
-    let contract: serde_json::Value = serde_json::from_str(&agent.contract_json).unwrap_or_default();
-    let tools: Vec<&str> = contract["permissions"]["allowed_tools"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(serde_json::Value::as_str)
-        .collect();
-    let limit = contract["execution"]["max_turns"].as_u64();
+fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
+    let AgentRecord { agent, contract, .. } = record;
+    let limit = contract.execution.max_turns;
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
     let state = agent.final_status.map_or(agent.state.as_str(), posse::FinalStatus::as_str);
-    let blocked = waits.on(&agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
+    let blocked = blocked::words(blocked, &agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
+    let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
     format!(
         "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
         agent.id,
         term::line(&agent.definition),
-        agent.depth,
+        agent.depth(),
         term::line(&agent.title),
-        term::line(contract["execution"]["model"].as_str().unwrap_or("")),
+        term::line(&contract.execution.model),
         tools.join(", "),
         agent.own.turns,
         spent(&agent.own.usage),
@@ -113,9 +108,9 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
     match &event.body {
         EventBody::RunStarted(e) => {
             let request = e.request.text.to_shared().to_string();
-            // What a skill makes of the request is what the agent is told.
-            let told = Some(e.contract.step.description.clone()).filter(|told| *told != request);
-            ("run started".to_owned(), std::iter::once(request).chain(told).collect())
+            // A skill changes the request into the agent's prompt.
+            let prompt = Some(e.contract.step.description.clone()).filter(|prompt| *prompt != request);
+            ("run started".to_owned(), std::iter::once(request).chain(prompt).collect())
         }
         EventBody::SubagentCreated(e) => {
             let how = if e.background { "in the background" } else { "and waited for" };
@@ -178,7 +173,7 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         }
         EventBody::InputRequested(e) => {
             let by = e.layer.as_ref().map(|layer| format!(", asked by {layer}")).unwrap_or_default();
-            let line = format!("waits for a person{by} (call {})", e.call_id);
+            let line = format!("waits for an approver{by} (call {})", e.call_id);
             (line, vec![term::visible(&e.operation, ""), e.arguments.to_shared().to_string()])
         }
         EventBody::TodoChanged(e) => {
@@ -225,7 +220,7 @@ fn call(call: &ToolCall) -> String {
 
 fn sender(sender: &Sender) -> String {
     match sender {
-        Sender::Person => "a person".to_owned(),
+        Sender::Person => "the user".to_owned(),
         Sender::Agent(agent) => format!("agent {agent}"),
         Sender::Child(child) => format!("child {child}"),
         Sender::Host(_) => "the host".to_owned(),

@@ -4,35 +4,33 @@ use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use posse_domain::hash::Hash;
+use posse_setup::project_files::{ProjectFiles, ShownFile};
+use posse_setup::trust::{Trust, TrustState};
 use rustix::termios::{QueueSelector, tcflush};
-use serde::Serialize;
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::project_files::{ProjectFileType, ProjectFiles, ShownFile};
 use crate::questions::write_out;
 use crate::term;
 use crate::text::plural;
-use crate::trust::{Trust, TrustState};
 
-/// Say that you trust what is in this project
+/// Trust the files of this project
 ///
-/// Shows every file of the project that could run code or widen something, with what it would do, and asks. Exactly this
-/// content is trusted; a file that changes is not, until you say so again. What a project says about providers, keys,
-/// addresses and prices never counts.
+/// Shows every file of the project that could run code or widen permissions, with its effects, and asks. Exactly this
+/// content is trusted; a file that changes is not, until you trust it again. Providers, keys, addresses and prices in a
+/// project's settings never apply.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct TrustArgs {
     /// The directory of the project [default: the current one]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Only show the files and how they stand
+    /// Only show the files and whether you trust them
     #[arg(long)]
     list: bool,
-    /// Take trust back from everything in the project
+    /// Revoke the trust of everything in the project
     #[arg(long, conflicts_with_all = ["list", "yes", "json"])]
     revoke: bool,
     /// Do not ask
@@ -43,38 +41,7 @@ pub(crate) struct TrustArgs {
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Listing<'a> {
-    root: &'a Path,
-    files: Vec<ListedFile<'a>>,
-    passed_over: &'a [String],
-}
-
-#[derive(Debug, Serialize)]
-struct ListedFile<'a> {
-    path: &'a Path,
-    kind: ProjectFileType,
-    trust: TrustState,
-    hash: Hash,
-    does: &'a [String],
-    /// Commands that may run files which trust does not cover, each with the reason.
-    undetermined: &'a [String],
-}
-
-impl<'a> ListedFile<'a> {
-    fn of(file: &'a ShownFile) -> Self {
-        Self {
-            path: &file.path,
-            kind: file.kind,
-            trust: file.standing,
-            hash: file.hash,
-            does: &file.does,
-            undetermined: &file.undetermined,
-        }
-    }
-}
-
-/// Shows, asks, keeps.
+/// Shows the files, asks, and stores the trust.
 pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliError> {
     let cwd = &context.environment.cwd;
     let dir = args.dir.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
@@ -89,7 +56,7 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
     let project = ProjectFiles::find(&whole, context)?;
     let mut output = Output::new();
     if args.json {
-        output.json(&listing(&project))?;
+        output.json(&project.list())?;
         return Ok(Exit::DONE);
     }
     output.own(&page(&project))?;
@@ -117,23 +84,27 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
 }
 
 fn revoke(dir: &Path, context: &Context) -> Result<Exit, CliError> {
-    let dirs = crate::project_dirs::project_dirs(dir, context.environment.home.as_deref());
+    let dirs = posse_setup::project_dirs::project_dirs(dir, context.environment.home.as_deref());
     let root = dirs.last().map_or(dir, PathBuf::as_path);
     let taken = Trust::revoke(context.state_dir()?, root)?;
     let mut output = Output::new();
-    output.paragraph(&format!("taken back from {} in {}", plural(taken as u64, "file"), root.display()))?;
+    output.paragraph(&format!(
+        "revoked the trust of {} in {}",
+        plural(taken as u64, "file"),
+        root.display()
+    ))?;
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-/// Asks the person at the terminal. Only a clear yes is one.
+/// Asks the user at the terminal. Only a clear yes counts.
 fn asked(files: usize) -> Result<bool, CliError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(CliError::usage("nobody can be asked here, and nothing was trusted")
-            .hint("read what is shown above, then say it with --yes"));
+        return Err(CliError::usage("no terminal to ask on, so nothing was trusted")
+            .hint("read what is shown above, then confirm it with --yes"));
     }
-    // Whatever was typed before the question stood there is no answer to it.
+    // Input that was typed before the question is not an answer to it.
     let _ = tcflush(&stdin, QueueSelector::IFlush);
     write_out(&format!("trust {} exactly as shown? [y/N] ", plural(files as u64, "file")));
     let mut line = String::new();
@@ -142,15 +113,7 @@ fn asked(files: usize) -> Result<bool, CliError> {
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn listing(project: &ProjectFiles) -> Listing<'_> {
-    Listing {
-        root: &project.root,
-        files: project.files.iter().map(ListedFile::of).collect(),
-        passed_over: &project.passed_over,
-    }
-}
-
-/// Every file with what it would do; everything that a terminal would act on is made visible.
+/// Every file with its effects, with control characters made visible.
 fn page(project: &ProjectFiles) -> String {
     let mut page = String::new();
     if project.files.is_empty() {

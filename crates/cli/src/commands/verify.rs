@@ -9,9 +9,9 @@ use crate::ids::RunArg;
 use crate::output::Output;
 use crate::runtime;
 
-/// Check that a run's journal is whole: numbers, hash chain, order, and the tables beside it
+/// Check that a run's journal is complete: numbers, hash chain, order, and the tables beside it
 ///
-/// Keep the printed head elsewhere: compared with it, a journal whose end was cut off shows.
+/// Keep the printed head elsewhere: compared with it, a truncated journal is detected.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The run
@@ -62,7 +62,7 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
     })
 }
 
-/// All runs. If a row keeps them from being listed, the look at the whole database says which.
+/// All runs. If a damaged row prevents listing them, the check of the whole database reports it.
 async fn listed(posse: &Posse) -> (Vec<RunId>, Vec<String>) {
     match posse.runs("", u32::MAX).await {
         Ok(runs) => (runs.into_iter().map(|run| run.run).collect(), Vec::new()),
@@ -105,7 +105,7 @@ impl Verdict {
     fn text(&self, run: &RunId) -> String {
         match self {
             Verdict::Whole(VerifiedJournal { events, head }) => {
-                format!("run {run} is whole: {events} events, head {}", head.hash)
+                format!("run {run} is intact: {events} events, head {}", head.hash)
             }
             Verdict::Broken { problem, .. } => format!("run {run} is damaged: {problem}"),
         }

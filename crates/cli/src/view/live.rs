@@ -1,4 +1,4 @@
-//! The live tree: redrawn in place on standard error, a few times a second.
+//! The live tree: redrawn on standard error, a few times a second.
 
 use std::io::Write;
 use std::time::Duration;
@@ -7,25 +7,24 @@ use crossterm::cursor::MoveToPreviousLine;
 use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
 use crossterm::terminal::{Clear, ClearType};
 use crossterm::{queue, terminal};
-use posse::{Delta, JournalEvent, RunView};
+use posse::RunView;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::rows::{Moment, Row, Tint, rows};
 use crate::text::now_ms;
 
-/// Time between two drawings.
+/// Time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
-/// Lines of what the root's model is saying that stand below the tree.
-const SAID_LINES: usize = 5;
-/// Rows of the tree that are left standing at the end.
+/// Lines of the root's reply in progress below the tree.
+const REPLY_LINES: usize = 5;
+/// Limit of rows in the final tree.
 const FINAL_ROWS_MAX: usize = 60;
-/// What a terminal without a size is taken for.
+/// The assumed size of a terminal that reports none.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
-/// A tree that is drawn while it changes.
+/// A tree that is redrawn while it changes.
 #[derive(Default)]
 pub(super) struct Live {
-    run: RunView,
     note: Option<String>,
     ticks: Option<Interval>,
     frame: usize,
@@ -36,52 +35,37 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Whether it is still drawn.
+    /// Whether it is not closed yet.
     pub(super) fn is_open(&self) -> bool {
         !self.closed
     }
 
-    /// Whether it is drawn again and again.
+    /// Whether it is being redrawn.
     pub(super) fn is_drawn(&self) -> bool {
         !self.closed && !self.paused
     }
 
-    /// Draws it once more and leaves it, for a question to stand below.
-    pub(super) fn pause(&mut self) {
+    /// Draws it once more and leaves it on the screen, with a question below.
+    pub(super) fn pause(&mut self, run: &RunView) {
         if self.is_drawn() {
-            self.draw();
+            self.draw(run);
         }
         self.paused = true;
     }
 
-    /// Draws it again, below what was written meanwhile.
-    pub(super) fn go_on(&mut self) {
+    /// Resumes drawing, below what was written meanwhile.
+    pub(super) fn resume_drawing(&mut self) {
         if self.paused {
             self.paused = false;
             self.drawn_rows = 0;
         }
     }
 
-    /// Takes in an event; the next drawing shows it.
-    pub(super) fn event(&mut self, event: &JournalEvent) {
-        self.run.apply(event);
-    }
-
-    /// Takes in what models are saying, and shows it at once: it was gathered for a moment already.
-    pub(super) fn on_event(&mut self, deltas: &[Delta]) {
-        for delta in deltas {
-            self.run.apply_delta(delta);
-        }
-        if self.is_drawn() {
-            self.redraw();
-        }
-    }
-
     /// Shows a text below the tree.
-    pub(super) fn note(&mut self, text: &str) {
+    pub(super) fn note(&mut self, text: &str, run: &RunView) {
         self.note = Some(text.to_owned());
         if self.is_drawn() {
-            self.draw();
+            self.draw(run);
         }
     }
 
@@ -95,37 +79,38 @@ impl Live {
         ticks.tick().await;
     }
 
-    /// Draws the tree over its last drawing.
-    pub(super) fn draw(&mut self) {
+    /// Draws the tree over its last frame.
+    pub(super) fn draw(&mut self, run: &RunView) {
         self.frame = self.frame.wrapping_add(1);
-        self.redraw();
+        self.redraw(run);
     }
 
-    fn redraw(&mut self) {
+    /// The same, without advancing the animation.
+    pub(super) fn redraw(&mut self, run: &RunView) {
         let (_, height) = size();
-        // The last line stays free: a terminal scrolls when it is written to the end.
-        let room = usize::from(height).saturating_sub(3 + SAID_LINES).max(3);
-        self.paint(room);
+        // The last line stays free, because a terminal scrolls when it is full.
+        let room = usize::from(height).saturating_sub(3 + REPLY_LINES).max(3);
+        self.paint(room, run);
     }
 
-    /// Draws it a last time, larger than the screen if need be, and leaves it.
-    pub(super) fn close(&mut self) {
+    /// Draws it a last time, larger than the screen if needed, and leaves it there.
+    pub(super) fn close(&mut self, run: &RunView) {
         if !self.closed {
-            self.go_on();
+            self.resume_drawing();
             self.closing = true;
-            self.paint(FINAL_ROWS_MAX);
+            self.paint(FINAL_ROWS_MAX, run);
             self.closed = true;
         }
     }
 
-    fn paint(&mut self, room: usize) {
+    fn paint(&mut self, room: usize, run: &RunView) {
         let (width, _) = size();
-        let mut lines = rows(&self.run, room, Moment { frame: self.frame, now_ms: now_ms() });
-        if let Some(root) = self.run.agents().root().filter(|root| root.asking && !self.closing) {
-            let said = root.last_lines(SAID_LINES);
-            // One line is in the root's own row.
-            if said.len() > 1 {
-                lines.extend(said.into_iter().map(|line| Row(vec![(Tint::Dim, format!("  │ {line}"))])));
+        let mut lines = rows(run, room, Moment { frame: self.frame, now_ms: now_ms() });
+        if let Some(root) = run.agents().root().filter(|root| root.asking && !self.closing) {
+            let reply = root.last_lines(REPLY_LINES);
+            // A single line is in the root's own row.
+            if reply.len() > 1 {
+                lines.extend(reply.into_iter().map(|line| Row(vec![(Tint::Dim, format!("  │ {line}"))])));
             }
         }
         if let Some(note) = &self.note {
@@ -140,7 +125,7 @@ impl Live {
             write_row(&mut bytes, line, usize::from(width).saturating_sub(1));
         }
         self.drawn_rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-        // One write for a frame, so that it does not flicker. A terminal that is gone is no reason to stop.
+        // One write per frame avoids flicker. A closed terminal is no reason to stop.
         let mut stderr = std::io::stderr();
         drop(stderr.write_all(&bytes).and_then(|()| stderr.flush()));
     }
@@ -153,7 +138,7 @@ fn size() -> (u16, u16) {
     }
 }
 
-/// Writes a row, cut where the terminal ends.
+/// Writes a row, cut at the width of the terminal.
 fn write_row(bytes: &mut Vec<u8>, row: &Row, width: usize) {
     let mut left = width;
     for (tint, text) in &row.0 {
@@ -182,14 +167,14 @@ fn colour(bytes: &mut Vec<u8>, colour: Color, text: &str) -> std::io::Result<()>
     queue!(bytes, SetForegroundColor(colour), Print(text), ResetColor)
 }
 
-/// The beginning of a text that fits, and how many columns it takes; a cut is marked.
+/// The beginning of a text that fits, and its width in columns. A cut is marked.
 pub(crate) fn clip(text: &str, width: usize) -> (String, usize) {
     let mut cut = String::new();
     let mut used = 0;
     for c in text.chars() {
         let columns = columns(c);
         if used + columns > width {
-            // The mark takes the place of as many characters as it needs.
+            // The mark replaces as many characters as it needs.
             while used + 1 > width {
                 let Some(last) = cut.pop() else { return (cut, used) };
                 used -= self::columns(last);
@@ -203,7 +188,7 @@ pub(crate) fn clip(text: &str, width: usize) -> (String, usize) {
     (cut, used)
 }
 
-/// Columns a character takes: two for the wide ones of East Asia and for pictures, none for marks that combine.
+/// The columns of a character: two for wide East Asian characters and emoji, none for combining marks.
 fn columns(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'

@@ -1,5 +1,5 @@
-//! How a run that is carried here is shown: as a live tree on a terminal, as one line for each change of
-//! somebody's state elsewhere, as JSON lines for programs.
+//! Shows a run that this process executes: as a live tree on a terminal, as one line per state change elsewhere, as
+//! JSON lines for programs.
 
 mod live;
 mod plain;
@@ -7,13 +7,12 @@ pub(crate) mod rows;
 
 use std::io::IsTerminal;
 
-use posse::{Delta, EventBody, JournalEvent, RunOutcome, RunResult, api};
+use posse::{Delta, EventBody, JournalEvent, PendingQuestion, RunOutcome, RunResult, RunView, api};
 use posse_domain::code::Code;
 use posse_domain::lifecycle::FailKind;
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::exit::Exit;
 use crate::output::{Output, note};
 use crate::questions::write_out;
 use crate::term;
@@ -21,14 +20,16 @@ use crate::text::{bytes, plural, spent_by_run};
 use live::Live;
 pub(crate) use live::clip;
 
-/// Most agents that the end of a run lists as cut off by their turn limit.
+/// Limit of agents that the end of a run lists as cut off by their turn limit.
 const TURN_LIMITED_SHOWN_MAX: usize = 10;
-/// Most paths that the end of a run lists as left out.
+/// Limit of omitted paths that the end of a run lists.
 const LEFT_OUT_SHOWN_MAX: usize = 10;
 
 /// How a run is shown.
 pub(crate) struct View {
     kind: ViewType,
+    /// The run as of the last applied event.
+    run: RunView,
     output: Output,
     reader_gone: bool,
 }
@@ -40,7 +41,7 @@ enum ViewType {
 }
 
 impl View {
-    /// The view that fits: JSON if asked for, else by what standard error is.
+    /// JSON if requested, else by the type of standard error.
     pub(crate) fn new(json: bool, context: &Context) -> Self {
         let kind = if json {
             ViewType::Json
@@ -49,37 +50,52 @@ impl View {
         } else {
             ViewType::Plain
         };
-        Self { kind, output: Output::new(), reader_gone: false }
+        Self { kind, run: RunView::default(), output: Output::new(), reader_gone: false }
     }
 
-    /// Lines on standard error, whatever it is.
+    /// Lines on standard error, whatever its type.
     pub(crate) fn plain() -> Self {
-        Self { kind: ViewType::Plain, output: Output::new(), reader_gone: false }
+        Self { kind: ViewType::Plain, run: RunView::default(), output: Output::new(), reader_gone: false }
     }
 
-    /// Whether the view is drawn from all events, those before a resume included.
+    /// Whether the view needs all events, including those before a resume.
     pub(crate) fn needs_past(&self) -> bool {
         matches!(self.kind, ViewType::Live(_))
     }
 
-    /// Takes in an event that was told before.
-    pub(crate) fn past(&mut self, event: &JournalEvent) {
-        if let ViewType::Live(live) = &mut self.kind {
-            live.event(event);
-        }
+    /// Starts with a loaded run, for a view that does not need earlier events.
+    pub(crate) fn start_from(&mut self, run: RunView) {
+        self.run = run;
     }
 
-    /// Shows an event.
+    /// The run that is shown.
+    pub(crate) fn run(&self) -> &RunView {
+        &self.run
+    }
+
+    /// Records that an answer to this question was posted.
+    pub(crate) fn mark_answered(&mut self, request: &PendingQuestion) {
+        self.run.mark_answered(request);
+    }
+
+    /// Applies an event without showing it.
+    pub(crate) fn past(&mut self, event: &JournalEvent) {
+        self.run.apply(event);
+    }
+
+    /// Applies an event and shows it.
     pub(crate) fn event(&mut self, event: &JournalEvent) -> Result<(), CliError> {
+        self.run.apply(event);
         if let (EventBody::RunStarted(started), false) = (&event.body, matches!(self.kind, ViewType::Json)) {
-            // What is not as one might expect of the files: said once, before anybody relies on it.
+            // Notes about the files are shown once, before the user relies on them.
             for line in started.base.iter().flat_map(|base| &base.notes) {
                 self.note(&format!("note: {}", term::line(line)));
             }
         }
         match &mut self.kind {
             ViewType::Json if self.reader_gone => {}
-            ViewType::Live(live) => live.event(event),
+            // The next frame shows it.
+            ViewType::Live(_) => {}
             ViewType::Plain => plain::event(event),
             ViewType::Json => {
                 let written = self.output.json(&api::Event::new(event));
@@ -89,43 +105,49 @@ impl View {
         Ok(())
     }
 
-    /// Whether it shows what models are saying while they say it.
+    /// Whether it shows replies in progress.
     pub(crate) fn wants(&self) -> bool {
         matches!(self.kind, ViewType::Live(_))
     }
 
-    /// Shows what models are saying.
+    /// Shows pieces of replies in progress.
     pub(crate) fn on_event(&mut self, deltas: &[Delta]) {
-        if let ViewType::Live(live) = &mut self.kind {
-            live.on_event(deltas);
+        for delta in deltas {
+            self.run.apply_delta(delta);
+        }
+        // At once, because they were already collected for a moment.
+        if let ViewType::Live(live) = &mut self.kind
+            && live.is_drawn()
+        {
+            live.redraw(&self.run);
         }
     }
 
-    /// Says something beside the events.
+    /// Shows a note beside the events.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.kind {
-            ViewType::Live(live) if live.is_open() => live.note(text),
+            ViewType::Live(live) if live.is_open() => live.note(text, &self.run),
             _ => note(text),
         }
     }
 
-    /// Stops drawing and writes a question below; it is written here and holds nothing foreign.
+    /// Stops drawing and writes a question below. The text was created here and contains nothing foreign.
     pub(crate) fn pause(&mut self, text: &str) {
         if let ViewType::Live(live) = &mut self.kind {
-            live.pause();
+            live.pause(&self.run);
         }
         write_out(text);
     }
 
-    /// Ends a question and draws again, beneath it.
-    pub(crate) fn go_on(&mut self, text: &str) {
+    /// Ends a question and resumes drawing, beneath it.
+    pub(crate) fn resume_drawing(&mut self, text: &str) {
         write_out(text);
         if let ViewType::Live(live) = &mut self.kind {
-            live.go_on();
+            live.resume_drawing();
         }
     }
 
-    /// Waits until the view should be drawn again; for views that are not drawn, for ever.
+    /// Waits until the view should be drawn again; forever for views that are not drawn.
     pub(crate) async fn due(&mut self) {
         match &mut self.kind {
             ViewType::Live(live) if live.is_drawn() => live.due().await,
@@ -136,22 +158,22 @@ impl View {
     /// Draws the view.
     pub(crate) fn draw(&mut self) {
         if let ViewType::Live(live) = &mut self.kind {
-            live.draw();
+            live.draw(&self.run);
         }
     }
 
-    /// Draws the view a last time and leaves it standing.
+    /// Draws the view a last time and leaves it there.
     pub(crate) fn close(&mut self) {
         if let ViewType::Live(live) = &mut self.kind {
-            live.close();
+            live.close(&self.run);
         }
     }
 
-    /// Tells how the run ended: its report on standard output, the rest on standard error. With whether it was
-    /// applied, if it was to be.
+    /// Shows how the run ended: its report on standard output, the rest on standard error. `applied` says whether it
+    /// was applied, if that was requested.
     pub(crate) fn result(&mut self, finished: &RunOutcome, applied: Option<bool>) -> Result<(), CliError> {
         let written = if matches!(self.kind, ViewType::Json) {
-            self.output.json(&api::Outcome::new(finished, applied, Exit::of_applied(finished, applied).0))
+            self.output.json(&api::Outcome::new(finished, applied))
         } else {
             let with_figures = self.shows_figures();
             print(&mut self.output, finished, with_figures)
@@ -159,12 +181,12 @@ impl View {
         self.unless_gone(written)
     }
 
-    /// Whether what a run spent is still to be told: the live tree has told it.
+    /// Whether the end shows what the run spent: the live tree has shown it already.
     pub(crate) fn shows_figures(&self) -> bool {
         matches!(self.kind, ViewType::Plain)
     }
 
-    /// A run goes on without a reader: its work is not lost with the pipe, and its exit code still counts.
+    /// A run continues without a reader: its work is not lost with the pipe, and its exit code still counts.
     fn unless_gone(&mut self, written: Result<(), CliError>) -> Result<(), CliError> {
         match written {
             Err(error) if error.is_reader_gone() => {
@@ -176,7 +198,7 @@ impl View {
     }
 }
 
-/// Tells how a run ended, to people; with what it spent, unless they have seen that.
+/// Prints how a run ended, with what it spent if `with_figures` is set.
 pub(crate) fn print(output: &mut Output, finished: &RunOutcome, with_figures: bool) -> Result<(), CliError> {
     print_end(finished, with_figures);
     if !finished.text.is_empty() {
@@ -185,12 +207,12 @@ pub(crate) fn print(output: &mut Output, finished: &RunOutcome, with_figures: bo
     output.flush()
 }
 
-/// A reason of several lines, such as what a check printed, beneath its first.
+/// A reason of several lines, such as a check's output, indented beneath its first line.
 fn indented(reason: &str) -> String {
     reason.trim_end().replace('\n', "\n    ")
 }
 
-/// Tells how a run ended, but not what it reported.
+/// Prints how a run ended, without its report.
 pub(crate) fn print_end(finished: &RunOutcome, with_figures: bool) {
     let figures = if with_figures {
         let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
@@ -231,7 +253,7 @@ pub(crate) fn print_end(finished: &RunOutcome, with_figures: bool) {
     }
 }
 
-/// Files of a result that agents obey: the person should read them before the next agent does.
+/// Names instruction files in a result: the user should read them before the next agent does.
 fn instructions(paths: &[String]) -> String {
     if paths.is_empty() {
         return String::new();
@@ -242,23 +264,26 @@ fn instructions(paths: &[String]) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("\n  read before you take it over, because agents and tools obey it: {}{more}", named.join(", "))
+    format!(
+        "\n  read before you apply the result, because agents and tools obey it: {}{more}",
+        named.join(", ")
+    )
 }
 
-/// Where the work of a run is, what it takes on disk, and what to type next.
+/// Where the work of a run is, its disk usage, and what to type next.
 pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> String {
     if let (0, Some(problem)) = (result.files, &result.problem) {
-        return format!("what it made of the files could not be delivered: {problem}");
+        return format!("its changes could not be published: {problem}");
     }
     let files = plural(result.files, "file");
     let branch = result.branch.as_ref().map(|branch| format!(" on branch {branch}")).unwrap_or_default();
     let taken = disk_bytes.map(|taken| format!(" ({} on disk)", bytes(taken))).unwrap_or_default();
     let problem = result.problem.as_ref().map(|problem| format!("\n  there is no branch: {problem}"));
     let problem = problem.unwrap_or_default();
-    // What no agent may change: the person is told of it before they rely on the result.
+    // Files that no agent may change: the user has to know before relying on the result.
     let left_out =
         result.left_out.iter().take(LEFT_OUT_SHOWN_MAX).fold(String::new(), |text, path| {
-            format!("{text}\n  left out of the result: {}", term::line(path))
+            format!("{text}\n  omitted from the result: {}", term::line(path))
         });
     let more = match result.left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
         0 => String::new(),

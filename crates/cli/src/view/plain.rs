@@ -1,24 +1,26 @@
-//! Progress without a terminal: one line on standard error for each change of somebody's state.
+//! Progress without a terminal: one line on standard error per state change of an agent.
 
+use posse::view::ProviderWait;
 use posse::{EventBody, JournalEvent};
 
 use crate::blocked::on_provider;
 use crate::output::note;
 use crate::term;
 
-/// Tells an event, if it is a change of state.
+/// Prints an event, if it is a state change.
 pub(super) fn event(event: &JournalEvent) {
     match &event.body {
         EventBody::ProviderWaitStarted(e) => {
-            note(&format!("{} {}", event.agent_id, on_provider(&e.provider, &e.reason, e.until_ms)));
+            let wait = ProviderWait::new(&event.agent_id, e);
+            note(&format!("{} {}", event.agent_id, on_provider(&wait)));
         }
         body if is_printed(body) => note(&format!("{} {}", event.agent_id, term::line(&event.summary))),
         _ => {}
     }
 }
 
-/// Turns and tool calls are not told, `posse logs` has them; nor is the run's end, because what follows it says
-/// more.
+/// Turns and tool calls are not printed, because `posse logs` has them; nor is the run's end, because the lines after
+/// it have more.
 fn is_printed(body: &EventBody) -> bool {
     match body {
         EventBody::RunStarted(_)

@@ -1,8 +1,8 @@
-//! Rows of a tree: which agents are shown when there is no room for all, and how each looks.
+//! Rows of the live tree: selects the agents to show if there is no room for all, and draws each.
 
 use std::collections::HashSet;
 
-use posse::view::{AgentView, Stage};
+use posse::view::{AgentView, BlockedOn, Stage};
 use posse::{AgentId, RunView};
 use posse_domain::text::first_line;
 
@@ -10,20 +10,20 @@ use crate::blocked::on_provider;
 use crate::term;
 use crate::text::{count, duration, plural};
 
-/// What colours a piece of a row.
+/// The colour of a piece of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tint {
-    /// As the terminal writes.
+    /// The terminal's default.
     Plain,
-    /// Less important.
+    /// For less important text.
     Dim,
-    /// Ended well.
+    /// For success.
     Good,
-    /// Ended badly.
+    /// For failure.
     Bad,
-    /// Under way.
+    /// For work in progress.
     Busy,
-    /// Stands out.
+    /// For names and notes.
     Bold,
 }
 
@@ -44,16 +44,16 @@ impl Row {
     }
 }
 
-/// Characters of a title that are shown: what an agent does now needs room too.
+/// Longest title: the agent's activity needs room too.
 const TITLE_MAX_CHARS: usize = 40;
 
-/// Characters of an operation that are shown.
+/// Longest operation.
 const OPERATION_MAX_CHARS: usize = 200;
 
-/// When a tree is drawn.
+/// The time at which a tree is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
-    /// Turns the wheel of those at work.
+    /// Advances the spinner of running agents.
     pub(crate) frame: usize,
     /// The time, in milliseconds since 1970.
     pub(crate) now_ms: i64,
@@ -70,8 +70,8 @@ pub(crate) fn rows(run: &RunView, max: usize, moment: Moment) -> Vec<Row> {
     rows
 }
 
-/// The agents to show: all if there is room, else the most interesting and those that changed last, each with the
-/// agents above it.
+/// The agents to show: all if there is room, else the most interesting and those that changed last, each with its
+/// ancestors.
 fn shown(run: &RunView, max: usize) -> HashSet<AgentId> {
     let mut by_interest: Vec<&AgentView> = run.agents().iter().collect();
     by_interest.sort_by_key(|agent| (interest(agent.stage()), std::cmp::Reverse(agent.last_seq)));
@@ -84,7 +84,7 @@ fn shown(run: &RunView, max: usize) -> HashSet<AgentId> {
             at = id.parent();
             fresh.push(id);
         }
-        // Each with its refusals, and a row for what a parent does not show.
+        // Each with its refusals, and a row for hidden children.
         let rows: usize = fresh.iter().filter_map(|id| run.agents().get(id)).map(height).sum();
         if used + rows > max && !shown.is_empty() {
             continue;
@@ -95,7 +95,7 @@ fn shown(run: &RunView, max: usize) -> HashSet<AgentId> {
     shown
 }
 
-/// Whom a person wants to see first: who is at work, then what went wrong.
+/// Order of interest: running agents first, then failed ones.
 fn interest(stage: Stage) -> u8 {
     match stage {
         Stage::Running | Stage::WaitingForMerge => 0,
@@ -105,7 +105,7 @@ fn interest(stage: Stage) -> u8 {
     }
 }
 
-/// Rows an agent takes without its children.
+/// Rows that an agent takes without its children.
 fn height(agent: &AgentView) -> usize {
     let refusals = agent.refused.len() + usize::from(agent.refused_count > agent.refused.len());
     1 + refusals + usize::from(!agent.children.is_empty())
@@ -118,7 +118,7 @@ struct TreeDrawing<'a> {
 }
 
 impl TreeDrawing<'_> {
-    /// Draws an agent and what is below it. `lead` stands before its own row, `below` before those beneath.
+    /// Draws an agent and its subtree. `lead` comes before its own row, `below` before the rows beneath.
     fn agent(&self, agent: &AgentView, lead: &str, below: &str, rows: &mut Vec<Row>) {
         rows.push(self.row(agent, lead));
         let (shown, hidden): (Vec<&AgentId>, Vec<&AgentId>) =
@@ -160,7 +160,7 @@ impl TreeDrawing<'_> {
     fn row(&self, agent: &AgentView, lead: &str) -> Row {
         let mut row = Row::default();
         let (sign, tint) = match agent.stage() {
-            // Done as far as its turns went.
+            // Completed, but cut off by the turn limit.
             Stage::Completed if agent.is_turn_limited() => ("!", Tint::Busy),
             stage => sign(stage, self.frame),
         };
@@ -198,26 +198,22 @@ impl TreeDrawing<'_> {
         row
     }
 
-    /// What an agent does now, or what it waits for.
+    /// What an agent does now or waits for.
     fn activity(&self, agent: &AgentView) -> String {
-        let question = self.run.questions().of(&agent.id).next();
-        match (agent.stage(), question, self.run.waits().of(&agent.id)) {
+        let blocked = self.run.blocked().of(&agent.id);
+        match (agent.stage(), blocked) {
             (Stage::Completed, ..) if agent.is_turn_limited() => "completed at its turn limit".to_owned(),
             (Stage::Completed, ..) => String::new(),
-            (Stage::Running, Some(question), _) => {
+            (Stage::Running, Some(BlockedOn::Approver { question, .. })) => {
                 let operation: String = question.asked.operation.chars().take(OPERATION_MAX_CHARS).collect();
-                format!("blocked: waits for a person: {}", term::visible_line(&operation))
+                format!("blocked: waits for an approver: {}", term::visible_line(&operation))
             }
-            (Stage::Running, None, Some(wait)) => on_provider(&wait.provider, &wait.reason, wait.until_ms),
-            (Stage::Running, None, None) if agent.is_saying() => {
-                agent.last_lines(1).pop().unwrap_or_default()
-            }
-            (Stage::Running, None, None) if !agent.asking && agent.open_children > 0 => {
-                match agent.open_children {
-                    1 => "waits for 1 child".to_owned(),
-                    open => format!("waits for {open} children"),
-                }
-            }
+            (Stage::Running, Some(BlockedOn::Provider(wait))) => on_provider(wait),
+            (Stage::Running, None) if agent.is_saying() => agent.last_lines(1).pop().unwrap_or_default(),
+            (Stage::Running, None) if !agent.asking && agent.open_children > 0 => match agent.open_children {
+                1 => "waits for 1 child".to_owned(),
+                open => format!("waits for {open} children"),
+            },
             _ => agent.activity.clone(),
         }
     }
@@ -228,7 +224,7 @@ enum RowContent<'a> {
     Text(Stage, String),
 }
 
-/// The wheel of those at work.
+/// The spinner of running agents.
 const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠼", "⠴", "⠦", "⠇", "⠏"];
 
 fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {

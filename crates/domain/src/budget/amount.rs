@@ -1,4 +1,4 @@
-//! Money, what a model costs, and what a call may take at most.
+//! Money, the prices of models, and the maximum that a call may cost.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,34 +9,31 @@ use thiserror::Error;
 
 use super::usage::Usage;
 
-/// The most dollars a budget can name. Up to here every millionth has its own floating-point number, so no
+/// The highest amount of a budget in dollars. Up to here every millionth has its own floating-point number, so no
 /// amount changes on its way through JSON.
 pub const USD_MAX: u64 = 1_000_000_000;
 
 const MICROS_PER_USD: u64 = 1_000_000;
 const TOKENS_PER_PRICE: u128 = 1_000_000;
 
-/// A number that is not an amount of dollars.
+/// A number that is not a valid amount of dollars.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{0} is not an amount of dollars: 0 to {USD_MAX} with at most 6 decimals")]
 pub struct InvalidUsd(pub f64);
 
-/// Dollars, kept as whole millionths; in JSON a decimal number.
+/// Dollars, stored as whole millionths. In JSON a decimal number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(u64);
 
 impl Usd {
-    /// From millionths of a dollar.
     pub fn from_micros(micros: u64) -> Self {
         Self(micros.min(USD_MAX * MICROS_PER_USD))
     }
 
-    /// In millionths of a dollar.
     pub fn micros(self) -> u64 {
         self.0
     }
 
-    /// As a decimal number.
     #[expect(clippy::cast_precision_loss, reason = "USD_MAX is below where floats lose millionths")]
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / MICROS_PER_USD as f64
@@ -57,8 +54,7 @@ impl TryFrom<f64> for Usd {
             return Err(InvalidUsd(dollars));
         }
         let usd = Self((dollars * MICROS_PER_USD as f64).round() as u64);
-        // A decimal of at most six places and its millionths divided again are the same nearest float;
-        // anything finer is not.
+        // A decimal of at most six places equals its millionths divided again as floats. A finer decimal does not.
         if usd.as_f64().to_bits() == (dollars + 0.0).to_bits() { Ok(usd) } else { Err(InvalidUsd(dollars)) }
     }
 }
@@ -96,29 +92,28 @@ impl JsonSchema for Usd {
     }
 }
 
-/// What a model costs, in millionths of a dollar per million tokens.
+/// The price of a model, in millionths of a dollar per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Input that was not in a cache.
+    /// Input that did not come from a cache.
     pub input: u64,
-    /// Output.
     pub output: u64,
-    /// Input read from a cache.
+    /// Input that was read from a cache.
     pub cached: u64,
-    /// Input written to a cache.
+    /// Input that was written to a cache.
     pub cache_write: u64,
-    /// Output that is thinking.
+    /// Output tokens of thinking.
     pub reasoning: u64,
 }
 
-/// What to write into the settings so that the price of a model is known, in dollars for a million tokens.
+/// The entry for the settings that defines a model's price, in dollars per million tokens.
 pub fn price_entry(model: &str) -> String {
     format!("prices: {{{model}: {{input: 3, output: 15}}}}")
 }
 
 impl Price {
-    /// The price of a model whose caches and thinking cost what other tokens cost.
+    /// A price where cached tokens and thinking cost the same as other tokens.
     pub const fn plain(input: u64, output: u64) -> Self {
         Self { input, output, cached: input, cache_write: input, reasoning: output }
     }
@@ -140,8 +135,8 @@ impl Price {
         )
     }
 
-    /// The most that a call of this size can cost, rounded up: nobody knows what will be in the cache, or how much of
-    /// the output is thinking.
+    /// The highest possible cost of a call of this size, rounded up. How much the cache holds and how much of the
+    /// output is thinking are unknown.
     pub fn worst(&self, input_tokens: u64, output_tokens: u64) -> u64 {
         let input = product(input_tokens, self.dearest_input());
         round_up(input.saturating_add(product(output_tokens, self.dearest_output())))
@@ -155,7 +150,7 @@ impl Price {
         self.output.max(self.reasoning)
     }
 
-    /// The most output that a call with this input has for this money; none if the input alone is dearer.
+    /// The maximum output that this money buys for a call with this input. None if the input alone costs more.
     pub(super) fn output_within(&self, input_tokens: u64, micro_usd: u64) -> Option<u64> {
         let money = product(micro_usd, TOKENS_PER_PRICE.try_into().unwrap_or(u64::MAX));
         let left = money.checked_sub(product(input_tokens, self.dearest_input()))?;
@@ -172,25 +167,25 @@ fn round_up(millionths: u128) -> u64 {
     millionths.div_ceil(TOKENS_PER_PRICE).try_into().unwrap_or(u64::MAX)
 }
 
-/// What a call may take at most: reserved before it is sent, released when it is settled.
+/// The maximum that a call may take: reserved before the call is sent, released when it is charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amount {
-    /// The input, as estimated.
+    /// The estimated input.
     pub input_tokens: u64,
-    /// The maximum output that the call is sent with.
+    /// The maximum output that the request states.
     pub output_tokens: u64,
-    /// What both cost at most; none if the price is unknown.
+    /// The maximum cost. None if the price is unknown.
     pub micro_usd: Option<u64>,
 }
 
 impl Amount {
-    /// All tokens, as a token budget counts them.
+    /// The total that a token budget counts.
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// The usage of a call that took all of it.
+    /// The usage of a call that took the whole amount.
     pub fn as_usage(&self) -> Usage {
         Usage {
             input_tokens: self.input_tokens,

@@ -1,28 +1,28 @@
-//! Wall time as a deadline, in milliseconds of whatever clock the caller reads.
+//! Wall time of an agent as a deadline, in milliseconds of a clock that the caller reads.
 
 use serde::{Deserialize, Serialize};
 
 use super::reserve::LOW_PERCENT;
 
-/// Part of an agent's time that is kept for its report turn.
+/// Percentage of an agent's time that is kept for its report turn.
 pub const REPORT_TIME_PERCENT: u64 = 10;
-/// What is kept at least, unless that is more than half of the time: a model needs so long for a page of text, and the
-/// programs under way need a moment to end.
+/// Minimum time for the report, but never more than half of the total. A model needs this long for a page of text, and
+/// running programs need a moment to end.
 pub const REPORT_TIME_LEAST_MS: u64 = 20_000;
-/// What is kept at most, however long the time.
+/// Maximum time for the report, however long the total is.
 pub const REPORT_TIME_MOST_MS: u64 = 300_000;
 
-/// How much of so much time is kept for a report turn.
+/// The part of `time_ms` that is kept for a report turn.
 fn report_time_ms(time_ms: u64) -> u64 {
     let part = time_ms / 100 * REPORT_TIME_PERCENT;
     part.clamp(REPORT_TIME_LEAST_MS, REPORT_TIME_MOST_MS).min(time_ms / 2)
 }
 
-/// When an agent's time is up: `min(parent's, start + wall_ms)`, which stands still while the agent waits for
-/// a person or the run has no owner.
+/// The time at which an agent must end: `min(parent's, start + wall_ms)`. It moves back while the agent waits for a
+/// user and while the run has no lease holder.
 ///
-/// The parent's is asked for each time, never copied at the start: it may have stood still since then. A
-/// pause of the whole run is a pause of each of its agents.
+/// The caller passes the parent's deadline each time, because it may have been paused after the agent started. A pause
+/// of the whole run is a pause of each of its agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_field_names, reason = "units stand last in names")]
@@ -30,35 +30,35 @@ pub struct Deadline {
     start_ms: u64,
     wall_ms: Option<u64>,
     paused_ms: u64,
-    /// Since when it has been waiting for a person, if it is.
+    /// The start of the current wait for a user.
     waits_since_ms: Option<u64>,
 }
 
 impl Deadline {
-    /// The deadline of an agent that starts now; without `wall_ms` it has only its parent's.
+    /// The deadline of an agent that starts now. Without `wall_ms` only its parent's deadline applies.
     pub fn new(start_ms: u64, wall_ms: Option<u64>) -> Self {
         Self { start_ms, wall_ms, paused_ms: 0, waits_since_ms: None }
     }
 
-    /// Stood still for so long, for a reason other than a person.
+    /// Extends the deadline by a pause that is not a wait for a user.
     pub fn pause(&mut self, ms: u64) {
         self.paused_ms = self.paused_ms.saturating_add(ms);
-        // It was waiting for a person meanwhile; that time counts once.
+        // The agent waited for a user in the same time, which must count only once.
         self.waits_since_ms = self.waits_since_ms.map(|since| since.saturating_add(ms));
     }
 
-    /// Waits for a person from now on; does nothing if it does already.
+    /// Starts a wait for a user. Does nothing if one is under way.
     pub fn wait(&mut self, now_ms: u64) {
         self.waits_since_ms.get_or_insert(now_ms);
     }
 
-    /// Waits for a person no longer.
-    pub fn go_on(&mut self, now_ms: u64) {
+    /// Ends the wait for a user.
+    pub fn resume(&mut self, now_ms: u64) {
         self.paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
         self.waits_since_ms = None;
     }
 
-    /// Whether it waits for a person.
+    /// Whether the agent waits for a user.
     pub fn waits(&self) -> bool {
         self.waits_since_ms.is_some()
     }
@@ -67,15 +67,15 @@ impl Deadline {
         self.waits_since_ms.map_or(0, |since| now_ms.saturating_sub(since))
     }
 
-    /// When the time is up as of now, given when the parent's is; none is never. While it waits for a person that
-    /// moves on with the clock.
+    /// The deadline as of now, given the parent's. None means no deadline. During a wait for a user it moves with the
+    /// clock.
     pub fn at_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
         let paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
         let own = self.wall_ms.map(|wall| self.start_ms.saturating_add(wall).saturating_add(paused_ms));
         [own, parent_at_ms].into_iter().flatten().min()
     }
 
-    /// When its report turn is due as of now: the last part of its time is kept for that.
+    /// The time at which the report turn is due, as of now. The last part of the agent's time is kept for it.
     pub fn report_at_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
         let at_ms = self.at_ms(parent_at_ms, now_ms)?;
         let paused_ms = self.paused_ms.saturating_add(self.waited_ms(now_ms));
@@ -83,12 +83,12 @@ impl Deadline {
         Some(at_ms - report_time_ms(time_ms))
     }
 
-    /// The time that it has of its own; none if only its parent's binds it.
+    /// The agent's own time limit. None if only its parent's applies.
     pub fn wall_ms(&self) -> Option<u64> {
         self.wall_ms
     }
 
-    /// Whether most of its own time for work is used.
+    /// Whether the agent has used most of its own time for work.
     pub fn is_low(&self, now_ms: u64) -> bool {
         let (Some(wall_ms), Some(report_at_ms)) = (self.wall_ms, self.report_at_ms(None, now_ms)) else {
             return false;
@@ -98,7 +98,7 @@ impl Deadline {
         u128::from(left_ms) * 100 <= u128::from(work_ms) * u128::from(100 - LOW_PERCENT)
     }
 
-    /// How much is left; none is no limit, zero is over.
+    /// The remaining time. None means no limit, zero means that the deadline passed.
     pub fn left_ms(&self, parent_at_ms: Option<u64>, now_ms: u64) -> Option<u64> {
         self.at_ms(parent_at_ms, now_ms).map(|at| at.saturating_sub(now_ms))
     }
@@ -151,8 +151,8 @@ mod tests {
         assert!(root.waits());
         assert_eq!(root.left_ms(None, 1100), Some(400));
         assert_eq!(root.left_ms(None, 9_000_000), Some(400));
-        root.go_on(2100);
-        root.go_on(2200);
+        root.resume(2100);
+        root.resume(2200);
         assert_eq!((root.waits(), root.at_ms(None, 2100)), (false, Some(2500)));
     }
 
@@ -160,10 +160,10 @@ mod tests {
     fn time_without_an_owner_and_a_person_counts_once() {
         let mut root = Deadline::new(0, Some(100));
         root.wait(10);
-        // Its owner died at 20, and the next came at 70.
+        // The lease holder died at 20, and the next one started at 70.
         root.pause(50);
         assert_eq!(root.at_ms(None, 70), Some(160));
-        root.go_on(90);
+        root.resume(90);
         assert_eq!(root.at_ms(None, 90), Some(180), "80 of waiting, 50 of them without an owner");
     }
 }

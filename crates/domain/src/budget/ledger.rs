@@ -1,8 +1,8 @@
-//! The ledger over a run's whole tree.
+//! The ledger that the engine checks every model call and every spawn of a run against.
 //!
-//! One node per agent, each with what its subtree has spent, reserved and created, so that every question is
-//! answered by walking from an agent up to the root. Nodes stay when agents close: their figures are asked
-//! for long after. The ledger is never stored; it is folded from the journal like all other state.
+//! Each agent has one node with what its subtree has spent, reserved and created, so every query walks from an agent up
+//! to the root. Nodes of closed agents stay, because their figures are read long afterwards. The ledger is never
+//! stored: it is folded from the journal like all other state.
 //!
 //! Why it is like this: `docs/decisions/budget-unanswered-calls.md`.
 
@@ -21,43 +21,42 @@ use super::terms::Budget;
 use super::usage::{Figures, Usage};
 use crate::id::AgentId;
 
-/// What the ledger refuses. All but `Exhausted` are mistakes of the caller.
+/// Why the ledger refuses an operation. All but `Exhausted` are bugs of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LedgerError {
-    /// A cap does not let another agent be created.
+    /// A cap forbids another agent.
     #[error(transparent)]
     Exhausted(#[from] ExhaustedCap),
-    /// Not in this ledger.
+    /// The ledger has no such agent.
     #[error("{0} is not in the ledger")]
     Unknown(AgentId),
-    /// Opened before.
+    /// The agent was opened before.
     #[error("{0} is in the ledger already")]
     Doubled(AgentId),
-    /// No spending after the end.
+    /// A closed agent cannot spend.
     #[error("{0} is closed")]
     Closed(AgentId),
-    /// Only what was reserved can be settled.
+    /// The agent has no such reservation.
     #[error("{0} has not reserved that much")]
     NotReserved(AgentId),
-    /// A call is in flight.
+    /// The agent has a call in flight.
     #[error("{0} cannot be closed with a call in flight")]
     InFlight(AgentId),
-    /// Children are closed before their parents.
+    /// The agent has open children, which must close first.
     #[error("{0} cannot be closed before its children")]
     OpenChildren(AgentId),
 }
 
-/// What all agents of one depth did together.
+/// The totals of all agents of one depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AtDepth {
-    /// How many were created.
+    /// How many agents were created.
     pub agents: u64,
-    /// What they did.
     pub figures: Figures,
 }
 
-/// What a run's agents may spend, have spent and are spending. Every operation takes time by depth, not by
-/// the number of agents.
+/// The caps, spending and reservations of a run's agents. The cost of every operation depends on the depth, not on the
+/// number of agents.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     nodes: Vec<Node>,
@@ -76,36 +75,36 @@ struct Node {
     own: Figures,
     /// Reserved by this agent itself.
     in_flight: CapTotals,
-    /// What its own report may take, as far as the price of its model is known.
+    /// The maximum cost of the agent's own report, as far as its model's price is known.
     report: CapTotals,
-    /// Whether that report is still to be written.
+    /// Whether the agent still has to write its report.
     owes: ReportDue,
-    /// All that follows is of the subtree, this agent included.
+    /// The totals of the subtree from here on, this agent included.
     subtree: Figures,
-    /// As caps count it: where a call's price came back unknown, the money it had reserved.
+    /// Spending as caps count it. A call of unknown price counts the money that it had reserved.
     spent: CapTotals,
-    /// The part of it that calls took beyond what they had reserved.
+    /// The part of `spent` that exceeded the reservations.
     unforeseen: CapTotals,
     reserved: CapTotals,
-    /// What is kept for reports that are still to be written.
+    /// Reserved for the reports that agents still have to write.
     owed: CapTotals,
     created: u64,
     open: u64,
 }
 
-/// How far an agent is with its report.
+/// The state of an agent's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ReportDue {
-    /// It is still to be written.
+    /// The agent still has to write it.
     Yes,
-    /// The call under way is for it.
+    /// The call in flight writes it.
     Now,
-    /// It is written, or none will be.
+    /// It is written, or the agent will not write one.
     No,
 }
 
 impl Ledger {
-    /// The ledger of a new run, with its root agent open.
+    /// Creates the ledger of a new run with its root agent.
     pub fn open_root(root: &AgentId, budget: &Budget) -> Result<Self, LedgerError> {
         let mut ledger = Self { nodes: Vec::new(), places: HashMap::new(), depths: Vec::new() };
         check_itself(root, budget)?;
@@ -113,20 +112,20 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Whether the child may be created: every cap on agents from its own up to the root's must have room.
+    /// Checks every cap on agents from the child's own up to the root's for room for one more.
     pub fn check_spawn(&self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
         self.slot_for(child, budget).map(|_| ())
     }
 
-    /// Opens a child; its id names its parent. Refused when [`check_spawn`](Self::check_spawn) says so.
+    /// Opens a child, whose id names its parent. Fails when [`check_spawn`](Self::check_spawn) fails.
     pub fn open_child(&mut self, child: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
         let parent = self.slot_for(child, budget)?;
         self.add(child, Some(parent), budget);
         Ok(())
     }
 
-    /// Whether a child with this budget, whose model has this price, leaves room for the report of every open agent,
-    /// its own included, under every cap above it and its own. What calls have reserved counts: they may take all of it.
+    /// Checks that a child with this budget and model price leaves enough for the report of every open agent and its
+    /// own, under its own cap and all caps above. Reservations count in full, because calls may use all of them.
     pub fn check_room(
         &self,
         parent: &AgentId,
@@ -141,7 +140,7 @@ impl Ledger {
         nodes.find_map(|node| node.lacks_room(more)).map_or(Ok(()), |exhausted| Err(exhausted.into()))
     }
 
-    /// Whether the agent could write another report: one that a new attempt would write.
+    /// Whether the budget allows another report of this agent, which a new attempt would write.
     pub fn has_room_for_report(&self, agent: &AgentId) -> bool {
         let Ok(at) = self.open_slot(agent) else { return false };
         let more =
@@ -149,7 +148,8 @@ impl Ledger {
         self.upwards(at).all(|at| self.nodes[at].lacks_room(more).is_none())
     }
 
-    /// What the model of an agent costs. It is not in the journal: whoever asks for calls says it when the agent opens.
+    /// Sets the price of an agent's model. The journal does not contain prices: the driver sets them when the agent
+    /// opens.
     pub fn set_price(&mut self, agent: &AgentId, price: Option<Price>) {
         let Ok(at) = self.open_slot(agent) else { return };
         let owes = self.nodes[at].owes;
@@ -158,14 +158,14 @@ impl Ledger {
         self.set_owes(at, owes);
     }
 
-    /// The agent has no report to write any more: its work has ended.
+    /// Releases the report's reserve, because the agent's work has ended.
     pub fn report_over(&mut self, agent: &AgentId) {
         if let Ok(at) = self.open_slot(agent) {
             self.set_owes(at, ReportDue::No);
         }
     }
 
-    /// The agent begins anew, and has a report to write again.
+    /// Reserves for a report again, because the agent starts a new attempt.
     pub fn report_again(&mut self, agent: &AgentId) {
         if let Ok(at) = self.open_slot(agent) {
             self.set_owes(at, ReportDue::Yes);
@@ -182,7 +182,7 @@ impl Ledger {
         }
     }
 
-    /// What [`reserve`](Self::reserve) would answer, with nothing reserved.
+    /// The result of [`reserve`](Self::reserve) without a reservation.
     pub fn quote(
         &self,
         agent: &AgentId,
@@ -198,18 +198,18 @@ impl Ledger {
         Ok(quote(capped, want, purpose))
     }
 
-    /// Whether a cap on money binds what is beneath the agent. No model of unknown price passes one.
+    /// Whether a cap on money applies to the agent. Such a cap refuses every model of unknown price.
     pub fn limits_money(&self, agent: &AgentId) -> bool {
         self.open_slot(agent).is_ok_and(|at| self.upwards(at).any(|at| self.nodes[at].budget.usd.is_some()))
     }
 
-    /// The nearest budget above the agent of which most is spent, its own included.
+    /// The nearest budget that is mostly spent, from the agent's own up to the root's.
     pub fn low(&self, agent: &AgentId) -> Option<LowBudget> {
         let at = self.open_slot(agent).ok()?;
         self.upwards(at).find_map(|at| self.nodes[at].low())
     }
 
-    /// Reserves the worst case of a model call on every cap above it, before it is sent.
+    /// Reserves the worst case of a model call under every cap above it, before the call is sent.
     pub fn reserve(
         &mut self,
         agent: &AgentId,
@@ -223,8 +223,7 @@ impl Ledger {
         Ok(reservation)
     }
 
-    /// Takes note of a reservation that was granted before, as the journal tells it: it is a fact, not a
-    /// question, and counts even beyond a cap.
+    /// Records a reservation that the journal has. It was granted before, so it counts even beyond a cap.
     pub fn hold(&mut self, agent: &AgentId, amount: Amount, purpose: Purpose) -> Result<(), LedgerError> {
         let at = self.open_slot(agent)?;
         if purpose == Purpose::Report {
@@ -235,7 +234,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Turns what a call had reserved into what it took.
+    /// Replaces a call's reservation with its actual usage.
     pub fn charge(&mut self, agent: &AgentId, reserved: Amount, actual: Usage) -> Result<(), LedgerError> {
         let at = self.open_slot(agent)?;
         let released = CapTotals::from(reserved);
@@ -245,25 +244,25 @@ impl Ledger {
         let spent = CapTotals { tokens: actual.tokens(), micro_usd };
         let beyond = spent.less(released);
         self.each_upwards(at, |node| {
-            // An ancestor holds at least what the agent does, so this never falls short.
+            // An ancestor's reservation includes the agent's, so this never underflows.
             node.reserved = node.reserved.minus(released).unwrap_or_default();
             node.spent = node.spent.plus(spent);
             node.unforeseen = node.unforeseen.plus(beyond);
         });
         if self.nodes[at].owes == ReportDue::Now {
-            // A call that took nothing wrote nothing: the report is still to come.
+            // A call without usage wrote nothing, so the report is still due.
             self.set_owes(at, if spent == CapTotals::default() { ReportDue::Yes } else { ReportDue::No });
         }
         self.count(at, actual.into());
         Ok(())
     }
 
-    /// Settles a call whose usage nobody knows, as after a crash: it took all it had reserved.
+    /// Charges the whole reservation of a call whose usage is unknown, as after a crash.
     pub fn forfeit(&mut self, agent: &AgentId, reserved: Amount) -> Result<(), LedgerError> {
         self.charge(agent, reserved, reserved.as_usage())
     }
 
-    /// Counts turns, tool calls and wall time. Usage is counted by [`charge`](Self::charge); any that is
+    /// Counts turns, tool calls and wall time. Usage normally goes through [`charge`](Self::charge). Usage that is
     /// given here was not reserved, and counts too.
     pub fn record(&mut self, agent: &AgentId, figures: Figures) -> Result<(), LedgerError> {
         let at = self.open_slot(agent)?;
@@ -274,7 +273,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Closes an agent: nothing in flight, no open child.
+    /// Closes an agent that has no call in flight and no open child.
     pub fn close(&mut self, agent: &AgentId) -> Result<(), LedgerError> {
         let at = self.open_slot(agent)?;
         let node = &self.nodes[at];
@@ -290,17 +289,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// What the agent itself did.
+    /// The agent's own figures.
     pub fn own(&self, agent: &AgentId) -> Option<&Figures> {
         self.node(agent).map(|node| &node.own)
     }
 
-    /// What the agent and all beneath it did.
+    /// The figures of the agent and all agents below it.
     pub fn subtree(&self, agent: &AgentId) -> Option<&Figures> {
         self.node(agent).map(|node| &node.subtree)
     }
 
-    /// What the agents of each depth did, from the root down.
+    /// The totals of each depth, from the root down.
     pub fn by_depth(&self) -> &[AtDepth] {
         &self.depths
     }
@@ -310,17 +309,17 @@ impl Ledger {
         self.node(agent).map(|node| node.created)
     }
 
-    /// How many agents of its subtree are open, itself included.
+    /// How many agents of the subtree are open, the agent itself included.
     pub fn open(&self, agent: &AgentId) -> Option<u64> {
         self.node(agent).map(|node| node.open)
     }
 
-    /// How many tokens its subtree has reserved for calls in flight.
+    /// How many tokens the subtree has reserved for calls in flight.
     pub fn reserved_tokens(&self, agent: &AgentId) -> Option<u64> {
         self.node(agent).map(|node| node.reserved.tokens)
     }
 
-    /// The parent's place, if the child may be created.
+    /// The index of the parent's node, if the child may be created.
     fn slot_for(&self, child: &AgentId, budget: &Budget) -> Result<usize, LedgerError> {
         if self.places.contains_key(child) {
             return Err(LedgerError::Doubled(child.clone()));
@@ -364,7 +363,7 @@ impl Ledger {
         if self.nodes[at].closed { Err(LedgerError::Closed(agent.clone())) } else { Ok(at) }
     }
 
-    /// From an agent up to the root.
+    /// The indices from an agent up to the root.
     fn upwards(&self, from: usize) -> impl Iterator<Item = usize> {
         successors(Some(from), |&at| self.nodes[at].parent)
     }
@@ -400,7 +399,7 @@ impl Node {
         }
     }
 
-    /// The cap as a call sees it, `own` being the report that it is for.
+    /// The cap that applies to a call. `own` is the reserve of the report that the call writes.
     fn capped(&self, purpose: Purpose, own: CapTotals) -> CappedAgent<'_> {
         let spent = match purpose {
             Purpose::Work => self.spent,
@@ -416,7 +415,7 @@ impl Node {
         }
     }
 
-    /// The cap that has no room for the reports that are still to be written and `more`.
+    /// The cap that has not enough room for all outstanding reports and `more`.
     fn lacks_room(&self, more: CapTotals) -> Option<ExhaustedCap> {
         let Self { spent, reserved, owed, budget, .. } = self;
         let lacks = |cap: u64, used: u64, reserved: u64, kept: u64, asked: u64| {
@@ -437,7 +436,7 @@ impl Node {
     }
 
     fn low(&self) -> Option<LowBudget> {
-        // Nothing of a budget of zero is ever spent.
+        // A budget of zero is never spent.
         let is_low = |spent: u64, cap: u64| {
             cap > 0 && u128::from(spent) * 100 >= u128::from(cap) * u128::from(LOW_PERCENT)
         };
@@ -447,14 +446,14 @@ impl Node {
         Some(LowBudget { owner: self.agent.clone(), limit })
     }
 
-    /// The cap on agents, if it has no room for one more.
+    /// The cap on agents, if it is reached.
     fn full(&self) -> Option<ExhaustedCap> {
         let limit = self.budget.agents.filter(|&limit| self.created >= limit)?;
         Some(ExhaustedCap { owner: self.agent.clone(), limit: Limit::Agents(limit), taken: None })
     }
 }
 
-/// A budget of no agents does not even hold the agent whose budget it is.
+/// A budget of zero agents does not even allow its own agent.
 fn check_itself(agent: &AgentId, budget: &Budget) -> Result<(), LedgerError> {
     match budget.agents {
         Some(0) => Err(ExhaustedCap { owner: agent.clone(), limit: Limit::Agents(0), taken: None }.into()),
@@ -505,12 +504,12 @@ mod tests {
         }
     }
 
-    /// No agents are left.
+    /// An exhausted cap on agents.
     fn exhausted(owner: &str, limit: Limit) -> ExhaustedCap {
         ExhaustedCap { owner: agent(owner), limit, taken: None }
     }
 
-    /// Who has run out, and of what.
+    /// The agent whose cap is exhausted, and the limit.
     fn refusal(answer: Reservation) -> (AgentId, Limit) {
         match answer {
             Reservation::Exhausted(ExhaustedCap { owner, limit, .. }) => (owner, limit),
@@ -619,7 +618,7 @@ mod tests {
         );
     }
 
-    /// The report of an agent: as much as is kept for it.
+    /// The reserve that the ledger keeps for an agent's report.
     fn report() -> CallEstimate {
         want(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS)
     }

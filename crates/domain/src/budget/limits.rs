@@ -1,21 +1,21 @@
-//! Limits by depth: turns and the depth of the tree itself.
+//! Limits by depth, for the engine and the settings: turns per attempt, and the depth of the tree.
 
-/// Base of the turn limit unless the run says otherwise: 40, 20, 10, 5 turns by depth.
+/// Default base of the turn limit: 40, 20, 10, 5 turns by depth.
 pub const DEFAULT_BASE_TURNS: u32 = 40;
 
-/// Fewest turns that halving leaves a child: one to look, one to act, one to report.
+/// Minimum turns of a child after halving: one to look, one to act, one to report.
 pub const MIN_CHILD_TURNS: u32 = 3;
 
-/// Depth of a run's tree unless anything says otherwise.
+/// Default depth of a run's tree.
 pub const DEFAULT_MAX_DEPTH: u32 = 2;
 
-/// The operator's ceiling on that depth unless the settings say otherwise.
+/// Default of the operator's ceiling on that depth.
 pub const DEFAULT_MAX_ORCHESTRATION_DEPTH: u32 = 3;
 
-/// Turns of one attempt, the report turn included; none does not limit.
+/// The turns of one attempt, the report turn included. None means no limit.
 ///
-/// `base` is the run's and is halved with every level. `cap` is the definition's own and meant for the first
-/// level, so it is halved from the second on. `max_turns` is what the caller asked for; it only shortens.
+/// `base` is the run's limit and is halved with every level. `cap` is the definition's limit for the first level, so it
+/// is halved from the second level on. `max_turns` is the caller's limit and can only lower the result.
 pub fn turn_limit(depth: u32, base: Option<u32>, cap: Option<u32>, max_turns: Option<u32>) -> Option<u32> {
     let Some(levels_below_first) = depth.checked_sub(1) else {
         return lowest([base, cap, max_turns]);
@@ -25,14 +25,13 @@ pub fn turn_limit(depth: u32, base: Option<u32>, cap: Option<u32>, max_turns: Op
     lowest([max_turns, by_depth.map(|turns| turns.max(MIN_CHILD_TURNS))])
 }
 
-/// How deep a run's tree may grow: what the run (or its root skill) says, else the default, and never beyond
-/// the operator's ceiling. An operator who sets only the ceiling has said how deep trees should be.
+/// The maximum depth of a run's tree: the value of the run (or its root skill), else the default, and never more than
+/// the operator's ceiling. If the operator sets only the ceiling, it is also the default.
 pub fn effective_max_depth(run: Option<u32>, default_max_depth: Option<u32>, ceiling: Option<u32>) -> u32 {
     let wanted = run.or(default_max_depth).or(ceiling).unwrap_or(DEFAULT_MAX_DEPTH);
     wanted.min(ceiling.unwrap_or(DEFAULT_MAX_ORCHESTRATION_DEPTH))
 }
 
-/// The lowest of the limits that are set.
 fn lowest<const N: usize>(limits: [Option<u32>; N]) -> Option<u32> {
     limits.into_iter().flatten().min()
 }

@@ -1,9 +1,8 @@
-//! What an agent and its subtree may spend, and what they have spent.
+//! Budgets: the limits of agents and their subtrees, and what they have spent.
 //!
-//! Tokens, money, agents and wall time are one [`Ledger`] over a run's whole tree. A [`Budget`] is a cap on a
-//! subtree, not a share cut out of the parent's: nothing is set aside when a child is spawned, and every call
-//! is checked against the cap of every agent above it. Halving the turns by depth ([`turn_limit`]) limits a
-//! path; only the ledger limits the tree.
+//! One [`Ledger`] counts tokens, money, agents and wall time over a run's whole tree. A [`Budget`] is a cap on a
+//! subtree, not a share of the parent's: spawning a child reserves nothing, and every call is checked against the cap
+//! of every agent above it. Halving the turns by depth ([`turn_limit`]) limits a path. Only the ledger limits the tree.
 
 mod amount;
 mod deadline;

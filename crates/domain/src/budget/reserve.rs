@@ -1,17 +1,18 @@
-//! Whether a model call fits under the caps above it.
+//! Decides whether a model call fits under all caps above it.
 //!
-//! A call takes its worst case (all input, maximum output) out of every cap from its agent up to the root.
+//! A call reserves its worst case (all input, maximum output) under every cap from its agent up to the root.
 //! 1. It is granted if it fits now.
-//! 2. If it would fit with nothing in flight, it waits: calls usually take less than they reserved.
-//! 3. If not even then, its maximum output is lowered, down to [`MIN_OUTPUT_TOKENS`]; lowered, 1 and 2 hold.
+//! 2. If it would fit with nothing in flight, it waits: calls usually use less than they reserve.
+//! 3. If it does not fit even then, its maximum output is lowered, down to [`MIN_OUTPUT_TOKENS`], and 1 and 2 apply
+//!    again.
 //! 4. Below that the cap is exhausted.
 //!
-//! Work leaves the last part of a cap to the reports: [`REPORT_INPUT_TOKENS`] and [`REPORT_OUTPUT_TOKENS`] for each
-//! agent below the cap that still has its report to write. So an agent that runs out can always write it, and running
-//! out does not lose what was found. A report leaves the part of the other agents alone.
+//! Work may not use the last part of a cap, which is kept for reports: [`REPORT_INPUT_TOKENS`] and
+//! [`REPORT_OUTPUT_TOKENS`] for each agent below the cap that still has to write one. So an agent with an exhausted
+//! budget can always report its findings. A report may not use the part that is kept for other agents.
 //!
-//! A provider may count more tokens than were estimated. That is known only afterwards and taken from the work that
-//! follows, never from a report.
+//! A provider may count more tokens than were estimated, which is known only afterwards. The difference reduces the
+//! work that follows, never a report.
 //!
 //! Why it is like this: `docs/decisions/budget-report-turn.md`.
 
@@ -22,83 +23,81 @@ use thiserror::Error;
 use super::amount::{Amount, Price, Usd};
 use crate::id::AgentId;
 
-/// The least output a call is worth sending with: less cannot hold a tool call with its arguments.
+/// Minimum output of a useful call: less cannot contain a tool call with its arguments.
 pub const MIN_OUTPUT_TOKENS: u64 = 256;
 
-/// Most input of a report turn that has to be short: its conversation is trimmed to that. It has room for the terms of
-/// the contract, the assignment, and the last few messages; any more would be kept back from the work of every agent.
+/// Maximum input of a short report turn, to which its conversation is trimmed. It has room for the terms of the
+/// contract, the assignment and the last few messages. A higher value would reserve more of every agent's work.
 pub const REPORT_INPUT_TOKENS: u64 = 3072;
 
-/// The output that a report turn has at least: a page of text.
+/// Minimum output of a report turn: a page of text.
 pub const REPORT_OUTPUT_TOKENS: u64 = 1024;
 
-/// What is kept for the report of one agent. It is counted when a call reserves, from the agents that have a report to
-/// write at that moment, and never set aside when one is spawned.
+/// The reserve for one agent's report. A call computes it from the agents that have a report to write at that moment.
+/// Spawning an agent reserves nothing.
 pub const REPORT_TOKENS: u64 = REPORT_INPUT_TOKENS + REPORT_OUTPUT_TOKENS;
 
-/// Part of a budget from which on its agents are told that it is running out.
+/// Percentage of a spent budget at which its agents get a note.
 pub const LOW_PERCENT: u64 = 80;
 
-/// What a call is for.
+/// The purpose of a call, which decides how much of a cap it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Anything but the report: may not use the last part of a cap.
+    /// Any call but the report. May not use the last part of a cap.
     Work,
-    /// The report turn: may use all but what is kept for the reports of others.
+    /// The report turn. May use everything except the reserve for the reports of others.
     Report,
 }
 
-/// A model call that wants to be sent.
+/// A model call that an agent wants to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallEstimate {
-    /// Its input, as estimated.
+    /// The estimated input.
     pub input_tokens: u64,
-    /// The maximum output it would like; at least 1.
+    /// The desired maximum output, at least 1.
     pub max_output_tokens: u64,
-    /// What its model costs; none is unknown, and then no cap on money lets it pass.
+    /// The price of the model. None is unknown, which every cap on money refuses.
     pub price: Option<Price>,
 }
 
-/// The answer to a [`CallEstimate`].
+/// The ledger's answer to a [`CallEstimate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reservation {
-    /// Send it, with the amount's `output_tokens` as its maximum output.
+    /// The call may be sent, with `output_tokens` of the amount as its maximum output.
     Granted(Amount),
-    /// It fits once what is in flight has settled: stand in the line of this agent's cap.
+    /// The call fits when calls in flight have ended. It waits for this agent's cap.
     Wait {
-        /// The agent whose cap is taken up at the moment.
+        /// The agent whose cap has no room now.
         owner: AgentId,
     },
-    /// It does not fit any more.
+    /// The call can no longer fit.
     Exhausted(ExhaustedCap),
 }
 
-/// A cap that nothing more fits under.
+/// A cap without enough room.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the budget of {} is exhausted: {limit}{}", whose(.owner), figures(.limit, .taken.as_ref()))]
 pub struct ExhaustedCap {
     /// The agent whose budget it is.
     pub owner: AgentId,
-    /// The limit.
     pub limit: Limit,
-    /// How much of it is taken, and how much was asked for; none for agents, of which all are taken.
+    /// How much is taken and how much was requested. None for a limit of agents, which is then fully taken.
     pub taken: Option<LimitUsage>,
 }
 
-/// How much of a limit is taken, and what does not fit beside it: tokens or millionths of a dollar.
+/// The parts of a limit, in tokens or millionths of a dollar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitUsage {
-    /// Spent.
     pub used: u64,
-    /// Kept for the reports of the agents that have theirs to write.
+    /// Kept for the reports that agents still have to write.
     pub kept: u64,
-    /// Reserved by calls under way that have to be counted.
+    /// Reserved by calls in flight that count here.
     pub reserved: u64,
-    /// The least that was asked for.
+    /// The minimum that was requested.
     pub asked: u64,
 }
 
-/// The figures of an exhausted budget, as what follows its limit.
+/// The figures of an exhausted budget, written after its limit in a message.
 fn figures(limit: &Limit, taken: Option<&LimitUsage>) -> String {
     let (Some(LimitUsage { used, kept, reserved, asked }), false) =
         (taken, matches!(limit, Limit::UnknownPrice(_)))
@@ -119,12 +118,11 @@ fn figures(limit: &Limit, taken: Option<&LimitUsage>) -> String {
     format!(", of which {}; the next needs at least {}", parts.join(", "), amount(asked))
 }
 
-/// A budget that is running out. Reads as what follows `most of`.
+/// A budget that is mostly spent. Displays as the words after `most of`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LowBudget {
     /// The agent whose budget it is.
     pub owner: AgentId,
-    /// The limit.
     pub limit: Limit,
 }
 
@@ -134,21 +132,17 @@ impl fmt::Display for LowBudget {
     }
 }
 
-/// Whose budget it is, in words that are the same in every run: models read them.
+/// The budget's owner in words. Models read them, so they are the same in every run.
 pub(crate) fn whose(owner: &AgentId) -> String {
     if owner.is_root() { "the run".to_owned() } else { format!("task {}", owner.relative()) }
 }
 
-/// A limit of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// So many tokens.
     Tokens(u64),
-    /// So much money.
     Usd(Usd),
-    /// So much money, and a model whose price is unknown.
+    /// An amount of money, with a model whose price is unknown.
     UnknownPrice(Usd),
-    /// So many agents.
     Agents(u64),
 }
 
@@ -165,7 +159,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Tokens and money, as caps count them.
+/// Tokens and money as caps count them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct CapTotals {
     pub(super) tokens: u64,
@@ -180,7 +174,7 @@ impl CapTotals {
         }
     }
 
-    /// Without what `other` has, as far as there is that much.
+    /// Subtracts `other`, down to zero.
     pub(super) fn less(self, other: CapTotals) -> CapTotals {
         CapTotals {
             tokens: self.tokens.saturating_sub(other.tokens),
@@ -198,29 +192,29 @@ impl CapTotals {
 
 impl From<Amount> for CapTotals {
     fn from(amount: Amount) -> Self {
-        // Where the price is unknown there is no cap on money that could miss it.
+        // Where a price is unknown, no cap on money applies.
         CapTotals { tokens: amount.tokens(), micro_usd: amount.micro_usd.unwrap_or(0) }
     }
 }
 
-/// An agent whose budget a call must fit under, and what its subtree has taken.
+/// A cap that applies to a call, and what its subtree has taken.
 pub(super) struct CappedAgent<'a> {
     pub(super) owner: &'a AgentId,
     pub(super) tokens: Option<u64>,
     pub(super) usd: Option<Usd>,
     pub(super) spent: CapTotals,
     pub(super) reserved: CapTotals,
-    /// What is kept for reports other than the one that is asked for.
+    /// The reserve for reports, except the report that is requested.
     pub(super) kept: CapTotals,
 }
 
-/// What a report may take at most of a model with this price.
+/// The maximum that a report costs with this price.
 pub(super) fn report_sums(price: Option<Price>) -> CapTotals {
     let micro_usd = price.map_or(0, |price| price.worst(REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS));
     CapTotals { tokens: REPORT_TOKENS, micro_usd }
 }
 
-/// Answers a want.
+/// Decides on an estimate.
 pub(super) fn quote<'a>(
     capped: impl Iterator<Item = CappedAgent<'a>>,
     want: &CallEstimate,
@@ -228,7 +222,8 @@ pub(super) fn quote<'a>(
 ) -> Reservation {
     let most = want.max_output_tokens.max(1);
     let least = least_output(purpose).min(most);
-    let mut room = Room { now: Tightest::at_most(most), idle: Tightest::at_most(most), least };
+    let mut room =
+        OutputRoom { now: TightestLimit::at_most(most), idle: TightestLimit::at_most(most), least };
     for capped in capped {
         room.narrow_tokens(&capped, want);
         room.narrow_usd(&capped, want);
@@ -241,19 +236,21 @@ pub(super) fn quote<'a>(
         })
     };
     match room {
-        Room { idle: Tightest { output, by: Some(exhausted) }, .. } if output < least => {
+        OutputRoom { idle: TightestLimit { output, by: Some(exhausted) }, .. } if output < least => {
             Reservation::Exhausted(exhausted.into())
         }
-        // A report does not wait for more than it needs.
-        Room { now, .. } if purpose == Purpose::Report && now.output >= least => grant(now.output),
-        Room { now: Tightest { output, by: Some(tightest) }, idle, .. } if output < idle.output => {
+        // A report does not wait for more output than it needs.
+        OutputRoom { now, .. } if purpose == Purpose::Report && now.output >= least => grant(now.output),
+        OutputRoom { now: TightestLimit { output, by: Some(tightest) }, idle, .. }
+            if output < idle.output =>
+        {
             Reservation::Wait { owner: tightest.owner.clone() }
         }
-        Room { idle, .. } => grant(idle.output),
+        OutputRoom { idle, .. } => grant(idle.output),
     }
 }
 
-/// The least output that a call is worth sending with.
+/// The minimum output of a useful call.
 fn least_output(purpose: Purpose) -> u64 {
     match purpose {
         Purpose::Work => MIN_OUTPUT_TOKENS,
@@ -261,21 +258,20 @@ fn least_output(purpose: Purpose) -> u64 {
     }
 }
 
-/// The most output that fits, at this moment and with nothing in flight.
-struct Room<'a> {
-    now: Tightest<'a>,
-    idle: Tightest<'a>,
-    /// The least that has to fit.
+/// The maximum output that fits now, and with nothing in flight.
+struct OutputRoom<'a> {
+    now: TightestLimit<'a>,
+    idle: TightestLimit<'a>,
+    /// The minimum that has to fit.
     least: u64,
 }
 
-/// The most output that fits under all caps seen so far, and whose cap says so.
-struct Tightest<'a> {
+/// The maximum output under all caps so far, and the cap that sets it.
+struct TightestLimit<'a> {
     output: u64,
     by: Option<TightestCap<'a>>,
 }
 
-/// The cap that is the tightest.
 #[derive(Clone, Copy)]
 struct TightestCap<'a> {
     owner: &'a AgentId,
@@ -289,12 +285,12 @@ impl From<TightestCap<'_>> for ExhaustedCap {
     }
 }
 
-impl<'a> Tightest<'a> {
+impl<'a> TightestLimit<'a> {
     fn at_most(output: u64) -> Self {
         Self { output, by: None }
     }
 
-    /// No output at all also stands for an input that does not fit: both are below every least.
+    /// No output also means that the input does not fit: both are below every minimum.
     fn narrow(&mut self, output: Option<u64>, by: TightestCap<'a>) {
         let output = output.unwrap_or(0);
         if output < self.output {
@@ -303,7 +299,7 @@ impl<'a> Tightest<'a> {
     }
 }
 
-impl<'a> Room<'a> {
+impl<'a> OutputRoom<'a> {
     fn narrow_tokens(&mut self, capped: &CappedAgent<'a>, want: &CallEstimate) {
         let Some(cap) = capped.tokens else { return };
         let (used, kept) = (capped.spent.tokens, capped.kept.tokens);
@@ -330,7 +326,7 @@ impl<'a> Room<'a> {
         let idle = cap.micros().saturating_sub(kept).saturating_sub(used);
         let now = idle.saturating_sub(capped.reserved.micro_usd);
         for (tightest, left) in [(&mut self.idle, idle), (&mut self.now, now)] {
-            // A free model costs nothing, but zero means zero for it too.
+            // A free model costs nothing, but a cap of zero refuses it too.
             let output = if cap.micros() == 0 { None } else { price.output_within(want.input_tokens, left) };
             tightest.narrow(output, by);
         }

@@ -1,4 +1,4 @@
-//! The budget of a contract.
+//! The budget of a contract, with its validation.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,9 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::amount::{USD_MAX, Usd};
+use crate::text::{QUOTE_MAX_CHARS, clip};
 
-/// What a subtree may spend. Zero means zero; unlimited is none, written `null` or `"none"`.
+/// What a subtree may spend. Zero means zero. No limit is written `null` or `"none"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, try_from = "RawBudget")]
 #[schemars(!try_from)]
@@ -31,11 +32,10 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// No limit of its own.
     pub const NONE: Budget = Budget { tokens: None, usd: None, agents: None, wall_ms: None };
 }
 
-/// A value that is no limit.
+/// A value that is not a valid limit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}` is {found}; expected {expected}, null or \"none\"")]
 pub struct InvalidBudget {
@@ -44,7 +44,7 @@ pub struct InvalidBudget {
     expected: &'static str,
 }
 
-/// A budget as it was read. The values are looked at afterwards: only then can an error name the field.
+/// A budget before its values are checked, so that an error can name the field.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename = "Budget")]
 struct RawBudget {
@@ -73,7 +73,7 @@ impl TryFrom<RawBudget> for Budget {
     }
 }
 
-/// Reads one limit, none included.
+/// Parses one limit, which may be none.
 fn limit<T>(
     field: &'static str,
     value: &Value,
@@ -85,9 +85,7 @@ fn limit<T>(
         Value::String(none) if none == "none" => Ok(None),
         value => match read(value) {
             Some(limit) => Ok(Some(limit)),
-            None => {
-                Err(InvalidBudget { field, found: value.to_string().chars().take(64).collect(), expected })
-            }
+            None => Err(InvalidBudget { field, found: clip(&value.to_string(), QUOTE_MAX_CHARS), expected }),
         },
     }
 }

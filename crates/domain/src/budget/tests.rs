@@ -1,4 +1,4 @@
-//! Random trees of spending, checked after every step against sums made the slow way.
+//! Property tests: random trees of spending, checked after every step against sums computed from scratch.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::id::AgentId;
 
 const PRICE: Price = Price { cached: 300_000, ..Price::plain(3_000_000, 15_000_000) };
 
-/// One thing that happens to a ledger. The indices pick among what is open or in flight at that moment.
+/// One operation on a ledger. The indices select among what is open or in flight at that moment.
 #[derive(Debug, Clone)]
 enum Step {
     Open(Index, Budget),
@@ -62,7 +62,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The ledger, and beside it all that it should know, kept without any sums.
+/// The ledger and an independent model of its state, without running sums.
 struct Model {
     ledger: Ledger,
     agents: Vec<ModelAgent>,
@@ -75,9 +75,9 @@ struct ModelAgent {
     open: bool,
     children: u32,
     own: Figures,
-    /// As caps count money: what came back unknown counts as it was reserved.
+    /// Money as caps count it: an unknown cost counts as its reservation.
     micro_usd: u64,
-    /// Whether its report is still to be written, and no call for it is under way.
+    /// Whether the agent has a report to write and no call in flight for it.
     owes: bool,
 }
 
@@ -167,7 +167,7 @@ impl Model {
         (spent + reserved, spent_usd + reserved_usd)
     }
 
-    /// However the others spend, every open agent that still has its report to write can write it now.
+    /// Every open agent that has a report to write can write it now, however the others spend.
     fn check_reports(&self) {
         let want = CallEstimate {
             input_tokens: REPORT_INPUT_TOKENS,
@@ -213,7 +213,7 @@ impl Model {
         }
     }
 
-    /// Settles at a part of what was reserved, or forfeits all of it.
+    /// Charges a part of the reservation, or forfeits all of it.
     fn settle(&mut self, call: usize, percent: Option<u64>) {
         let (id, reserved, purpose) = self.in_flight.swap_remove(call);
         let usage = match percent {
@@ -227,7 +227,7 @@ impl Model {
                     output_tokens: reserved.output_tokens * percent / 100,
                     ..Usage::ZERO
                 };
-                // One in eleven comes back without a cost.
+                // One in eleven replies has no cost.
                 usage.micro_usd = reserved.micro_usd.filter(|_| percent % 11 > 0).map(|_| PRICE.cost(&usage));
                 self.ledger.charge(&id, reserved, usage).expect("reserved");
                 usage
@@ -237,7 +237,7 @@ impl Model {
         known.own += usage.into();
         let micro_usd = usage.micro_usd.or(reserved.micro_usd).unwrap_or(0);
         known.micro_usd += micro_usd;
-        // A call that took nothing wrote nothing.
+        // A call without usage wrote nothing.
         known.owes |= purpose == Purpose::Report && (usage.tokens(), micro_usd) == (0, 0);
     }
 
@@ -250,7 +250,7 @@ impl Model {
         self.agents[agent].open &= !expected;
     }
 
-    /// Ends everything, the deepest first.
+    /// Ends all agents, the deepest first.
     fn finish(mut self) {
         while !self.in_flight.is_empty() {
             self.settle(0, Some(50));
@@ -300,7 +300,7 @@ impl Model {
         }
     }
 
-    /// The same ledger as if every call in flight had come back having taken nothing.
+    /// The same ledger after every call in flight came back without usage.
     fn with_nothing_in_flight(&self) -> Ledger {
         let mut ledger = self.ledger.clone();
         for (id, amount, purpose) in &self.in_flight {
@@ -316,12 +316,12 @@ impl Model {
         self.beneath(id).count() as u64
     }
 
-    /// The agent and all beneath it.
+    /// The agent and all agents below it.
     fn beneath<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a ModelAgent> {
         self.agents.iter().filter(move |known| id.contains(&known.id))
     }
 
-    /// The agents whose caps bind this one, itself included.
+    /// The agents whose caps apply to this one, itself included.
     fn above<'a>(&'a self, id: &AgentId) -> impl Iterator<Item = &'a ModelAgent> {
         self.agents.iter().filter(move |known| known.id.contains(id))
     }

@@ -1,17 +1,17 @@
-//! What was spent.
+//! What model calls and agents have spent.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens and money of model calls.
+/// Tokens and cost of model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Tokens sent, those read from a cache included.
+    /// Tokens sent, including those read from a cache.
     pub input_tokens: u64,
-    /// Tokens received, thinking included.
+    /// Tokens received, including thinking.
     pub output_tokens: u64,
     /// The part of the input that was read from a cache.
     #[serde(default)]
@@ -22,14 +22,13 @@ pub struct Usage {
     /// The part of the output that was thinking.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
-    /// Millionths of a dollar; none if the price is unknown. Unknown is never shown as zero, so one unknown
-    /// part makes a sum unknown; only a usage without any token is known to cost nothing.
+    /// Millionths of a dollar. None if the price is unknown, which is never shown as zero: one unknown part makes a sum
+    /// unknown. Only a usage without any token is known to cost nothing.
     #[serde(default)]
     pub micro_usd: Option<u64>,
 }
 
 impl Usage {
-    /// Nothing spent, which costs nothing.
     pub const ZERO: Usage = Usage {
         input_tokens: 0,
         output_tokens: 0,
@@ -39,7 +38,7 @@ impl Usage {
         micro_usd: Some(0),
     };
 
-    /// All tokens, as a token budget counts them.
+    /// The total that a token budget counts.
     pub fn tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
@@ -89,25 +88,22 @@ impl Sum for Usage {
     }
 }
 
-/// Every figure that is kept per agent, per subtree and per depth.
+/// The figures that are kept per agent, per subtree and per depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
-    /// Model calls with the tool calls they asked for.
+    /// Model calls, each with the tool calls it requested.
     pub turns: u64,
-    /// Tool calls.
     pub tool_calls: u64,
-    /// Wall time; of several agents the sum, however much of it they ran side by side.
+    /// Wall time. For several agents the sum, even if they ran in parallel.
     pub wall_ms: u64,
     /// Agents whose work was cut off by their turn limit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn_limited: u64,
-    /// Tokens and money.
     pub usage: Usage,
 }
 
 impl Figures {
-    /// The same with this wall time.
     pub fn with_wall_ms(self, wall_ms: u64) -> Figures {
         Figures { wall_ms, ..self }
     }

@@ -1,4 +1,4 @@
-//! Depth and lineage, passed along as a value: nothing about identity is ambient.
+//! An agent's depth and lineage as a value that callers pass on. No identity is ambient.
 //!
 //! Why it is like this: `docs/decisions/delegation-depth.md`.
 
@@ -8,27 +8,26 @@ use serde::{Deserialize, Serialize};
 use crate::budget::DEFAULT_MAX_DEPTH;
 use crate::id::AgentId;
 
-/// Where an agent stands in its tree.
+/// The position of an agent in its tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionContext {
     /// 0 for the root.
     pub depth: u32,
-    /// Deepest depth an agent of this tree may have.
+    /// Maximum depth of an agent in this tree.
     pub max_depth: u32,
-    /// The parent; none for the root.
+    /// The parent's id. None for the root.
     pub parent_task_id: Option<AgentId>,
-    /// The root; none for the root itself.
+    /// The root's id. None for the root itself.
     pub root_task_id: Option<AgentId>,
 }
 
 impl ExecutionContext {
-    /// The context of a root.
     pub fn root(max_depth: u32) -> Self {
         Self { depth: 0, max_depth, parent_task_id: None, root_task_id: None }
     }
 
-    /// The context of a child of the agent `id`, whose context this is.
+    /// The context of a child of agent `id`, which has this context.
     pub fn create_child_context(&self, id: &AgentId) -> Self {
         Self {
             depth: self.depth.saturating_add(1),
@@ -38,7 +37,7 @@ impl ExecutionContext {
         }
     }
 
-    /// Whether one more level fits below this agent.
+    /// Whether the tree may have one more level below this agent.
     pub fn can_spawn_sub_agent(&self) -> bool {
         self.depth < self.max_depth
     }

@@ -1,4 +1,4 @@
-//! The persisted terms of one agent. Strict: an unknown or ill-typed field is an error that names it.
+//! The persisted terms of one agent. Parsing is strict: an unknown or ill-typed field is an error that names it.
 //!
 //! Why it is like this: `docs/decisions/delegation-request-excerpt.md`.
 
@@ -18,48 +18,46 @@ use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::Grant;
 
-/// The version this code writes; older ones are upgraded on read.
+/// The version that this code writes. Older versions are upgraded on read.
 pub const CONTRACT_VERSION: u32 = 1;
-/// Largest contract accepted, in bytes of JSON.
+/// Maximum size of a contract, in bytes of JSON.
 pub const CONTRACT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long one attempt may work, unless the contract says otherwise.
+/// Default time limit of one attempt.
 pub const DEFAULT_ATTEMPT_TIMEOUT_MS: u64 = 600_000;
-/// How long a call may stay silent, unless the contract says otherwise.
+/// Default time that a call may produce no output.
 pub const DEFAULT_IDLE_TIMEOUT_MS: u64 = 120_000;
-/// How often a failed attempt is tried again, unless the contract says otherwise.
+/// Default number of retries after a failed attempt.
 pub const DEFAULT_MAX_RETRIES: u32 = 1;
-/// How long a command may take that a model wrote: in a `bash` call, or as a criterion of a sub-agent.
+/// Maximum timeout of a command that a model wrote: in a `bash` call, or as a criterion of a sub-agent.
 pub const MODEL_COMMAND_TIMEOUT_MAX_MS: u64 = 600_000;
-/// How often in a row the same call may fail, unless the contract says otherwise.
+/// Default number of times in a row that the same call may fail.
 pub const DEFAULT_MAX_RETRIES_PER_TOOL: u32 = 3;
-/// Where the host writes a child's report, beneath the run's state directory.
+/// The path of a child's report beneath the run's state directory, which the host writes.
 pub const DEFAULT_REPORT_PATH_PATTERN: &str = ".posse/step-<idx>-result.md";
 
-/// A contract that cannot be read.
+/// Why a contract cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ContractError {
-    /// Not JSON of the right shape; the text names the field, line and column.
+    /// Not JSON of the right shape. The text names the field, line and column.
     #[error("contract: {0}")]
     Malformed(String),
-    /// Written by a newer Posse.
+    /// A newer version of Posse wrote it.
     #[error("contract: version {found} is newer than this Posse understands ({CONTRACT_VERSION})")]
     Newer {
-        /// The version found.
+        /// The version in the text.
         found: u32,
     },
-    /// Too large.
     #[error("contract: {bytes} bytes, more than the {CONTRACT_MAX_BYTES} accepted")]
     TooLarge {
-        /// Its size.
+        /// The size of the text.
         bytes: usize,
     },
-    /// A value that contradicts another.
+    /// A value contradicts another.
     #[error("contract: `{field}` {problem}")]
     Invalid {
         /// The field's path.
         field: &'static str,
-        /// What is wrong.
         problem: String,
     },
 }
@@ -72,17 +70,17 @@ pub struct Contract {
     pub version: u32,
     /// Depth and lineage.
     pub context: ExecutionContext,
-    /// What the parent fixed; immutable from the child's side.
+    /// The terms that the parent set. The child cannot change them.
     pub parent: ParentTerms,
-    /// The work.
+    /// The work of the agent.
     pub step: StepTerms,
     /// What the agent may do.
     pub permissions: Grant,
-    /// How it is run.
+    /// How the agent is executed.
     pub execution: ExecutionTerms,
-    /// What it may spend.
+    /// The budget of the agent and its subtree.
     pub budget: Budget,
-    /// What it hands back.
+    /// The results that the agent returns.
     pub outputs: OutputTerms,
 }
 
@@ -90,11 +88,11 @@ pub struct Contract {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParentTerms {
-    /// The run.
+    /// The id of the run.
     pub run_id: RunId,
-    /// The parent agent; the root names itself.
+    /// The id of the parent. The root names itself.
     pub agent_id: AgentId,
-    /// The parent's reply that asked for this child.
+    /// The parent's reply that requested this child.
     pub message_id: Option<String>,
     /// The child's number minus one; in a plan the step's position.
     pub step_idx: u32,
@@ -116,7 +114,7 @@ pub struct StepTerms {
     pub title: String,
     /// The child's prompt.
     pub description: String,
-    /// What counts as done.
+    /// The success criteria.
     pub success_criteria: Vec<Criterion>,
     /// Paths the agent may change: literal, or `dir/**`. Empty: all that its parent owns.
     pub owns: Vec<String>,
@@ -124,13 +122,13 @@ pub struct StepTerms {
     pub required: bool,
 }
 
-/// One thing that counts as done: words for the child, or a command the host runs.
+/// One success criterion: words for the child, or a command that the host runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Criterion {
-    /// Said to the child.
+    /// Words in the child's prompt, which its report must answer.
     Words(String),
-    /// Run by the host on the merged tree.
+    /// A command that the host runs on the merged tree.
     Command(CommandCriterion),
 }
 
@@ -140,11 +138,11 @@ pub enum Criterion {
 pub struct CommandCriterion {
     /// The shell command; it passes by exiting 0.
     pub command: String,
-    /// Its time limit.
+    /// The timeout of the command.
     pub timeout_ms: Option<u64>,
 }
 
-/// How an agent is run.
+/// How an agent is executed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionTerms {
@@ -158,13 +156,13 @@ pub struct ExecutionTerms {
     pub temperature: Option<f64>,
     /// Nucleus sampling.
     pub top_p: Option<f64>,
-    /// Turns per attempt, the report turn included; none does not limit.
+    /// Turns per attempt, the report turn included. None means no limit.
     pub max_turns: Option<u32>,
     /// Limit of one turn.
     pub turn_timeout_ms: Option<u64>,
     /// Limit of one attempt's working time.
     pub attempt_timeout_ms: Option<u64>,
-    /// Limit of silence while a call runs.
+    /// Maximum time that a call may produce no output.
     pub idle_timeout_ms: u64,
     /// Further attempts after a failed one.
     pub max_retries: u32,
@@ -178,7 +176,7 @@ pub struct ExecutionTerms {
     pub extra_context: Option<String>,
 }
 
-/// What an agent hands back.
+/// The results that an agent returns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputTerms {
@@ -200,7 +198,7 @@ pub enum ReportFormat {
 }
 
 impl Contract {
-    /// Reads a contract strictly.
+    /// Parses a contract strictly.
     pub fn from_json(text: &str) -> Result<Contract, ContractError> {
         #[derive(Deserialize)]
         #[serde(rename = "contract")]
@@ -210,7 +208,7 @@ impl Contract {
         if text.len() > CONTRACT_MAX_BYTES {
             return Err(ContractError::TooLarge { bytes: text.len() });
         }
-        // The version first: what a newer one means by its fields, this Posse cannot know.
+        // The version is checked first, because the fields of a newer version may have another meaning.
         let versioned: ContractVersion = read(text)?;
         if versioned.version > CONTRACT_VERSION {
             return Err(ContractError::Newer { found: versioned.version });
@@ -220,14 +218,14 @@ impl Contract {
         Ok(contract)
     }
 
-    /// The contract as it is persisted. Field order is fixed by the types and sorted in the
-    /// schema, so equal contracts have equal text.
+    /// The JSON that is persisted. The types fix the field order and the schema sorts it, so equal contracts have equal
+    /// text.
     pub fn to_json(&self) -> String {
-        // Every map key is a string and no float is NaN once `check` passed: this cannot fail.
+        // Cannot fail: every map key is a string, and `check` refused NaN.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The hash that the created event carries.
+    /// The hash that the created event contains.
     pub fn hash(&self) -> Hash {
         Hash::of(self.to_json().as_bytes())
     }
@@ -255,9 +253,9 @@ impl Contract {
             ("context.root_task_id", &self.context.root_task_id),
         ] {
             match (id, self.context.depth) {
-                (Some(_), 0) => return invalid(field, "must be null: the root has nobody above it".into()),
+                (Some(_), 0) => return invalid(field, "must be null: the root agent has no parent".into()),
                 (None, 1..) => {
-                    return invalid(field, "is null, and only the root has nobody above it".into());
+                    return invalid(field, "is null, and only the root agent has no parent".into());
                 }
                 _ => {}
             }
@@ -286,13 +284,13 @@ impl Contract {
     }
 }
 
-/// Reads JSON; an error names the field, line and column.
+/// Parses JSON. An error names the field, line and column.
 fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ContractError> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let problem = error.into_inner();
-        // A path without a part is the whole text.
+        // An empty path means the whole text.
         ContractError::Malformed(if path == "." {
             problem.to_string()
         } else {

@@ -1,4 +1,4 @@
-//! What the events about model calls carry: calls, replies, and waits for a provider.
+//! Payloads of events about model calls: requests, replies, and waits for a provider.
 //!
 //! Why it is like this: `docs/decisions/events-decisions-and-intents.md`.
 
@@ -10,29 +10,29 @@ use crate::hash::Hash;
 use crate::message::Reply;
 use crate::text::{BlobRef, Text};
 
-/// What a model call is for.
+/// The purpose of a model call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// Work, with tools.
+    /// A turn of work, with tools.
     Work,
-    /// The report, without tools.
+    /// The final report, without tools.
     Report,
 }
 
-/// Why an agent is asked for its report before it ended by itself.
+/// Why the engine requests a report before the agent finished by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReportCause {
-    /// The last turn is kept for the report.
+    /// Only the last turn is left, which is kept for the report.
     Turns,
-    /// The budget allows nothing else.
+    /// The budget is enough for a report only.
     Budget,
-    /// The wall time allows nothing else.
+    /// The wall time is enough for a report only.
     Time,
-    /// The final answer did not satisfy its schema; one more turn to mend it.
+    /// The final answer does not match its schema. The agent gets one more turn to fix it.
     Schema,
-    /// The report did not answer every criterion; one more turn to mend it.
+    /// The report does not answer every criterion. The agent gets one more turn to fix it.
     Criteria,
 }
 
@@ -40,46 +40,46 @@ pub enum ReportCause {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelCalled {
-    /// The attempt, from 1.
+    /// The attempt's number, from 1.
     pub attempt: u32,
-    /// The turn of the attempt, from 1.
+    /// The turn's number in the attempt, from 1.
     pub turn: u32,
-    /// Which call of the turn this is, from 1; more than 1 is a call retry.
+    /// The call's number in the turn, from 1. A number above 1 is a call retry.
     pub call: u32,
-    /// What it is for.
+    /// Whether the call is for work or for the report.
     pub purpose: Purpose,
-    /// For a report: why now.
+    /// Why the report is requested now. Set only for a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<ReportCause>,
-    /// For a report because of a budget or of the time: which one is used up, and how much of it.
+    /// Which budget or time limit is used up, and how much of it. Set for a report that one of them forced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether only the end of the conversation is sent, because there is no room for all of it.
+    /// Whether the request has only the end of the conversation, because the whole does not fit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trimmed: bool,
     /// The model's full name.
     pub model: String,
-    /// Hash of the request, so that a replay can be compared.
+    /// Hash of the request, with which a replay compares its own.
     pub request_hash: Hash,
-    /// What it set aside.
+    /// The amount that the call reserves in the budget.
     pub reserved: Amount,
-    /// What every request of the agent begins with; in its first call.
+    /// The agent's preamble. Only its first call has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preamble: Option<Box<Preamble>>,
 }
 
-/// What every request of an agent begins with, kept so that a replay can show what is different.
+/// The system prompt and tools that every request of an agent begins with. A replay compares them to show differences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Preamble {
     /// Hash of the system prompt.
     pub system: Hash,
-    /// The system prompt; once per run, in the first call that has it.
+    /// The system prompt. Only the first call of the run that uses it has the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_text: Option<Text>,
-    /// Hash of the tools offered, as JSON.
+    /// Hash of the offered tools, as JSON.
     pub tools: Hash,
-    /// The tools offered, as JSON; once per run, in the first call that has them.
+    /// The offered tools, as JSON. Only the first call of the run that offers them has the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_text: Option<Text>,
 }
@@ -88,19 +88,19 @@ pub struct Preamble {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallError {
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for people.
+    /// The error message for users.
     pub message: String,
-    /// The provider's status, if it gave one.
+    /// The provider's HTTP status, if there was a response.
     pub status: Option<u16>,
-    /// Whether the call is made again.
+    /// Whether the engine retries the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
 }
 
 impl CallError {
-    /// An error after which the call is not made again.
+    /// An error after which the engine does not retry the call.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), status: None, again: false }
     }
@@ -110,11 +110,11 @@ impl CallError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderWaitStarted {
-    /// Who is waited for.
+    /// The provider's name.
     pub provider: String,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
-    /// When it is thought to end.
+    /// The expected end of the wait, in milliseconds since 1970.
     pub until_ms: i64,
 }
 
@@ -122,7 +122,7 @@ pub struct ProviderWaitStarted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderWaitEnded {
-    /// How long it was.
+    /// The duration of the wait.
     pub waited_ms: u64,
 }
 
@@ -130,32 +130,32 @@ pub struct ProviderWaitEnded {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelReplied {
-    /// The attempt.
+    /// The attempt of the call, as in its `model_called`.
     pub attempt: u32,
-    /// The turn.
+    /// The turn of the call.
     pub turn: u32,
-    /// The call of the turn.
+    /// The call's number in the turn.
     pub call: u32,
-    /// The reply, if it is short.
+    /// The reply, if it is short enough for the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Reply>,
-    /// Where the reply is kept, as JSON, if it is long.
+    /// The blob with the reply as JSON, if it is long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_at: Option<BlobRef>,
-    /// Why there is no reply.
+    /// Why the call failed. Set if there is no reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<CallError>,
-    /// What it cost.
+    /// The tokens and cost of the call.
     pub usage: Usage,
-    /// Whether the usage is the reserved maximum because the true one is unknown.
+    /// Whether `usage` is the reserved maximum, because the true usage is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
-    /// Whether the reply is as long as it may be and was cut off there; a call that was being written is not in it.
+    /// Whether the reply reached its maximum length and was cut off. A tool call that was incomplete then is not in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
-    /// What the model wants to find again in later requests of this agent, such as the rule of a script.
+    /// State that the model wants back in later requests of this agent, such as the rule of a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// How long it took.
+    /// The duration of the call.
     pub elapsed_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! What a run found on the machine, as its first event has it.
+//! The definitions and skills that a run discovered, as `run.started` stores them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::skill::DiscoveredDefinitions;
 use crate::text::{BlobRef, Text};
 
-/// [`DiscoveredDefinitions`] as a text, for the journal, and as what the text says. Hundreds of definitions make a text of
-/// megabytes, so each of the two is made from the other at most once, and only when it is needed. One is always there.
+/// [`DiscoveredDefinitions`] as a text for the journal and as a parsed value. Hundreds of definitions make megabytes of
+/// text, so each form is created from the other at most once, on demand. One of them is always set.
 #[derive(Debug, Clone)]
 pub struct CatalogueText {
     text: OnceLock<Text>,
@@ -16,12 +16,12 @@ pub struct CatalogueText {
 }
 
 impl CatalogueText {
-    /// A request has no catalogue if nothing was discovered.
+    /// Returns none if nothing was discovered: such a request has no catalogue.
     pub fn of(discovered: DiscoveredDefinitions) -> Option<Self> {
         (!discovered.is_empty()).then(|| Arc::new(discovered).into())
     }
 
-    /// What it says; the error tells why that cannot be known.
+    /// The parsed text, or the error of parsing it.
     pub fn read(&self) -> Result<Arc<DiscoveredDefinitions>, String> {
         if let Some(read) = self.read.get() {
             return Ok(read.clone());
@@ -31,17 +31,17 @@ impl CatalogueText {
         Ok(self.read.get_or_init(|| Arc::new(read)).clone())
     }
 
-    /// The blob to fetch, if the text is not here.
+    /// The blob to fetch, if the text is not in memory.
     pub fn missing(&self) -> Option<BlobRef> {
         self.text.get().and_then(Text::missing)
     }
 
-    /// The text. Making it takes a while if much was discovered.
+    /// The text. Serialising it is slow if much was discovered.
     pub fn text(&self) -> &Text {
         self.text.get_or_init(|| self.read.get().cloned().unwrap_or_default().to_json().into())
     }
 
-    /// The same, to be moved out of the event; always there.
+    /// Like [`text`](Self::text), for the codec that moves it out of the event. Never none.
     pub(super) fn text_mut(&mut self) -> Option<&mut Text> {
         self.text();
         self.text.get_mut()
@@ -54,7 +54,7 @@ impl From<Arc<DiscoveredDefinitions>> for CatalogueText {
     }
 }
 
-/// The text is all there is to it.
+/// Two catalogues are equal if their texts are.
 impl PartialEq for CatalogueText {
     fn eq(&self, other: &Self) -> bool {
         self.text() == other.text()

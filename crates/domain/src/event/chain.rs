@@ -1,66 +1,66 @@
-//! Events as the journal holds them: encoded, numbered, chained by hash.
+//! Events as the journal stores them: encoded, numbered, chained by hash.
 
 use std::sync::Arc;
 
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 
-/// An event ready for the journal.
+/// An encoded event that the store can append.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedEvent {
-    /// The agent it happened to.
+    /// The agent that the event belongs to.
     pub agent: AgentId,
-    /// Its kind.
+    /// The name of the event's kind.
     pub kind: &'static str,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at_ms: i64,
     /// Version of the payload's format.
     pub version: u32,
-    /// The detail, as JSON.
+    /// The event's data as JSON.
     pub payload: String,
 }
 
-/// An event as the journal gives it back.
+/// An event that was read from the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its number in its run, from 1, without gaps.
+    /// The event's number in its run, from 1, without gaps.
     pub seq: u64,
-    /// The agent it happened to.
+    /// The agent that the event belongs to.
     pub agent: AgentId,
-    /// Its kind.
+    /// The name of the event's kind.
     pub kind: Arc<str>,
-    /// When, in milliseconds since 1970.
+    /// The time in milliseconds since 1970.
     pub at_ms: i64,
     /// Version of the payload's format.
     pub version: u32,
-    /// The detail, as JSON.
+    /// The event's data as JSON.
     pub payload: String,
-    /// Hash over this event and, through its predecessor's, over all before it.
+    /// Hash over this event and its predecessor's hash, and so over all events before it.
     pub hash: Hash,
 }
 
-/// What a link of the chain covers.
+/// The data that one hash of the chain covers, beside the previous hash.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
     /// Tenant of the run.
     pub tenant: &'a str,
-    /// The run.
+    /// The run that the event belongs to.
     pub run: &'a RunId,
-    /// The event's number.
+    /// The event's number in the run.
     pub seq: u64,
     /// The event's agent.
     pub agent: &'a AgentId,
     /// The event's kind.
     pub kind: &'a str,
-    /// The event's time.
+    /// The event's time in milliseconds since 1970.
     pub at_ms: i64,
-    /// The payload's version.
+    /// The version of the payload's format.
     pub version: u32,
-    /// The payload.
+    /// The event's data as JSON.
     pub payload: &'a str,
 }
 
-/// The hash of an event that follows one with hash `previous`.
+/// The hash of an event that follows an event with hash `previous`.
 pub fn chain(previous: &Hash, link: Link<'_>) -> Hash {
     Hash::of_parts([
         previous.as_bytes().as_slice(),
@@ -76,7 +76,7 @@ pub fn chain(previous: &Hash, link: Link<'_>) -> Hash {
 }
 
 impl StoredEvent {
-    /// The hash this event should have after `previous`.
+    /// The hash that this event must have if it follows `previous`.
     pub fn expected_hash(&self, previous: &Hash, tenant: &str, run: &RunId) -> Hash {
         chain(
             previous,
@@ -124,7 +124,7 @@ mod tests {
             chain(&Hash::ZERO, Link { at_ms: 10, ..link }),
             chain(&Hash::ZERO, Link { version: 2, ..link }),
             chain(&Hash::ZERO, Link { payload: "[]", ..link }),
-            // The same letters, divided otherwise.
+            // The same characters, split between the fields in another way.
             chain(&Hash::ZERO, Link { tenant: "loca", ..link }),
             chain(&Hash::ZERO, Link { kind: "run.started{", payload: "}", ..link }),
         ];

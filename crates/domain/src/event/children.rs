@@ -1,4 +1,4 @@
-//! What the events of a child's lifecycle carry.
+//! Payloads of events about a child's lifecycle.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::contract::Contract;
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::lifecycle::{AgentState, FailKind};
+use crate::lifecycle::{AgentState, CloseReason, FailKind};
 use crate::object_id::ObjectId;
 use crate::text::Text;
 
@@ -17,39 +17,39 @@ use crate::text::Text;
 pub struct SubagentCreated {
     /// Always `created`.
     pub to: AgentState,
-    /// The definition's name.
+    /// The name of the child's definition.
     pub definition: String,
-    /// The skill it was forked with.
+    /// The skill that the child was forked with.
     pub skill: Option<String>,
-    /// Its depth.
+    /// The child's depth in the tree.
     pub depth: u32,
-    /// Its parent.
+    /// The id of the child's parent.
     pub parent_id: AgentId,
-    /// The root.
+    /// The id of the run's root agent.
     pub root_id: AgentId,
-    /// Its turns per attempt; none does not limit.
+    /// The child's turns per attempt. None means no limit.
     pub turn_limit: Option<u32>,
     /// The parent's tool call that asked for it.
     pub call_id: String,
-    /// Whether the parent went on without waiting.
+    /// Whether the parent continues without waiting for the child.
     pub background: bool,
-    /// Whether it can write or execute.
+    /// Whether the child's tools can write files or execute programs.
     pub writer: bool,
-    /// The contract's hash.
+    /// Hash of the child's contract.
     pub contract_hash: Hash,
-    /// The contract.
+    /// The child's contract.
     pub contract: Contract,
 }
 
-/// What a child waits for before it starts.
+/// Why a child cannot start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuedFor {
-    /// A slot of the run or of its definition.
+    /// It waits for a slot of the run or of its definition.
     Slot,
-    /// Another writer to close.
+    /// It waits until another writer closes.
     Ownership,
-    /// Room in a budget.
+    /// It waits until a budget has enough left.
     Budget,
 }
 
@@ -57,7 +57,7 @@ pub enum QueuedFor {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentQueued {
-    /// What it waits for.
+    /// The limit that the child waits for.
     pub waits_for: QueuedFor,
 }
 
@@ -65,11 +65,11 @@ pub struct SubagentQueued {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentStarted {
-    /// `created`.
+    /// Always `created`.
     pub from: AgentState,
-    /// `running`.
+    /// Always `running`.
     pub to: AgentState,
-    /// The snapshot of its parent's files that it starts from; none if the run works in place.
+    /// The snapshot of the parent's files that the child starts from. None if the run has no workspaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<ObjectId>,
 }
@@ -78,15 +78,16 @@ pub struct SubagentStarted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentAttempt {
-    /// 2 or more.
+    /// The attempt's number, 2 or more.
     pub n: u32,
-    /// The kind of failure that ended the attempt before.
+    /// The kind of failure that ended the previous attempt.
     pub kind: FailKind,
-    /// Why it ended, as a word.
+    /// The error code that ended the previous attempt.
     pub code: Code,
-    /// Why it ended, for people and for the new attempt.
+    /// Why the previous attempt ended, for users and for the new attempt.
     pub reason: String,
-    /// Whether the new attempt works on the files that the one before changed; otherwise it begins with the same files.
+    /// Whether the new attempt continues with the files that the previous attempt changed. Otherwise it starts from the
+    /// same snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
 }
@@ -95,16 +96,16 @@ pub struct SubagentAttempt {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentWaitingForMerge {
-    /// `running`.
+    /// Always `running`.
     pub from: AgentState,
-    /// `waiting_for_merge`.
+    /// Always `waiting_for_merge`.
     pub to: AgentState,
-    /// The report.
+    /// The child's report.
     pub report: Text,
-    /// Whether it ran out of turns before it was done.
+    /// Whether the child reached its turn limit before it was done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turns_exhausted: bool,
-    /// The commit with what it made of its files; none if that is nothing.
+    /// The commit with the child's changes. None if it changed nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<ObjectId>,
 }
@@ -113,21 +114,21 @@ pub struct SubagentWaitingForMerge {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentFailed {
-    /// The state it was in.
+    /// The state in which the child failed.
     pub from: AgentState,
-    /// `failed`.
+    /// Always `failed`.
     pub to: AgentState,
     /// The kind of failure.
     pub kind: FailKind,
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
-    /// What it could still report.
+    /// The report, if the child could still write one.
     pub report: Option<Text>,
 }
 
-/// How an agent ended, in the words of the closed event.
+/// The outcome of an agent in its closed event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FinalStatus {
@@ -141,21 +142,21 @@ pub enum FinalStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentClosed {
-    /// The child.
+    /// The id of the closed child.
     pub sub_agent_id: AgentId,
-    /// Its number minus one; in a plan the step's position.
+    /// The child's number minus one. In a plan, the step's position.
     pub step_idx: u32,
     /// `completed` or `failed`.
     pub from: AgentState,
-    /// `closed`.
+    /// Always `closed`.
     pub to: AgentState,
-    /// How it ended.
+    /// The outcome of the child.
     pub final_status: FinalStatus,
-    /// `integrated`, or the failed kind.
-    pub close_reason: String,
-    /// What it spent itself.
+    /// `integrated`, or the kind of failure.
+    pub close_reason: CloseReason,
+    /// What the child itself spent.
     pub usage: Figures,
-    /// What it and all below it spent.
+    /// What the child and all agents below it spent.
     pub subtree_usage: Figures,
 }
 
@@ -163,25 +164,25 @@ pub struct SubagentClosed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SubagentRefused {
-    /// The tool call that asked.
+    /// The tool call that requested the child.
     pub call_id: String,
-    /// The definition asked for.
+    /// The requested definition.
     pub definition: String,
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for the model and for people.
+    /// The reason for the model and for users.
     pub reason: String,
 }
 
-/// What an integration changed.
+/// What an integration changed in the parent's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Nothing.
+    /// The child changed no files.
     None,
-    /// Files, written where the parent works.
+    /// The child wrote directly into the parent's files.
     InPlace,
-    /// A commit, merged into the parent's files.
+    /// The child's commit was merged into the parent's files.
     Merged,
 }
 
@@ -189,13 +190,13 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IntegrationPassed {
-    /// `waiting_for_merge`.
+    /// Always `waiting_for_merge`.
     pub from: AgentState,
-    /// `completed`.
+    /// Always `completed`.
     pub to: AgentState,
-    /// What it changed.
+    /// How the child's changes reached the parent's files.
     pub change: Change,
-    /// Files of the parent that were found with a content of neither side, and were kept as they are.
+    /// Files of the parent whose content matched neither side of the merge. They were kept as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
 }
@@ -204,14 +205,14 @@ pub struct IntegrationPassed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IntegrationFailed {
-    /// `waiting_for_merge`.
+    /// Always `waiting_for_merge`.
     pub from: AgentState,
-    /// `failed`.
+    /// Always `failed`.
     pub to: AgentState,
     /// `integration` or `cancelled`.
     pub kind: FailKind,
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
 }

@@ -1,4 +1,5 @@
-//! The only place that knows format versions: writes the current one, upgrades older ones on read.
+//! Encodes and decodes events for the store: writes the current payload format and upgrades older ones on read. No
+//! other module knows format versions.
 
 use thiserror::Error;
 
@@ -6,32 +7,32 @@ use super::catalogue_text::CatalogueText;
 use super::{EncodedEvent, Event, EventBody, StoredEvent};
 use crate::text::{Blob, BlobRef, INLINE_MAX_BYTES, Text};
 
-/// Version of the payloads written today.
+/// Version of the payload format that this code writes.
 pub const EVENT_VERSION: u32 = 1;
 
-/// An event that cannot be read.
+/// Why an event cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CodecError {
-    /// Not one of the kinds this Posse knows.
+    /// This version of Posse does not know the kind.
     #[error("unknown event kind `{kind}`")]
     UnknownKind {
-        /// The kind found.
+        /// The kind in the journal.
         kind: String,
     },
-    /// Its payload is not what its kind promises.
+    /// The payload does not match its kind.
     #[error("event `{kind}`: {error}")]
     Malformed {
-        /// The kind.
+        /// The kind in the journal.
         kind: String,
-        /// What is wrong.
+        /// The parser's error.
         error: String,
     },
-    /// Written by a newer Posse.
+    /// A newer version of Posse wrote the event.
     #[error("event `{kind}` has version {found}, newer than this Posse understands ({EVENT_VERSION})")]
     Newer {
-        /// The kind.
+        /// The kind in the journal.
         kind: String,
-        /// The version found.
+        /// The version in the journal.
         found: u32,
     },
 }
@@ -48,7 +49,7 @@ impl Event {
         Ok(EncodedEvent { agent: self.agent, kind, at_ms: self.at_ms, version: EVENT_VERSION, payload })
     }
 
-    /// Decodes a stored event. Texts kept as blobs stay references until they are filled in.
+    /// Decodes a stored event. Texts that are blobs remain references until [`EventBody::fill`] fetches them.
     pub fn decode(stored: &StoredEvent) -> Result<Event, CodecError> {
         if stored.version > EVENT_VERSION {
             return Err(CodecError::Newer { kind: stored.kind.to_string(), found: stored.version });
@@ -59,7 +60,7 @@ impl Event {
 }
 
 impl EventBody {
-    /// The texts of an event that may be long.
+    /// The fields that may contain a long text.
     fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
             EventBody::RunStarted(e) => {
@@ -85,7 +86,32 @@ impl EventBody {
             EventBody::InputRequested(e) => vec![&mut e.arguments],
             EventBody::ChecksPassed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),
             EventBody::ChecksFailed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),
-            _ => Vec::new(),
+            // `stow_reply` stores the text of a model's reply. The other kinds have no long text.
+            EventBody::ModelReplied(_)
+            | EventBody::RunPlanned(_)
+            | EventBody::RunResumed(_)
+            | EventBody::RunCancelled(_)
+            | EventBody::SubagentCreated(_)
+            | EventBody::SubagentQueued(_)
+            | EventBody::SubagentStarted(_)
+            | EventBody::SubagentAttempt(_)
+            | EventBody::SubagentClosed(_)
+            | EventBody::SubagentRefused(_)
+            | EventBody::IntegrationPassed(_)
+            | EventBody::IntegrationFailed(_)
+            | EventBody::WorktreeConflicted(_)
+            | EventBody::WorktreeMerged(_)
+            | EventBody::WorkspaceMade(_)
+            | EventBody::WorkspaceSalvaged(_)
+            | EventBody::WorkspaceRemoved(_)
+            | EventBody::ProviderWaitStarted(_)
+            | EventBody::ProviderWaitEnded(_)
+            | EventBody::ToolIntended(_)
+            | EventBody::PermissionDecided(_)
+            | EventBody::InputAnswered(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::ContextTrimmed(_)
+            | EventBody::TodoChanged(_) => Vec::new(),
         }
     }
 
@@ -93,7 +119,7 @@ impl EventBody {
         if let EventBody::ModelReplied(replied) = self {
             stow_reply(replied, blobs);
         }
-        // In one shape, however little there is.
+        // The catalogue is always a blob, however short it is.
         if let EventBody::RunStarted(started) = self {
             let catalogue = started.request.catalogue.iter_mut();
             catalogue.filter_map(CatalogueText::text_mut).for_each(|text| text.put_away(blobs));
@@ -103,7 +129,7 @@ impl EventBody {
         }
     }
 
-    /// The blobs that must be fetched before the event is whole.
+    /// The blobs that must be fetched before the event is complete.
     pub fn missing(&mut self) -> Vec<BlobRef> {
         let mut missing: Vec<BlobRef> = self.texts_mut().iter().filter_map(|text| text.missing()).collect();
         if let EventBody::ModelReplied(replied) = self {
@@ -112,7 +138,7 @@ impl EventBody {
         missing
     }
 
-    /// Puts fetched blobs back in their places; `fetch` gives a blob's text.
+    /// Replaces references with the fetched texts. `fetch` returns the text of a blob.
     pub fn fill(&mut self, fetch: &mut dyn FnMut(&BlobRef) -> Option<String>) -> Result<(), CodecError> {
         let kind = self.kind().to_owned();
         let lost = |at: &BlobRef| CodecError::Malformed {
@@ -137,10 +163,10 @@ impl EventBody {
     }
 }
 
-/// A long reply is kept whole as one blob of JSON: its calls cannot be told apart from its text by length alone.
+/// Stores a long reply as one JSON blob: length alone does not separate its calls from its text.
 fn stow_reply(replied: &mut super::ModelReplied, blobs: &mut Vec<Blob>) {
     let Some(reply) = &replied.reply else { return };
-    // Most replies are a short text: those need not be encoded twice.
+    // Most replies are a short text and need not be encoded twice.
     let is_plain = reply.calls.is_empty() && reply.raw.is_none();
     if is_plain && reply.text.len_bytes() <= INLINE_MAX_BYTES as u64 {
         return;

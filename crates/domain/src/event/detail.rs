@@ -1,4 +1,4 @@
-//! What the events of runs and of conversations carry.
+//! Payloads of events about runs and conversations.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ use crate::text::Text;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPlanned {
-    /// The plan that the host carries out.
+    /// The plan that the host executes.
     pub plan: Plan,
 }
 
@@ -22,31 +22,31 @@ pub struct RunPlanned {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunResumed {
-    /// The new owner's epoch.
+    /// The epoch of the new lease holder.
     pub epoch: u64,
-    /// How long nobody owned the run; deadlines stood still.
+    /// How long no process executed the run. Deadlines did not move in that time.
     pub unowned_ms: u64,
 }
 
-/// A child that failed, as a run's result lists it.
+/// A failed child in a run's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedChild {
-    /// Its id.
+    /// The child's id.
     pub id: AgentId,
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
 }
 
-/// A child that completed, but ran out of turns.
+/// A child that completed, but reached its turn limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TurnLimited {
-    /// The child.
+    /// The child's id.
     pub id: AgentId,
-    /// Whether the run needed it: then its limit ended the run.
+    /// Whether the run required this child, so that its limit ended the run.
     pub required: bool,
 }
 
@@ -58,15 +58,15 @@ pub struct RunCompleted {
     pub text: Text,
     /// The children that failed.
     pub failed: Vec<FailedChild>,
-    /// What the tree spent.
+    /// What the whole tree spent.
     pub figures: Figures,
-    /// Whether the root ran out of turns.
+    /// Whether the root reached its turn limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turns_exhausted: bool,
-    /// The children that completed, but ran out of turns.
+    /// The children that completed, but reached their turn limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turn_limited: Vec<TurnLimited>,
-    /// What it made of the files, if anything.
+    /// The run's changes to files, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,
 }
@@ -77,17 +77,17 @@ pub struct RunCompleted {
 pub struct RunFailed {
     /// The kind of failure.
     pub kind: FailKind,
-    /// Why, as a word.
+    /// The stable error code.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
-    /// The root's last words, if any.
+    /// The root's last text, if any.
     pub text: Option<Text>,
     /// The children that failed.
     pub failed: Vec<FailedChild>,
-    /// What the tree spent.
+    /// What the whole tree spent.
     pub figures: Figures,
-    /// What it made of the files so far, if anything.
+    /// The run's changes to files so far, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,
 }
@@ -96,46 +96,46 @@ pub struct RunFailed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunCancelled {
-    /// Why.
+    /// The reason for users.
     pub reason: String,
     /// The children that failed.
     pub failed: Vec<FailedChild>,
-    /// What the tree spent.
+    /// What the whole tree spent.
     pub figures: Figures,
-    /// What it made of the files so far, if anything.
+    /// The run's changes to files so far, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,
 }
 
-/// Who wrote a message.
+/// The author of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "who", content = "id")]
 pub enum Sender {
-    /// A person.
+    /// A user.
     Person,
     /// Another agent.
     Agent(AgentId),
-    /// The host, on behalf of a child that ended.
+    /// The host, with the result of a child that ended.
     Child(AgentId),
-    /// The host itself.
+    /// The host, with a note of its own.
     Host(HostNote),
 }
 
-/// What the host tells an agent.
+/// Why the host added a note to an agent's conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HostNote {
-    /// Its reply had neither text nor calls.
+    /// The agent's reply had neither text nor calls.
     EmptyReply,
-    /// Its final answer does not satisfy the schema.
+    /// The agent's final answer does not match the schema.
     SchemaMismatch,
-    /// Its report does not answer every criterion.
+    /// The agent's report does not answer every criterion.
     CriteriaUnanswered,
-    /// Most of a budget is used.
+    /// Most of a budget is spent.
     BudgetLow,
-    /// Its reply was cut off before it called anything.
+    /// The agent's reply was cut off before its first tool call.
     CutOff,
-    /// A hook objects to what a call did.
+    /// A hook objects to the result of a call.
     Hook,
 }
 
@@ -143,9 +143,9 @@ pub enum HostNote {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessageReceived {
-    /// Who wrote it.
+    /// The author of the message.
     pub from: Sender,
-    /// The message.
+    /// The text of the message.
     pub text: Text,
 }
 
@@ -153,11 +153,11 @@ pub struct MessageReceived {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CancelRequested {
-    /// Who asked: `user`, an agent's id, or `host`.
+    /// The origin of the request: `user`, an agent's id, or `host`.
     pub by: String,
-    /// Why.
+    /// The reason for users.
     pub reason: String,
-    /// At once, without grace.
+    /// Whether the agents end at once, without a grace period.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kill: bool,
 }
@@ -166,13 +166,13 @@ pub struct CancelRequested {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextTrimmed {
-    /// The calls whose outputs were left out from here on.
+    /// The calls whose outputs are omitted from later requests.
     pub call_ids: Vec<String>,
-    /// How many bytes that saved.
+    /// How many bytes the trimming saved.
     pub freed_bytes: u64,
 }
 
-/// The state of an entry of an agent's list.
+/// The state of an entry in an agent's to-do list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
@@ -184,13 +184,13 @@ pub enum TodoStatus {
     Done,
 }
 
-/// An entry of an agent's own list.
+/// An entry of an agent's to-do list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TodoItem {
-    /// What is to be done.
+    /// The work to do.
     pub text: String,
-    /// How far it is.
+    /// The state of the entry.
     pub status: TodoStatus,
 }
 
@@ -198,7 +198,7 @@ pub struct TodoItem {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TodoChanged {
-    /// The whole list.
+    /// The whole list after the change.
     pub items: Vec<TodoItem>,
 }
 

@@ -1,4 +1,4 @@
-//! What the events about files carry: snapshots, workspaces, merges, checks and results.
+//! Payloads of events about files: snapshots, workspaces, merges, checks and results.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,59 +6,59 @@ use super::detail::is_zero;
 use crate::object_id::ObjectId;
 use crate::text::Text;
 
-/// The files a run starts from, as a commit in the project's repository.
+/// The files that a run starts from, as a commit in the project's repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseSnapshot {
-    /// The commit.
+    /// The snapshot's commit.
     pub commit: ObjectId,
-    /// Its tree.
+    /// The commit's tree.
     pub tree: ObjectId,
-    /// The person's own commit beneath it, if there is one.
+    /// The user's commit that the snapshot is based on, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<ObjectId>,
-    /// What is not as one might expect: submodules, what was left out.
+    /// Surprises that the user should know: submodules, omitted files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What a run made of the files it started from.
+/// The result of a run: its changes to the files it started from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunResult {
-    /// The commit.
+    /// The commit with the result.
     pub commit: ObjectId,
-    /// Its branch in the person's repository, if there is one.
+    /// The result's branch in the user's repository, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// How many files differ from the snapshot.
     pub files: u64,
-    /// Why there is no branch, though there is a repository.
+    /// Why there is no branch although there is a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What the root made and the result does not have, because no agent may change it: each path with why, a
-    /// bounded list. It is in the root's salvage.
+    /// Changes of the root that are not in the result, because no agent may make them: each path with the reason. The
+    /// list is bounded. The root's salvage has the changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// Files of the result that agents or unwatched programs obey, such as `AGENTS.md`: to be read before it is taken over. A
-    /// bounded list of paths.
+    /// Files of the result that agents or unattended programs obey, such as `AGENTS.md`. Users should read them before
+    /// they apply the result. The list of paths is bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
 }
 
-/// One command criterion, run by the host.
+/// The result of one command criterion that the host ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckRecord {
-    /// The command.
+    /// The command line.
     pub command: String,
     /// Whether it passed.
     pub ok: bool,
-    /// How it ended: an exit code, a signal, its time limit, or why it was not run.
+    /// How the command ended: an exit code, a signal, its timeout, or why it did not run.
     pub ended: String,
-    /// What it printed, shortened.
+    /// The command's output, shortened.
     pub output: Text,
-    /// How long it took.
+    /// The duration of the command.
     pub elapsed_ms: u64,
 }
 
@@ -66,9 +66,9 @@ pub struct CheckRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChecksPassed {
-    /// The merged tree they ran on.
+    /// The merged tree that the checks ran on.
     pub tree: ObjectId,
-    /// The checks, in order.
+    /// The checks in order of execution.
     pub checks: Vec<CheckRecord>,
 }
 
@@ -76,9 +76,9 @@ pub struct ChecksPassed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChecksFailed {
-    /// The merged tree they ran on.
+    /// The merged tree that the checks ran on.
     pub tree: ObjectId,
-    /// The checks, in order; the last one that ran failed.
+    /// The checks in order of execution. The last one that ran failed.
     pub checks: Vec<CheckRecord>,
 }
 
@@ -86,9 +86,9 @@ pub struct ChecksFailed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorktreeConflicted {
-    /// The parent's files at the time.
+    /// The commit of the parent's files at that time.
     pub ours: ObjectId,
-    /// The files that both sides changed, or that the gate refused, each with why.
+    /// The files that both sides changed or that the gate refused, each with the reason.
     pub files: Vec<String>,
 }
 
@@ -96,13 +96,13 @@ pub struct WorktreeConflicted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorktreeMerged {
-    /// The parent's files before.
+    /// The commit of the parent's files before the merge.
     pub ours: ObjectId,
-    /// The commit they are about to become.
+    /// The commit that the parent's files are updated to.
     pub commit: ObjectId,
-    /// Its tree.
+    /// The tree of `commit`.
     pub tree: ObjectId,
-    /// How many paths change.
+    /// The number of paths that change.
     pub paths: u64,
 }
 
@@ -110,11 +110,11 @@ pub struct WorktreeMerged {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceMade {
-    /// The attempt it is for.
+    /// The attempt that the workspace is for.
     pub attempt: u32,
-    /// The commit whose files are in it.
+    /// The commit that the workspace was created from.
     pub base: ObjectId,
-    /// What the agent should know about it.
+    /// Notes about the workspace for the agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -123,17 +123,17 @@ pub struct WorkspaceMade {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceSalvaged {
-    /// The attempt.
+    /// The attempt whose workspace was salvaged.
     pub attempt: u32,
-    /// The commit with everything in it; none if it could not be looked at, and is kept as it is.
+    /// The commit with all files. None if the workspace could not be read. Then it is kept as it is.
     pub commit: Option<ObjectId>,
-    /// Ignored files that are not in it; a bounded list.
+    /// Ignored files that are not in the commit. The list is bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// How many there are.
+    /// The full number of ignored files that are not in the commit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out_count: u64,
-    /// Why it could not be looked at.
+    /// Why the workspace could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -142,6 +142,6 @@ pub struct WorkspaceSalvaged {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceRemoved {
-    /// The attempt.
+    /// The attempt whose workspace was removed.
     pub attempt: u32,
 }

@@ -1,4 +1,4 @@
-//! The list of event kinds, once: the enum, its wire names and its codec all come from here.
+//! The one list of event kinds, from which the enum, its wire names and its codec are generated.
 
 use super::calls::{ModelCalled, ModelReplied, ProviderWaitEnded, ProviderWaitStarted};
 use super::children::{
@@ -21,17 +21,46 @@ use super::tools::{
 
 macro_rules! events {
     ($(#[doc = $doc:literal] $variant:ident($detail:ty) => $kind:literal,)*) => {
-        /// What happened, by kind.
+        /// The data of an event, by kind.
         #[derive(Debug, Clone, PartialEq)]
         pub enum EventBody {
             $(#[doc = $doc] $variant($detail),)*
         }
 
+        /// The kind of an event, without its data.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum EventKind {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl EventKind {
+            /// The kind's name in the journal.
+            pub fn as_str(self) -> &'static str {
+                match self { $(EventKind::$variant => $kind,)* }
+            }
+
+            /// Parses the name that [`as_str`](Self::as_str) returns.
+            pub fn parse(text: &str) -> Option<Self> {
+                match text { $($kind => Some(EventKind::$variant),)* _ => None }
+            }
+
+            /// Whether an event of this kind is the last one of its run.
+            pub fn ends_run(self) -> bool {
+                matches!(self, EventKind::RunCompleted | EventKind::RunFailed | EventKind::RunCancelled)
+            }
+        }
+
+        impl From<&EventBody> for EventKind {
+            fn from(body: &EventBody) -> Self {
+                match body { $(EventBody::$variant(_) => EventKind::$variant,)* }
+            }
+        }
+
         impl EventBody {
-            /// Every kind there is.
+            /// The names of all kinds.
             pub const KINDS: &'static [&'static str] = &[$($kind),*];
 
-            /// Every kind there is, with what it tells.
+            /// The names of all kinds, each with its meaning.
             pub const MEANINGS: &'static [(&'static str, &'static str)] = &[$(($kind, $doc)),*];
 
             /// The kind's name in the journal.
@@ -39,9 +68,9 @@ macro_rules! events {
                 match self { $(EventBody::$variant(_) => $kind,)* }
             }
 
-            /// All of it, as people and programs outside see it.
+            /// The event's data as JSON, for users and other programs.
             pub fn detail(&self) -> serde_json::Value {
-                // A detail is plain data with text keys: it always has a JSON form.
+                // Cannot fail: the data has only string keys.
                 match self { $(EventBody::$variant(detail) => serde_json::to_value(detail).unwrap_or_default(),)* }
             }
 
@@ -68,13 +97,13 @@ macro_rules! events {
 }
 
 events! {
-    /// The run began; also the beginning of its root agent.
+    /// The run and its root agent started.
     RunStarted(Box<RunStarted>) => "run.started",
-    /// The host carries out a plan; the root is asked only if a step fails.
+    /// The host executes a plan; the root is asked only if a step fails.
     RunPlanned(Box<RunPlanned>) => "run.planned",
-    /// A new owner went on with the run.
+    /// A new lease holder continued the run.
     RunResumed(RunResumed) => "run.resumed",
-    /// The run ended well.
+    /// The run completed.
     RunCompleted(RunCompleted) => "run.completed",
     /// The run failed.
     RunFailed(RunFailed) => "run.failed",
@@ -82,19 +111,19 @@ events! {
     RunCancelled(RunCancelled) => "run.cancelled",
     /// A child's contract is committed.
     SubagentCreated(Box<SubagentCreated>) => "agent.subagent_created",
-    /// A child waits for its turn to start.
+    /// A child waits to start.
     SubagentQueued(SubagentQueued) => "agent.subagent_queued",
     /// The first attempt began.
     SubagentStarted(SubagentStarted) => "agent.subagent_started",
     /// A further attempt began.
     SubagentAttempt(SubagentAttempt) => "agent.subagent_attempt",
-    /// The child ended its work; nothing is accepted yet.
+    /// The child ended its work. Nothing is accepted yet.
     SubagentWaitingForMerge(SubagentWaitingForMerge) => "agent.subagent_waiting_for_merge",
     /// The child failed before it had anything to integrate.
     SubagentFailed(SubagentFailed) => "agent.subagent_failed",
-    /// No further activity, ever.
+    /// The child is closed and has no further activity.
     SubagentClosed(SubagentClosed) => "agent.subagent_closed",
-    /// A child that may not run; the event is its parent's.
+    /// A child was refused. The event belongs to its parent.
     SubagentRefused(SubagentRefused) => "agent.subagent_refused",
     /// The child's work was accepted.
     IntegrationPassed(IntegrationPassed) => "agent.integration_passed",
@@ -106,40 +135,40 @@ events! {
     ChecksFailed(ChecksFailed) => "agent.checks_failed",
     /// The child's change cannot be merged, or may not be.
     WorktreeConflicted(WorktreeConflicted) => "agent.worktree_conflicted",
-    /// The child's change is merged; its parent's files are about to be brought up to date.
+    /// The child's change is merged. Its parent's files are about to be updated.
     WorktreeMerged(WorktreeMerged) => "agent.worktree_merged",
-    /// An isolated workspace was made for the agent.
+    /// An isolated workspace was created for the agent.
     WorkspaceMade(WorkspaceMade) => "agent.workspace_made",
     /// Everything in the agent's workspace is in a commit that a ref keeps.
     WorkspaceSalvaged(WorkspaceSalvaged) => "agent.workspace_salvaged",
-    /// The directory of a workspace is gone.
+    /// The directory of a workspace was removed.
     WorkspaceRemoved(WorkspaceRemoved) => "agent.workspace_removed",
     /// A model call is about to be sent.
     ModelCalled(ModelCalled) => "agent.model_called",
-    /// A model call ended, well or not.
+    /// A model call ended or failed.
     ModelReplied(Box<ModelReplied>) => "agent.model_replied",
     /// The agent waits for its model's provider: a limit, or a provider that does not answer.
     ProviderWaitStarted(ProviderWaitStarted) => "agent.provider_wait_started",
-    /// The wait is over, or nobody waits any more.
+    /// The wait is over, or the agent no longer waits.
     ProviderWaitEnded(ProviderWaitEnded) => "agent.provider_wait_ended",
     /// An effect is about to start.
     ToolIntended(ToolIntended) => "agent.tool_intended",
     /// A tool call has its result.
     ToolFinished(ToolFinished) => "agent.tool_finished",
-    /// A tool call was cut off; its outcome is unknown.
+    /// A tool call was cut off. Its outcome is unknown.
     ToolInterrupted(ToolInterrupted) => "agent.tool_interrupted",
-    /// A rule decided against a call, or asked.
+    /// A rule denied a call, or asked about it.
     PermissionDecided(PermissionDecided) => "agent.permission_decided",
-    /// A call waits for a person.
+    /// A call waits for a user's answer.
     InputRequested(Box<InputRequested>) => "agent.input_requested",
-    /// A call that waited for a person has its answer.
+    /// A call that waited for a user has its answer.
     InputAnswered(InputAnswered) => "agent.input_answered",
     /// A message for the agent, delivered between turns.
     MessageReceived(MessageReceived) => "agent.message_received",
-    /// The agent and all below it are to end.
+    /// The agent and all agents below it are cancelled.
     CancelRequested(CancelRequested) => "agent.cancel_requested",
-    /// Old tool outputs left the conversation.
+    /// Old tool outputs were removed from the conversation.
     ContextTrimmed(ContextTrimmed) => "agent.context_trimmed",
-    /// The agent's own list changed.
+    /// The agent's to-do list changed.
     TodoChanged(TodoChanged) => "agent.todo_changed",
 }

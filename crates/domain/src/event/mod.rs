@@ -1,4 +1,6 @@
-//! Durable records. Everything an agent or a run is can be folded from these, and from nothing else.
+//! The durable records from which the state of every run and agent is folded. No other source is used.
+
+#![warn(missing_docs)]
 
 mod calls;
 mod catalogue_text;
@@ -20,20 +22,20 @@ pub use children::*;
 pub use codec::{CodecError, EVENT_VERSION};
 pub use detail::*;
 pub use files::*;
-pub use kinds::EventBody;
+pub use kinds::{EventBody, EventKind};
 pub use order::{OrderBreach, OrderChecker};
 pub use run_started::RunStarted;
 pub use tools::*;
 
 use crate::id::AgentId;
 
-/// One thing that happened, not yet numbered. The journal numbers it when it is durable.
+/// An event without its number. The journal numbers it when it is durable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The agent it happened to; for `run.*` the root.
+    /// The agent that the event belongs to. For `run.*`, the root.
     pub agent: AgentId,
-    /// When, in milliseconds since 1970 by the owner's clock.
+    /// The time in milliseconds since 1970, by the lease holder's clock.
     pub at_ms: i64,
-    /// What.
+    /// The kind and data of the event.
     pub body: EventBody,
 }

@@ -1,7 +1,7 @@
-//! The order of a child's events, checked by one function used everywhere.
+//! Checks the order of a child's events, for the engine, `posse verify` and the tests.
 //!
 //! `created queued? (started attempt*)? ( waiting_for_merge (checks_*|worktree_*)* (integration_passed |
-//! integration_failed) | failed ) closed workspace_removed*`; events of other kinds may stand between.
+//! integration_failed) | failed ) closed workspace_removed*`; events of other kinds may come between.
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use thiserror::Error;
 
 use crate::id::AgentId;
 
-/// An event that may not stand where it stands.
+/// An event that violates the order.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{agent}: `{kind}` may not follow `{after}`")]
 pub struct OrderBreach {
-    /// The child.
+    /// The child whose event it is.
     pub agent: AgentId,
-    /// The event.
+    /// The event's kind.
     pub kind: String,
-    /// What came before it.
+    /// The stage that the child was in before the event.
     pub after: &'static str,
 }
 
@@ -47,7 +47,7 @@ impl Stage {
         }
     }
 
-    /// The stage after an event of this kind; none if it may not come now.
+    /// The stage after an event of this kind. None if the order forbids the event now.
     fn next(self, kind: &str) -> Option<Stage> {
         use Stage::{Absent, Closed, Created, Failed, Integrated, Queued, Started, WaitingForMerge};
         let rest = kind.strip_prefix("agent.")?;
@@ -65,7 +65,7 @@ impl Stage {
     }
 }
 
-/// Whether a kind belongs to the ordered events of a child.
+/// Whether the order of a child's events covers this kind.
 fn is_ordered(kind: &str) -> bool {
     ["agent.subagent_", "agent.checks_", "agent.worktree_", "agent.integration_"]
         .iter()
@@ -73,19 +73,19 @@ fn is_ordered(kind: &str) -> bool {
         && kind != "agent.subagent_refused"
 }
 
-/// Follows a run's events and says when one stands where it may not.
+/// Reads a run's events in sequence and reports those out of order.
 #[derive(Debug, Clone, Default)]
 pub struct OrderChecker {
     stages: HashMap<AgentId, Stage>,
 }
 
 impl OrderChecker {
-    /// Takes the next event of the run.
+    /// Checks the next event of the run.
     pub fn push(&mut self, agent: &AgentId, kind: &str) -> Result<(), OrderBreach> {
         let stage = self.stages.get(agent).copied().unwrap_or(Stage::Absent);
         let breach = || OrderBreach { agent: agent.clone(), kind: kind.to_owned(), after: stage.name() };
         if !is_ordered(kind) {
-            // A closed child is silent: only the host's removal of its workspace may follow.
+            // After the close of a child only the removal of its workspace may follow.
             let silent =
                 stage == Stage::Closed && kind.starts_with("agent.") && kind != "agent.workspace_removed";
             return if silent { Err(breach()) } else { Ok(()) };

@@ -1,4 +1,4 @@
-//! The first event of a run: the request as it was accepted, and what the host made of it.
+//! The first event of a run: the accepted request, and the contract and snapshot that the host derived from it.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -9,23 +9,23 @@ use crate::contract::Contract;
 use crate::hash::Hash;
 use crate::request::RunRequest;
 
-/// See [`super::EventBody::RunStarted`]. In JSON the fields of the request stand beside the others.
+/// See [`super::EventBody::RunStarted`]. In JSON the request's fields are flattened into the event.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunStarted {
-    /// What was asked for, but for the plan, which has an event of its own.
+    /// The request without its plan, which `run.planned` has.
     #[serde(flatten)]
     pub request: RunRequest,
     /// The root's contract.
     pub contract: Contract,
-    /// Its hash.
+    /// Hash of the root's contract.
     pub contract_hash: Hash,
-    /// The files it starts from; none if no agent in it can change any, or if it works in place.
+    /// The snapshot that the run starts from. None if no agent of the run can change files, or if it has no workspaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<BaseSnapshot>,
 }
 
-/// Takes its own fields out and reads the rest as a request, which refuses what it does not know: a derived `flatten`
-/// would ignore unknown fields.
+/// Removes its own fields and parses the rest as a request, which refuses unknown fields. A derived `flatten` would
+/// ignore them.
 impl<'de> Deserialize<'de> for RunStarted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut fields = Map::deserialize(deserializer)?;
@@ -49,7 +49,7 @@ fn take<T: DeserializeOwned, E: Error>(fields: &mut Map<String, Value>, name: &s
     serde_json::from_value(value).map_err(|error| E::custom(format!("{name}: {error}")))
 }
 
-/// Upgrades an event of the time when only the root's contract held these parts of the request.
+/// Upgrades an event that has these parts of the request only in the root's contract.
 fn add_terms_of_contract(fields: &mut Map<String, Value>, contract: &Contract) {
     let parts = [
         ("definition", json!(contract.execution.definition)),

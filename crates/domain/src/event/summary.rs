@@ -1,22 +1,24 @@
-//! One line for each event, for condensed timelines. Made from the detail, so it is never stored.
+//! Summarises each event in one line for condensed timelines. Computed from the event's data, never stored.
 
 use super::{EventBody, QuestionAnswer};
-use crate::lifecycle::FailKind;
+use crate::lifecycle::{CloseReason, FailKind};
 use crate::message::pictures;
 use crate::text::{Text, first_line};
 
-/// Characters of a text that a summary shows.
+/// Maximum number of characters of a text in a summary.
 const SHOWN: usize = 80;
 
 impl EventBody {
-    /// What happened, in one line.
+    /// The event in one line.
     pub fn summary(&self) -> String {
         match self {
             EventBody::RunStarted(e) => format!("run started: {}", line(&e.request.text)),
             EventBody::RunPlanned(e) => {
                 format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }
-            EventBody::RunResumed(e) => format!("run resumed by owner {} after {} ms", e.epoch, e.unowned_ms),
+            EventBody::RunResumed(e) => {
+                format!("run resumed by lease holder {} after {} ms", e.epoch, e.unowned_ms)
+            }
             EventBody::RunCompleted(e) if e.turns_exhausted => {
                 format!("run completed at its turn limit: {}", line(&e.text))
             }
@@ -91,7 +93,7 @@ impl EventBody {
             EventBody::PermissionDecided(e) => {
                 format!("{} {}", word(&e.decision), shown(&e.operation))
             }
-            EventBody::InputRequested(e) => format!("waits for a person: {}", shown(&e.operation)),
+            EventBody::InputRequested(e) => format!("waits for an approver: {}", shown(&e.operation)),
             EventBody::InputAnswered(e) => answered(e),
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
@@ -117,18 +119,18 @@ fn number(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// A number of things, in the singular if it is one.
+/// A number with its noun, in the singular for 1.
 fn counted(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// How an agent closed. One that was cancelled is failed in the journal, and cancelled to people.
+/// How an agent closed. The journal records a cancelled agent as failed, but users see it as cancelled.
 fn closed(e: &super::SubagentClosed) -> String {
-    if e.close_reason == FailKind::Cancelled.as_str() {
+    if e.close_reason == CloseReason::Failed(FailKind::Cancelled) {
         return "closed, cancelled".to_owned();
     }
     let limit = if e.usage.turn_limited > 0 { " at its turn limit" } else { "" };
-    format!("closed, {}{limit} ({})", word(&e.final_status), shown(&e.close_reason))
+    format!("closed, {}{limit} ({})", word(&e.final_status), e.close_reason)
 }
 
 fn replied(e: &super::ModelReplied) -> String {
@@ -157,7 +159,7 @@ fn answered(e: &super::InputAnswered) -> String {
     }
 }
 
-/// One line of a text. Names too come from models: a tool may be called anything.
+/// The first line of a text. Names are shortened too, because models choose them.
 fn shown(text: &str) -> String {
     first_line(text, SHOWN)
 }
@@ -169,7 +171,7 @@ fn line(text: &Text) -> String {
     }
 }
 
-/// The wire word of a small enum.
+/// The wire name of an enum's value.
 fn word<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(ToOwned::to_owned)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the events of tool calls carry: what was decided, intended, asked and done.
+//! Payloads of events about tool calls: decisions, intents, questions and results.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,50 +10,50 @@ use crate::message::Image;
 use crate::permission::{Decision, Rule};
 use crate::text::Text;
 
-/// What a tool does to the outside; decides how it is recovered.
+/// What a tool does to the outside world. It decides how a call is recovered after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
-    /// Looks only; runs again.
+    /// Only reads. Recovery runs the call again.
     Read,
-    /// Writes a file; the intent carries hashes that tell whether it happened.
+    /// Writes a file. The intent's hashes show whether the write happened.
     Write,
-    /// Runs something; never again by itself.
+    /// Executes a program. Recovery never runs the call again by itself.
     Exec,
-    /// Asks the network; asked again and counted.
+    /// Sends a network request. Recovery sends it again and counts both.
     Net,
-    /// Spawns or talks to children; reattached by call id.
+    /// Spawns or messages children. Recovery finds the child by its call id.
     Delegate,
-    /// Changes the journal only; part of the same commit.
+    /// Changes only the journal, in the same commit.
     Journal,
 }
 
 impl EffectClass {
-    /// Whether an agent with such a tool can change its workspace.
+    /// Whether a tool of this class can change the agent's workspace.
     pub fn changes_workspace(self) -> bool {
         matches!(self, EffectClass::Write | EffectClass::Exec)
     }
 
-    /// Whether a call of this class has to do with the files of its agent.
+    /// Whether a call of this class uses the agent's files.
     pub fn touches_files(self) -> bool {
         matches!(self, EffectClass::Read | EffectClass::Write | EffectClass::Exec)
     }
 
-    /// Whether a call of this class is journalled before it starts. For a read the committed reply is the intent.
+    /// Whether a call of this class is journalled before it starts. For a read, the committed reply is the intent.
     pub fn needs_intent(self) -> bool {
         self != EffectClass::Read
     }
 }
 
-/// What a write will do, so that after a crash one look tells whether it did.
+/// The planned change of a write. After a crash, one read of the file shows whether it happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteIntent {
-    /// The file, relative to the workspace.
+    /// The file's path, relative to the workspace.
     pub path: String,
-    /// Its hash before; none if it does not exist.
+    /// Hash of the file before the write. None if the file does not exist.
     pub before: Option<Hash>,
-    /// Its hash after.
+    /// Hash of the file after the write.
     pub after: Hash,
 }
 
@@ -61,19 +61,19 @@ pub struct WriteIntent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolIntended {
-    /// The call.
+    /// The id of the tool call.
     pub call_id: String,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// Its effect class.
+    /// The effect class of the tool.
     pub class: EffectClass,
-    /// What it acts on, as permission rules see it.
+    /// The call's target, as permission rules match it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub specifier: Option<String>,
-    /// For a write, what it will do.
+    /// The planned change. Set only for a write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<WriteIntent>,
-    /// For an exec, what its programs run in.
+    /// The sandbox of the call's programs. Set only for an exec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
 }
@@ -82,37 +82,37 @@ pub struct ToolIntended {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolFinished {
-    /// The call.
+    /// The id of the tool call.
     pub call_id: String,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// Whether it did what was asked.
+    /// Whether the call succeeded.
     pub ok: bool,
-    /// Why not, as a word.
+    /// The error code of a failed call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// What the model reads.
+    /// The result that the model reads.
     pub output: Text,
-    /// What the model sees beside it.
+    /// The images that the model sees beside the result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// The child whose result this is.
+    /// The child whose result this call returns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<AgentId>,
-    /// Files whose content the agent saw or made in this call, by hash.
+    /// Files whose content the agent read or wrote in this call, by hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenFile>,
-    /// How long it took.
+    /// The duration of the call.
     pub elapsed_ms: u64,
 }
 
-/// A file as an agent last saw it.
+/// The content of a file when an agent last saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeenFile {
-    /// The file, relative to the workspace.
+    /// The file's path, relative to the workspace.
     pub path: String,
-    /// Its content's hash.
+    /// Hash of the file's content.
     pub hash: Hash,
 }
 
@@ -120,13 +120,13 @@ pub struct SeenFile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolInterrupted {
-    /// The call.
+    /// The id of the tool call.
     pub call_id: String,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// What the model is told.
+    /// The result that the model reads.
     pub output: Text,
-    /// Working time it took before it was cut off; none that anybody knows of if a crash did that.
+    /// The working time of the call before it was cut off. 0 after a crash, because it is unknown then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub elapsed_ms: u64,
 }
@@ -135,15 +135,15 @@ pub struct ToolInterrupted {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PermissionDecided {
-    /// The call.
+    /// The id of the tool call.
     pub call_id: String,
-    /// `tool:specifier`.
+    /// The operation, `tool:specifier`.
     pub operation: String,
-    /// The decision.
+    /// The decision of the permission layers.
     pub decision: Decision,
-    /// The layer that decided.
+    /// The permission layer that decided.
     pub layer: Option<String>,
-    /// Its rule, if it was a rule.
+    /// The rule that decided, if it was a rule.
     pub rule: Option<Rule>,
 }
 
@@ -151,42 +151,42 @@ pub struct PermissionDecided {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputRequested {
-    /// The call that waits.
+    /// The id of the call that waits for the answer.
     pub call_id: String,
-    /// `tool:specifier`.
+    /// The operation, `tool:specifier`.
     pub operation: String,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// What it is called with, as JSON.
+    /// The call's arguments as JSON.
     pub arguments: Text,
-    /// The layer that asks.
+    /// The permission layer that asks.
     pub layer: Option<String>,
-    /// Its rule, if it was a rule.
+    /// The rule that asks, if it was a rule.
     pub rule: Option<Rule>,
-    /// What it said of this one call, if it did: a hook does.
+    /// The reason for this call, if the layer gave one, as hooks do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What an answer must name: the hash of tool, arguments and contract.
+    /// Hash of tool, arguments and contract. An answer must name it.
     pub approval: Hash,
 }
 
-/// What a question was answered with.
+/// The answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuestionAnswer {
-    /// Yes.
+    /// The call is allowed.
     Allow,
-    /// No.
+    /// The call is denied.
     Deny,
 }
 
-/// Who answered a question.
+/// The origin of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnsweredBy {
-    /// A person.
+    /// A user answered.
     Person,
-    /// The host: there is nobody to ask any more, or a person's "always" covers it by now.
+    /// The host answered: no user can be asked any more, or a later "always" covers the question.
     Host,
 }
 
@@ -194,18 +194,18 @@ pub enum AnsweredBy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputAnswered {
-    /// The call that waited.
+    /// The id of the call that waited.
     pub call_id: String,
-    /// The hash of the question.
+    /// The hash that names the question.
     pub approval: Hash,
-    /// The answer.
+    /// Whether the answer allows or denies the call.
     pub decision: QuestionAnswer,
-    /// Whether the operation's exact literal is allowed from now on, in this run.
+    /// Whether the run allows exactly this operation from now on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
-    /// Who answered.
+    /// Whether a user or the host answered.
     pub by: AnsweredBy,
-    /// Why.
+    /// The reason for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The only way a run's state changes: one event at a time, live and on load alike.
+//! Applies events to the state of a run, one at a time, live and on load alike. No other code changes the state.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::close::wall_since;
 use super::definitions::PreparedDefinitions;
 use super::{
     Cancel, ClosedAgent, FailKind, Failure, Files, Node, OpenAgent, OpenState, Outcome, PreparedDefinition,
-    ProviderWait, Run,
+    ProviderWait, Run, step_number,
 };
 use crate::budget::{self, Deadline, Figures, Ledger};
 use crate::contract::Contract;
@@ -21,21 +21,18 @@ use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant, RunLayers};
 use crate::text::Text;
 
-/// An event that cannot happen in the state it meets.
+/// An event that is impossible in the current state.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{agent}: `{kind}` cannot happen now: {problem}")]
-pub struct Illegal {
-    /// The event's agent.
+pub struct IllegalEvent {
     pub agent: AgentId,
-    /// The event's kind.
     pub kind: &'static str,
-    /// Why not.
     pub problem: String,
 }
 
 impl Run {
-    /// Begins a run from its first event.
-    pub fn begin(event: &Event) -> Result<Run, Illegal> {
+    /// Creates a run's state from its first event.
+    pub fn begin(event: &Event) -> Result<Run, IllegalEvent> {
         let EventBody::RunStarted(started) = &event.body else {
             return Err(illegal(event, "a run begins with run.started"));
         };
@@ -54,26 +51,28 @@ impl Run {
         let catalogue = request.discovered();
         let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
         let agents_md = request.agents_md.as_ref().map(here).transpose()?;
-        let PreparedDefinitions { kinds, skills } =
+        let PreparedDefinitions { definitions, skills } =
             PreparedDefinitions::new(&request.definitions, &catalogue)
                 .map_err(|problem| illegal(event, problem))?;
         let name = &started.contract.execution.definition;
-        let kind =
-            kinds.get(name).cloned().ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
+        let prepared = definitions
+            .get(name)
+            .cloned()
+            .ok_or_else(|| illegal(event, format!("no definition `{name}`")))?;
         let layers = RunLayers {
             operator: request.terms.operator_rules.clone(),
             project: request.terms.project_rules.clone(),
             run: request.terms.run_rules.clone(),
         };
         let authority =
-            Authority::root(&run, layers, kind.layer().clone(), started.contract.permissions.clone());
+            Authority::root(&run, layers, prepared.layer().clone(), started.contract.permissions.clone());
         let mut ledger = Ledger::open_root(&event.agent, &started.contract.budget)
             .map_err(|error| illegal(event, error.to_string()))?;
         if request.terms.skill.is_some() {
-            // It asks no model: its report is what its one child says.
+            // The root of a skill's run calls no model: its report is that of its one child.
             ledger.report_over(&event.agent);
         }
-        let agent = open_agent(Arc::new(started.contract.clone()), authority, kind, event.at_ms);
+        let agent = open_agent(Arc::new(started.contract.clone()), authority, prepared, event.at_ms);
         let base = started.base.as_ref().map(|base| base.commit);
         let files = Files { base, ..Files::default() };
         let agent = OpenAgent { state: OpenState::Running { attempt: 1 }, files, ..agent };
@@ -82,12 +81,12 @@ impl Run {
             skills,
             agents_md,
             out_of_reach,
-            ..started_run(&run, started, event.at_ms, kinds, ledger, agent)
+            ..started_run(&run, started, event.at_ms, definitions, ledger, agent)
         })
     }
 
     /// Applies the next event.
-    pub fn apply(&mut self, event: &Event) -> Result<(), Illegal> {
+    pub fn apply(&mut self, event: &Event) -> Result<(), IllegalEvent> {
         let id = &event.agent;
         if self.outcome.is_some() {
             return Err(illegal(event, "the run has ended"));
@@ -132,7 +131,7 @@ impl Run {
                     return Err(illegal(event, "it does not wait for a merge"));
                 };
                 if !matches!(e.kind, FailKind::Integration | FailKind::Cancelled) {
-                    return Err(illegal(event, "an integration fails by itself or is cancelled"));
+                    return Err(illegal(event, "an integration ends with `integration` or `cancelled`"));
                 }
                 let report = Some(report.clone());
                 *state = OpenState::Failed(Failure {
@@ -152,7 +151,7 @@ impl Run {
                     });
                     self.ledger.report_over(id);
                 }
-                _ => return Err(illegal(event, "it is past failing")),
+                _ => return Err(illegal(event, "the agent has ended its work")),
             },
             EventBody::SubagentClosed(e) => self.close_agent(event, e)?,
             EventBody::ModelCalled(e) => self.model_called(event, e)?,
@@ -212,10 +211,25 @@ impl Run {
                 self.live(event)?;
             }
         }
+        self.seq += 1;
+        if self.is_about_plan(event) {
+            self.plan_events.push(self.seq);
+        }
         Ok(())
     }
 
-    pub(super) fn live(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    /// Whether an event is the run's plan, or creates or refuses the child of a step.
+    fn is_about_plan(&self, event: &Event) -> bool {
+        let call_id = match &event.body {
+            EventBody::RunPlanned(_) => return true,
+            EventBody::SubagentCreated(e) if e.parent_id.is_root() => &e.call_id,
+            EventBody::SubagentRefused(e) if event.agent.is_root() => &e.call_id,
+            _ => return false,
+        };
+        self.planned.is_some() && step_number(call_id).is_some()
+    }
+
+    pub(super) fn live(&mut self, event: &Event) -> Result<&mut OpenAgent, IllegalEvent> {
         match self.agents.get_mut(&event.agent) {
             Some(Node::Open(agent)) => Ok(agent),
             Some(Node::Closed(_)) => Err(illegal(event, "the agent is closed")),
@@ -224,16 +238,16 @@ impl Run {
     }
 
     /// The event's agent, which must be a child: the root has no events of a sub-agent.
-    pub(super) fn child(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    pub(super) fn child(&mut self, event: &Event) -> Result<&mut OpenAgent, IllegalEvent> {
         if event.agent.is_root() {
-            return Err(illegal(event, "the root is no sub-agent"));
+            return Err(illegal(event, "the root is not a sub-agent"));
         }
         self.live(event)
     }
 
-    /// The event's agent, which must be a child with nothing under way: children end before their parents, and a
-    /// call is settled before its attempt ends.
-    pub(super) fn resting(&mut self, event: &Event) -> Result<&mut OpenAgent, Illegal> {
+    /// The event's agent, which must be a child with nothing under way: children end before their parents, and calls
+    /// end before their attempt.
+    pub(super) fn resting(&mut self, event: &Event) -> Result<&mut OpenAgent, IllegalEvent> {
         let agent = self.child(event)?;
         if !agent.open_children.is_empty() {
             return Err(illegal(event, "it has open children"));
@@ -241,19 +255,19 @@ impl Run {
         if agent.calling.is_some() {
             return Err(illegal(event, "a model call is under way"));
         }
-        if !agent.requests.is_empty() {
-            return Err(illegal(event, "a call that a person was asked about is under way"));
+        if !agent.questions.is_empty() {
+            return Err(illegal(event, "a call with a question has no result"));
         }
         Ok(agent)
     }
 
-    fn attempt(&mut self, event: &Event, again: &SubagentAttempt) -> Result<(), Illegal> {
+    fn attempt(&mut self, event: &Event, again: &SubagentAttempt) -> Result<(), IllegalEvent> {
         let agent = self.resting(event)?;
         let retries = agent.contract.execution.max_retries;
         if agent.files.made && !agent.files.salvaged {
-            return Err(illegal(event, "what is in its workspace is not kept"));
+            return Err(illegal(event, "its workspace is not salvaged"));
         }
-        // A fresh workspace from the same snapshot; what was merged into the old one stays with that.
+        // The next attempt gets a fresh workspace from the same snapshot. Merges into the old workspace stay there.
         agent.files = Files { base: agent.files.base, ..Files::default() };
         match &mut agent.state {
             OpenState::Running { attempt } if *attempt + 1 == again.n => {
@@ -272,7 +286,7 @@ impl Run {
         }
     }
 
-    /// What an attempt that has ended asked for no longer counts against the run.
+    /// Children that a finished attempt required no longer decide the outcome of the run.
     fn forget_required(&mut self, parent: &AgentId) {
         for (id, node) in &mut self.agents {
             if let (Node::Closed(closed), true) = (node, id != parent && parent.contains(id)) {
@@ -281,13 +295,13 @@ impl Run {
         }
     }
 
-    /// Counts an agent that was cut off by its turn limit.
-    pub(super) fn count_turn_limit(&mut self, event: &Event, is_cut: bool) -> Result<(), Illegal> {
+    /// Counts an agent that its turn limit cut off.
+    pub(super) fn count_turn_limit(&mut self, event: &Event, is_cut: bool) -> Result<(), IllegalEvent> {
         let one = Figures { turn_limited: u64::from(is_cut), ..Figures::default() };
         self.ledger.record(&event.agent, one).map_err(|error| illegal(event, error.to_string()))
     }
 
-    fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), Illegal> {
+    fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), IllegalEvent> {
         let id = &event.agent;
         let contract = &created.contract;
         if contract.hash() != created.contract_hash {
@@ -295,26 +309,27 @@ impl Run {
         }
         let parent_id = id.parent().ok_or_else(|| illegal(event, "the root is not created by a parent"))?;
         let number = id.number().unwrap_or(0);
-        let kind = self.definition_of(contract).cloned();
-        let kind = kind.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
+        let prepared = self.definition_of(contract).cloned();
+        let prepared =
+            prepared.ok_or_else(|| illegal(event, format!("no definition `{}`", created.definition)))?;
         let Some(Node::Open(parent)) = self.agents.get_mut(&parent_id) else {
             return Err(illegal(event, "its parent is not open"));
         };
         if !matches!(parent.state, OpenState::Running { .. }) {
             return Err(illegal(event, "its parent is not running"));
         }
-        // Depth and lineage come from the parent; a contract that says otherwise was not made here.
+        // Depth and lineage come from the parent. Any other contract was not created here.
         if contract.context != parent.contract.context.create_child_context(&parent_id)
-            || contract.execution.definition != kind.definition.name
-            || (&created.definition, &created.skill) != (&kind.definition.name, &contract.execution.skill)
+            || contract.execution.definition != prepared.definition.name
+            || (&created.definition, &created.skill) != (&prepared.definition.name, &contract.execution.skill)
         {
             return Err(illegal(event, "its contract is not one of a child of its parent"));
         }
         if number != parent.children + 1 {
             return Err(illegal(event, format!("the parent's next child is {}", parent.children + 1)));
         }
-        let authority = parent.authority.child(number, kind.layer().clone(), &contract.permissions);
-        // The contract was made by the meet; one that asks for more than its parent has was tampered with.
+        let authority = parent.authority.child(number, prepared.layer().clone(), &contract.permissions);
+        // The meet created the contract. A contract with more than its parent's grant was tampered with.
         if !narrower(authority.grant(), &contract.permissions) {
             return Err(illegal(event, "its grant is wider than its parent's"));
         }
@@ -331,7 +346,7 @@ impl Run {
         if let (Some(step), Some(planned)) = (step, &mut self.planned) {
             planned.children[step] = Some(id.clone());
         }
-        let agent = open_agent(Arc::new(contract.clone()), authority, kind, event.at_ms);
+        let agent = open_agent(Arc::new(contract.clone()), authority, prepared, event.at_ms);
         let agent = OpenAgent {
             call_id: created.call_id.as_str().into(),
             background: created.background,
@@ -343,11 +358,11 @@ impl Run {
         Ok(())
     }
 
-    fn close_agent(&mut self, event: &Event, closed: &SubagentClosed) -> Result<(), Illegal> {
+    fn close_agent(&mut self, event: &Event, closed: &SubagentClosed) -> Result<(), IllegalEvent> {
         let id = &event.agent;
         let agent = self.resting(event)?;
         if agent.files.made && !agent.files.salvaged {
-            return Err(illegal(event, "what is in its workspace is not kept"));
+            return Err(illegal(event, "its workspace is not salvaged"));
         }
         let failure = match (&agent.state, closed.final_status) {
             (OpenState::Completed { .. }, FinalStatus::Completed) => None,
@@ -362,7 +377,7 @@ impl Run {
         let repairs = agent.contract.parent.repairs.clone();
         let changed = agent.changed;
         let remains = ClosedAgent {
-            kind: agent.kind.clone(),
+            prepared: agent.prepared.clone(),
             grant: agent.contract.permissions.clone(),
             skill: agent.contract.execution.skill.clone(),
             failure: failed_child.clone(),
@@ -393,7 +408,7 @@ impl Run {
         Ok(())
     }
 
-    fn model_called(&mut self, event: &Event, called: &ModelCalled) -> Result<(), Illegal> {
+    fn model_called(&mut self, event: &Event, called: &ModelCalled) -> Result<(), IllegalEvent> {
         let agent = self.live(event)?;
         match agent.state {
             OpenState::Running { attempt } if attempt == called.attempt => {}
@@ -420,7 +435,8 @@ impl Run {
         held.map_err(|problem| illegal(event, problem.to_string()))
     }
 
-    fn provider_wait_started(&mut self, event: &Event, e: &ProviderWaitStarted) -> Result<(), Illegal> {
+    fn provider_wait_started(&mut self, event: &Event, e: &ProviderWaitStarted) -> Result<(), IllegalEvent> {
+        let seq = self.seq + 1;
         let agent = self.live(event)?;
         if agent.provider_wait.is_some() || agent.calling.is_some() {
             return Err(illegal(event, "it waits already, or a call is under way"));
@@ -430,14 +446,15 @@ impl Run {
             reason: e.reason.clone(),
             since_ms: event.at_ms,
             until_ms: e.until_ms,
+            seq,
         });
         Ok(())
     }
 
-    fn model_replied(&mut self, event: &Event, replied: &ModelReplied) -> Result<(), Illegal> {
+    fn model_replied(&mut self, event: &Event, replied: &ModelReplied) -> Result<(), IllegalEvent> {
         let reserved = self.live(event)?.calling.take();
         let reserved = reserved.ok_or_else(|| illegal(event, "no call is under way"))?;
-        // A call that failed is a call retry, not a turn; its cost counts all the same.
+        // A failed call is a call retry, not a turn, but its cost counts.
         let turn = Figures { turns: u64::from(replied.error.is_none()), ..Figures::default() };
         let settled = self.ledger.charge(&event.agent, reserved, replied.usage);
         settled
@@ -445,7 +462,7 @@ impl Run {
             .map_err(|error| illegal(event, error.to_string()))
     }
 
-    fn end_run(&mut self, event: &Event, outcome: Outcome) -> Result<(), Illegal> {
+    fn end_run(&mut self, event: &Event, outcome: Outcome) -> Result<(), IllegalEvent> {
         let root = self.live(event)?;
         if !event.agent.is_root() || !root.open_children.is_empty() {
             return Err(illegal(event, "children are open"));
@@ -453,8 +470,8 @@ impl Run {
         if root.calling.is_some() {
             return Err(illegal(event, "a model call is under way"));
         }
-        if !root.requests.is_empty() {
-            return Err(illegal(event, "a call that a person was asked about is under way"));
+        if !root.questions.is_empty() {
+            return Err(illegal(event, "a call with a question has no result"));
         }
         let wall = wall_since(root.created_at_ms, event.at_ms);
         self.ledger.record(&event.agent, wall).map_err(|error| illegal(event, error.to_string()))?;
@@ -463,21 +480,21 @@ impl Run {
     }
 }
 
-pub(super) fn illegal(event: &Event, problem: impl Into<String>) -> Illegal {
-    Illegal { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
+pub(super) fn illegal(event: &Event, problem: impl Into<String>) -> IllegalEvent {
+    IllegalEvent { agent: event.agent.clone(), kind: event.body.kind(), problem: problem.into() }
 }
 
 fn open_agent(
     contract: Arc<Contract>,
     authority: Authority,
-    kind: Arc<PreparedDefinition>,
+    prepared: Arc<PreparedDefinition>,
     at_ms: i64,
 ) -> OpenAgent {
     let deadline = Deadline::new(u64::try_from(at_ms).unwrap_or(0), contract.budget.wall_ms);
     OpenAgent {
         contract,
         authority,
-        kind,
+        prepared,
         state: OpenState::Created { queued: false },
         call_id: "".into(),
         background: false,
@@ -491,7 +508,7 @@ fn open_agent(
         provider_wait: None,
         created_at_ms: at_ms,
         deadline,
-        requests: BTreeMap::new(),
+        questions: BTreeMap::new(),
         consented_skills: BTreeSet::new(),
     }
 }
@@ -500,7 +517,7 @@ fn started_run(
     id: &RunId,
     started: &RunStarted,
     at_ms: i64,
-    kinds: BTreeMap<String, Arc<PreparedDefinition>>,
+    definitions: BTreeMap<String, Arc<PreparedDefinition>>,
     ledger: Ledger,
     root: OpenAgent,
 ) -> Run {
@@ -512,7 +529,7 @@ fn started_run(
         base: started.base.clone(),
         session_id: started.request.session_id.clone(),
         started_at_ms: at_ms,
-        kinds,
+        definitions,
         skills: BTreeMap::new(),
         agents_md: None,
         ledger,
@@ -521,14 +538,16 @@ fn started_run(
         planned: None,
         out_of_reach: Vec::new(),
         outcome: None,
-        recorded_model: None,
         agents: HashMap::from([(id.root(), Node::Open(Box::new(root)))]),
         open_count: 1,
         asking: BTreeSet::new(),
+        seq: 1,
+        always_answers: Vec::new(),
+        plan_events: Vec::new(),
     }
 }
 
-/// Whether `claimed` asks for nothing beyond `met`, the meet of the parent's grant and `claimed` itself.
+/// Whether `claimed` requests nothing beyond `met`, the meet of the parent's grant and `claimed` itself.
 fn narrower(met: &Grant, claimed: &Grant) -> bool {
     met == claimed
 }

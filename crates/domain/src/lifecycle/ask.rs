@@ -1,15 +1,15 @@
-//! A call waits for a person: the question, the answer, and what both do to the state.
+//! Questions to a user about a call: how they are asked, answered and folded into the state.
 //!
-//! A question is asked once and answered once. It is about one call and is bound to what that call would do by the
-//! hash it carries: an answer that names another hash is refused. A yes said "always" adds the operation's exact
-//! literal to the run's approvals. All of it is folded from events, so it holds after a crash; a question leaves the
-//! state with its call's result, whatever that is. While one is open the agent's deadline stands still.
+//! A question is asked once and answered once. The hash in it binds it to one call and its effect: an answer with
+//! another hash is refused. An answer of "always" adds the operation's exact literal to the run's approvals. All of
+//! this is folded from events, so it survives a crash. A question is removed from the state with its call's result.
+//! While one is open the agent's deadline moves back.
 
 use thiserror::Error;
 
-use super::apply::{Illegal, illegal};
+use super::apply::{IllegalEvent, illegal};
 use super::commands::call_of_command;
-use super::{NewEvent, Node, OpenAgent, OpenState, Request, RequestState, Run};
+use super::{AskedQuestion, CommandRefused, NewEvent, Node, OpenAgent, OpenState, QuestionState, Run};
 use crate::event::{AnsweredBy, Event, InputAnswered, InputRequested, QuestionAnswer};
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -17,45 +17,51 @@ use crate::permission::{ANSWER_REASON_MAX_BYTES, Answer, LayerName, OnAsk, Opera
 use crate::skill::SKILL_TOOL;
 use crate::text::Text;
 
-/// What a person is asked.
+/// A question to a user about one call.
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The call.
     pub call_id: &'a str,
-    /// What it would do.
+    /// The operation that the call would execute.
     pub operation: &'a Operation<'a>,
-    /// Who asks.
+    /// The verdict that asks.
     pub verdict: &'a Verdict,
-    /// What it is called with, as JSON.
+    /// The call's arguments as JSON.
     pub arguments: Text,
-    /// What an answer must name.
+    /// The hash that an answer must name.
     pub approval: Hash,
 }
 
 /// Why an answer has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotAnswered {
-    /// Nobody waits for it, or not any more.
-    #[error("the call does not wait for a person")]
+    /// The question does not exist, or it is answered.
+    #[error("the call does not wait for a user")]
     NotOpen,
-    /// It was given to another question.
-    #[error("the answer is to another question: what the call would do is not what was approved")]
+    /// The answer has the hash of another question.
+    #[error("the answer is to another question: the call differs from the approved one")]
     OtherQuestion,
 }
 
 impl Run {
-    /// Whether an `ask` of this agent reaches a person. The root's does if somebody attends to the process that
-    /// carries the run; any other only by escalation, which waits until somebody comes.
+    /// Whether an `ask` of this agent reaches a user. The root's does if a user attends the process that executes the
+    /// run. Any other agent's does only by escalation, which waits for a user.
     pub fn may_ask(&self, id: &AgentId, attended: bool) -> bool {
         let escalates = |agent: &OpenAgent| agent.authority.grant().on_ask == OnAsk::Escalate;
         self.open(id).is_some_and(|agent| (attended && id.is_root()) || escalates(agent))
     }
 
-    /// Asks; nothing if the call has been asked about.
-    pub fn ask(&self, id: &AgentId, question: Question<'_>) -> Option<NewEvent> {
-        let agent = self.open(id)?;
-        if agent.requests.contains_key(question.call_id) {
-            return None;
+    /// Asks about a call of a running agent, once.
+    pub fn ask(&self, id: &AgentId, question: Question<'_>) -> Result<NewEvent, CommandRefused> {
+        let agent = self.commanded(id)?;
+        match &agent.state {
+            OpenState::Running { .. } => {}
+            OpenState::Created { .. }
+            | OpenState::WaitingForMerge { .. }
+            | OpenState::Completed { .. }
+            | OpenState::Failed(_) => return Err(CommandRefused::State(agent.state.name())),
+        }
+        if agent.questions.contains_key(question.call_id) {
+            return Err(CommandRefused::AlreadyAsked);
         }
         let requested = InputRequested {
             call_id: question.call_id.to_owned(),
@@ -64,14 +70,14 @@ impl Run {
             arguments: question.arguments,
             layer: question.verdict.by().map(ToString::to_string),
             rule: question.verdict.rule().cloned(),
-            reason: question.verdict.said().map(str::to_owned),
+            reason: question.verdict.hook_reason().map(str::to_owned),
             approval: question.approval,
         };
-        Some((id.clone(), Box::new(requested).into()))
+        Ok((id.clone(), Box::new(requested).into()))
     }
 
-    /// Answers an open question that has this hash. An "always" that would change nothing is a yes to this call
-    /// alone.
+    /// Answers the open question with this hash. An "always" that would not change later decisions allows only this
+    /// call.
     pub fn answer(
         &self,
         id: &AgentId,
@@ -81,15 +87,15 @@ impl Run {
         by: AnsweredBy,
     ) -> Result<NewEvent, NotAnswered> {
         let agent = self.open(id).ok_or(NotAnswered::NotOpen)?;
-        let request = agent.requests.get(call_id).ok_or(NotAnswered::NotOpen)?;
-        if request.state != RequestState::Open || self.outcome.is_some() {
+        let question = agent.questions.get(call_id).ok_or(NotAnswered::NotOpen)?;
+        if question.state != QuestionState::Open || self.outcome.is_some() {
             return Err(NotAnswered::NotOpen);
         }
-        if request.approval != *approval {
+        if question.approval != *approval {
             return Err(NotAnswered::OtherQuestion);
         }
         let lifts = || {
-            let operation = Operation::parse(&request.operation);
+            let operation = Operation::parse(&question.operation);
             agent.authority.literal_that_lifts(&self.terms.approvals, &operation).is_some()
         };
         let (decision, always, reason) = match answer {
@@ -102,18 +108,36 @@ impl Run {
         Ok((id.clone(), answered.into()))
     }
 
-    /// The questions nobody has answered: agent and call, in the order of their ids.
-    pub fn open_requests(&self) -> impl Iterator<Item = (&AgentId, &str, &Request)> {
-        let of = |id: &AgentId| self.open(id).map(|agent| &agent.requests);
-        self.asking.iter().filter_map(move |id| of(id).map(|requests| (id, requests))).flat_map(
-            |(id, requests)| {
-                let open = requests.iter().filter(|(_, request)| request.state == RequestState::Open);
-                open.map(move |(call_id, request)| (id, call_id.as_str(), request))
+    /// The open questions with agent and call, ordered by id.
+    pub fn open_questions(&self) -> impl Iterator<Item = (&AgentId, &str, &AskedQuestion)> {
+        let of = |id: &AgentId| self.open(id).map(|agent| &agent.questions);
+        self.asking.iter().filter_map(move |id| of(id).map(|questions| (id, questions))).flat_map(
+            |(id, questions)| {
+                let open = questions.iter().filter(|(_, question)| question.state == QuestionState::Open);
+                open.map(move |(call_id, question)| (id, call_id.as_str(), question))
             },
         )
     }
 
-    /// Whether the agent, or one above it, waits for a person: then its deadline moves on with the clock.
+    /// The numbers of the events that describe what the agent waits for now: its open questions, and the start of its wait
+    /// for a provider. The root also has events that hold for the whole run: the answers of "always" with their questions, and
+    /// the plan with the events that created or refused the children of its steps. A fold over these events finds the same as
+    /// a fold over all.
+    pub fn events_in_force(&self, id: &AgentId) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        if let Some(agent) = self.open(id).filter(|_| self.outcome.is_none()) {
+            let open = agent.questions.values().filter(|question| question.state == QuestionState::Open);
+            seqs.extend(open.map(|question| question.seq));
+            seqs.extend(agent.provider_wait.as_ref().map(|wait| wait.seq));
+        }
+        if id.is_root() {
+            seqs.extend(self.always_answers.iter().chain(&self.plan_events));
+        }
+        seqs.sort_unstable();
+        seqs
+    }
+
+    /// Whether the agent or an ancestor waits for a user. Then its deadline moves with the clock.
     pub fn is_stopped(&self, id: &AgentId) -> bool {
         let mut at = Some(id.clone());
         while let Some(id) = at {
@@ -125,84 +149,88 @@ impl Run {
         false
     }
 
-    pub(super) fn input_requested(&mut self, event: &Event, e: &InputRequested) -> Result<(), Illegal> {
+    pub(super) fn input_requested(&mut self, event: &Event, e: &InputRequested) -> Result<(), IllegalEvent> {
+        let seq = self.seq + 1;
         let agent = self.live(event)?;
         if !matches!(agent.state, OpenState::Running { .. }) {
             return Err(illegal(event, "it is not running"));
         }
-        if agent.requests.contains_key(&e.call_id) {
-            return Err(illegal(event, "the call was asked about"));
+        if agent.questions.contains_key(&e.call_id) {
+            return Err(illegal(event, "the call already has a question"));
         }
-        let request = Request {
+        let question = AskedQuestion {
             operation: e.operation.clone(),
             approval: e.approval,
             by_hook: e.layer == Some(LayerName::Hook.to_string()),
-            state: RequestState::Open,
+            state: QuestionState::Open,
+            seq,
         };
-        agent.requests.insert(e.call_id.clone(), request);
+        agent.questions.insert(e.call_id.clone(), question);
         agent.deadline.wait(u64::try_from(event.at_ms).unwrap_or(0));
         self.asking.insert(event.agent.clone());
         Ok(())
     }
 
-    pub(super) fn input_answered(&mut self, event: &Event, e: &InputAnswered) -> Result<(), Illegal> {
+    pub(super) fn input_answered(&mut self, event: &Event, e: &InputAnswered) -> Result<(), IllegalEvent> {
         let approvals = self.terms.approvals.clone();
         let agent = self.live(event)?;
-        let open = |request: &&mut Request| request.state == RequestState::Open;
-        let Some(request) = agent.requests.get_mut(&e.call_id).filter(open) else {
-            return Err(illegal(event, "the call does not wait for a person"));
+        let open = |question: &&mut AskedQuestion| question.state == QuestionState::Open;
+        let Some(question) = agent.questions.get_mut(&e.call_id).filter(open) else {
+            return Err(illegal(event, "the call does not wait for a user"));
         };
-        if request.approval != e.approval {
+        if question.approval != e.approval {
             return Err(illegal(event, "the answer is to another question"));
         }
-        request.state = match e.decision {
-            QuestionAnswer::Allow => RequestState::Allowed,
-            QuestionAnswer::Deny => RequestState::Denied { by: e.by, reason: e.reason.clone() },
+        question.state = match e.decision {
+            QuestionAnswer::Allow => QuestionState::Allowed,
+            QuestionAnswer::Deny => QuestionState::Denied { by: e.by, reason: e.reason.clone() },
         };
         if e.always {
-            let operation = Operation::parse(&request.operation);
+            let operation = Operation::parse(&question.operation);
             let literal = agent.authority.literal_that_lifts(&approvals, &operation);
             let literal = literal.filter(|_| e.decision == QuestionAnswer::Allow);
-            let literal = literal.ok_or_else(|| illegal(event, "nothing of it can be kept"))?;
+            let literal =
+                literal.ok_or_else(|| illegal(event, "the operation cannot be stored as an approval"))?;
+            let asked = question.seq;
             self.terms.approvals = approvals.with(literal);
+            self.always_answers.extend([asked, self.seq + 1]);
         }
         self.asks_no_more(&event.agent, event.at_ms);
         Ok(())
     }
 
-    /// A call has its result; a question about it is of the past.
-    pub(super) fn call_ended(&mut self, event: &Event, call_id: &str) -> Result<(), Illegal> {
+    /// A call has its result, so a question about it is closed.
+    pub(super) fn call_ended(&mut self, event: &Event, call_id: &str) -> Result<(), IllegalEvent> {
         let agent = self.live(event)?;
-        if agent.requests.is_empty() {
+        if agent.questions.is_empty() {
             return Ok(());
         }
-        if let Some(request) = agent.requests.remove(call_id) {
-            let operation = Operation::parse(&request.operation);
-            if request.state == RequestState::Allowed && operation.tool() == SKILL_TOOL {
+        if let Some(question) = agent.questions.remove(call_id) {
+            let operation = Operation::parse(&question.operation);
+            if question.state == QuestionState::Allowed && operation.tool() == SKILL_TOOL {
                 agent.consented_skills.extend(operation.specifier().map(str::to_owned));
             }
         }
-        agent.requests.retain(|key, _| call_of_command(key) != Some(call_id));
+        agent.questions.retain(|key, _| call_of_command(key) != Some(call_id));
         self.asks_no_more(&event.agent, event.at_ms);
         Ok(())
     }
 
-    /// The child that a call or a step asked for is there, or never will be: questions about its commands are of the
-    /// past.
+    /// The child was created or refused, so questions about its commands are closed.
     pub(super) fn commands_decided(&mut self, id: &AgentId, call_id: &str, at_ms: i64) {
         if let Some(Node::Open(agent)) = self.agents.get_mut(id)
-            && !agent.requests.is_empty()
+            && !agent.questions.is_empty()
         {
-            agent.requests.retain(|key, _| call_of_command(key) != Some(call_id));
+            agent.questions.retain(|key, _| call_of_command(key) != Some(call_id));
             self.asks_no_more(id, at_ms);
         }
     }
 
-    /// Lets the agent's time run again once none of its questions is open.
+    /// Resumes the agent's deadline when its last open question closes.
     fn asks_no_more(&mut self, id: &AgentId, at_ms: i64) {
         let Some(Node::Open(agent)) = self.agents.get_mut(id) else { return };
-        if agent.requests.values().all(|request| request.state != RequestState::Open) {
-            agent.deadline.go_on(u64::try_from(at_ms).unwrap_or(0));
+        if agent.questions.values().all(|question| question.state != QuestionState::Open) {
+            agent.deadline.resume(u64::try_from(at_ms).unwrap_or(0));
             self.asking.remove(id);
         }
     }

@@ -1,26 +1,31 @@
-//! An agent and all below it are to end. The wish is journalled first; nothing of theirs starts after it.
+//! Cancels an agent and all agents below it. The request is journalled first, and none of their effects starts after
+//! it.
 
-use super::{Cancel, NewEvent, OpenState, Run};
+use super::{Cancel, CommandRefused, NewEvent, OpenState, Run};
 use crate::event::CancelRequested;
 use crate::id::AgentId;
 
 impl Run {
-    /// Records the wish. Nothing if the agent has ended, closed or not, or was told already (but a kill overtakes a
-    /// cancel).
-    pub fn cancel(&self, id: &AgentId, cancel: Cancel) -> Option<NewEvent> {
-        let agent = self.open(id)?;
-        if matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_)) {
-            return None;
+    /// Records a cancel request. A second request is refused, unless a kill follows a cancel.
+    pub fn cancel(&self, id: &AgentId, cancel: Cancel) -> Result<NewEvent, CommandRefused> {
+        let agent = self.commanded(id)?;
+        match &agent.state {
+            OpenState::Created { .. } | OpenState::Running { .. } | OpenState::WaitingForMerge { .. } => {}
+            OpenState::Completed { .. } | OpenState::Failed(_) => {
+                return Err(CommandRefused::State(agent.state.name()));
+            }
         }
-        let told = agent.cancel.as_ref().is_some_and(|before| before.kill || !cancel.kill);
-        if told || self.outcome.is_some() {
-            return None;
+        if agent.cancel.as_ref().is_some_and(|before| before.kill || !cancel.kill) {
+            return Err(CommandRefused::Cancelled);
+        }
+        if self.outcome.is_some() {
+            return Err(CommandRefused::RunEnded);
         }
         let Cancel { by, reason, kill } = cancel;
-        Some((id.clone(), CancelRequested { by, reason, kill }.into()))
+        Ok((id.clone(), CancelRequested { by, reason, kill }.into()))
     }
 
-    /// The agent and all open ones below it, children before parents.
+    /// The agent and all open agents below it, children before parents.
     pub fn subtree(&self, id: &AgentId) -> Vec<AgentId> {
         let mut order = Vec::new();
         let mut pending = vec![id.clone()];

@@ -1,8 +1,8 @@
-//! Commands that a model wrote as success criteria of a child.
+//! Decides on commands that a model wrote as success criteria of a child.
 //!
-//! The host runs them, so each of them is a `bash` operation of the agent that asked for the child, and is decided like
-//! one before the child exists. For that each is a call of its own, with an id that follows from the call (or the step of
-//! a plan) that it belongs to.
+//! The host runs them, so each is a `bash` operation of the agent that requested the child, and is decided before the
+//! child exists. For that, each command is a call with an id that is derived from the call (or the plan step) that it
+//! belongs to.
 
 use serde_json::json;
 
@@ -12,13 +12,12 @@ use crate::contract::Criterion;
 use crate::message::ToolCall;
 use crate::plan::Author;
 
-/// The tool that runs commands.
 pub const BASH: &str = "bash";
 
-/// What stands between a call's id and the number of one of its commands.
+/// Separates a call's id from the number of one of its commands.
 const COMMAND_OF: &str = "/command-";
 
-/// The commands of a request, as the calls of `bash` that they amount to.
+/// The commands of a request as equivalent `bash` calls.
 pub fn command_calls(call_id: &str, request: &SpawnRequest) -> Vec<ToolCall> {
     let commands = request.success_criteria.iter().filter_map(|criterion| match criterion {
         Criterion::Command(command) => Some(command),
@@ -36,19 +35,19 @@ pub fn command_calls(call_id: &str, request: &SpawnRequest) -> Vec<ToolCall> {
     commands.enumerate().map(call).collect()
 }
 
-/// The call that a command belongs to; none if the id is no command's.
+/// The call that a command belongs to. None if the id is not a command's.
 pub fn call_of_command(id: &str) -> Option<&str> {
     let (call, number) = id.rsplit_once(COMMAND_OF)?;
     number.parse::<u32>().is_ok().then_some(call)
 }
 
-/// Whether an id is one that the host gives: to a command of a call, or to a step of a plan. No call of a model has one.
+/// Whether the host assigned this id, to a command of a call or to a plan step. No call of a model has such an id.
 pub fn is_host_call(id: &str) -> bool {
     call_of_command(id).is_some() || step_number(id).is_some()
 }
 
 impl Run {
-    /// Whether a model wrote what is asked for, and no person read it.
+    /// Whether a model wrote the request and no user read it.
     pub fn is_asked_by_model(&self, from: SpawnFrom<'_>) -> bool {
         let planned = || self.planned.as_ref().is_some_and(|planned| planned.plan.author == Author::Model);
         from.message_id.is_some() || from.step.is_some() && planned()

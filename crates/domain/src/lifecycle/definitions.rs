@@ -1,47 +1,43 @@
-//! What agents of a run can be: its definitions and skills, with what all agents of one share.
+//! The definitions and skills of a run, prepared once with the data that all their agents share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::definition::Definition;
 use crate::permission::{DefinitionLayer, Rules, ToolSet};
-use crate::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
+use crate::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill, TASK_TOOL};
 
 /// The tools that come with the right to spawn, whether or not a definition lists them.
-pub const DELEGATE_TOOLS: [&str; 5] = ["task", "task_status", "task_send", "task_cancel", "task_close"];
+pub const DELEGATE_TOOLS: [&str; 5] = [TASK_TOOL, "task_status", "task_send", "task_cancel", "task_close"];
 
-/// A definition with what ten thousand of its agents share.
+/// A definition with the data that ten thousand of its agents share.
 #[derive(Debug)]
 pub struct PreparedDefinition {
-    /// The definition.
     pub definition: Definition,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its tools, as a set.
     pub tools: ToolSet,
     common: Arc<CommonRules>,
-    /// Whether the first rules are common ones.
+    /// Whether the common `first` rules apply.
     asks: bool,
-    /// Made for the first agent: most definitions of a run have none.
+    /// Created for the first agent, because most definitions of a run have no agent.
     layer: OnceLock<DefinitionLayer>,
 }
 
-/// Rules that definitions of a run have in common, kept once.
+/// Rules that definitions of a run share, stored once.
 #[derive(Debug)]
 struct CommonRules {
-    /// Before those of found definitions with a shell.
+    /// Precede the rules of discovered definitions with a shell.
     first: Rules,
-    /// After those of all definitions.
+    /// Follow the rules of all definitions.
     last: Rules,
 }
 
-/// A skill with what all agents that are forked with it share.
+/// A skill with the data that all its forked agents share.
 #[derive(Debug)]
-pub struct SkillKind {
-    /// The skill.
+pub struct PreparedSkill {
     pub skill: Skill,
-    /// What its agents are: its definition with what the skill says in place; none if there is no such definition.
-    pub kind: Option<Arc<PreparedDefinition>>,
+    /// The definition of its agents, with the skill's own values. None if the skill names an unknown definition.
+    pub prepared: Option<Arc<PreparedDefinition>>,
 }
 
 impl PreparedDefinition {
@@ -52,54 +48,53 @@ impl PreparedDefinition {
         Ok(Self { definition, name, tools, common: common.clone(), asks, layer: OnceLock::new() })
     }
 
-    /// Its layer of rules.
+    /// The permission layer of the definition.
     pub fn layer(&self) -> &DefinitionLayer {
         self.layer.get_or_init(|| {
             let first = self.common.first.iter().filter(|_| self.asks);
             let rules = first.chain(&self.definition.rules).chain(self.common.last.iter());
             DefinitionLayer {
                 name: self.name.clone(),
-                default: self.definition.default,
+                default: self.definition.trust.default_decision(),
                 rules: rules.cloned().collect(),
             }
         })
     }
 }
 
-/// All that agents of a run can be.
 pub(super) struct PreparedDefinitions {
-    pub(super) kinds: BTreeMap<String, Arc<PreparedDefinition>>,
-    pub(super) skills: BTreeMap<String, Arc<SkillKind>>,
+    pub(super) definitions: BTreeMap<String, Arc<PreparedDefinition>>,
+    pub(super) skills: BTreeMap<String, Arc<PreparedSkill>>,
 }
 
 impl PreparedDefinitions {
-    /// Of two definitions with one name the first counts, and the found ones come last.
+    /// If two definitions share a name, the first wins. Discovered definitions come last.
     pub(super) fn new(own: &[Definition], found: &DiscoveredDefinitions) -> Result<Self, String> {
-        let common = CommonRules { first: found.asks.clone().into(), last: found.unasked().into() };
+        let common = CommonRules { first: found.asks.clone().into(), last: found.consent_rules().into() };
         let common = Arc::new(common);
         let own = own.iter().map(|definition| (definition, false));
         let all = own.chain(found.definitions.iter().map(|definition| (definition, definition.has_shell())));
-        let mut kinds = BTreeMap::new();
+        let mut definitions = BTreeMap::new();
         for (definition, asks) in all {
-            if !kinds.contains_key(&definition.name) {
-                let kind = PreparedDefinition::new(definition.clone(), &common, asks)?;
-                kinds.insert(definition.name.clone(), Arc::new(kind));
+            if !definitions.contains_key(&definition.name) {
+                let prepared = PreparedDefinition::new(definition.clone(), &common, asks)?;
+                definitions.insert(definition.name.clone(), Arc::new(prepared));
             }
         }
         let mut skills = BTreeMap::new();
         for skill in &found.skills {
             let agent = skill.agent.as_deref().unwrap_or(DEFAULT_SKILL_AGENT).to_ascii_lowercase();
-            let base = kinds.get(&agent);
-            let kind = base
+            let base = definitions.get(&agent);
+            let prepared = base
                 .map(|base| PreparedDefinition::new(skill.definition(&base.definition), &common, base.asks));
-            let kind = kind.transpose()?.map(Arc::new);
-            skills.insert(skill.name.clone(), Arc::new(SkillKind { skill: skill.clone(), kind }));
+            let prepared = prepared.transpose()?.map(Arc::new);
+            skills.insert(skill.name.clone(), Arc::new(PreparedSkill { skill: skill.clone(), prepared }));
         }
-        Ok(Self { kinds, skills })
+        Ok(Self { definitions, skills })
     }
 }
 
-/// The tools of a definition: the ones it lists, and with `spawns` the ones for delegating.
+/// The tools of a definition: those it lists, and with `spawns` the tools for delegating.
 pub fn tools_of(definition: &Definition) -> Vec<String> {
     let mut tools = definition.tools.clone();
     if definition.spawns.as_ref().is_some_and(|spawns| !spawns.is_empty()) {

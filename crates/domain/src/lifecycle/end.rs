@@ -1,7 +1,7 @@
-//! The end of a run: set by its root alone, and only when every child is closed.
+//! Ends a run. Only its root decides that, when every child is closed.
 
 use super::close::wall_since;
-use super::{FailKind, Failure, NewEvent, Node, Run};
+use super::{CommandRefused, FailKind, Failure, NewEvent, Node, Run};
 use crate::budget::Figures;
 use crate::code::Code;
 use crate::event::{FailedChild, RunCancelled, RunCompleted, RunFailed, RunResult, TurnLimited};
@@ -10,39 +10,34 @@ use crate::text::Text;
 /// How the root ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunEnd {
-    /// Its work is done.
+    /// The root completed its work.
     Done {
-        /// Its report.
         report: Text,
-        /// Whether it ran out of turns.
+        /// Whether the root reached its turn limit.
         turns_exhausted: bool,
     },
-    /// It failed, or was cancelled.
+    /// The root failed or was cancelled.
     Failed(Failure),
 }
 
-/// Why a run cannot end yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndBlocked {
-    /// Children are open.
-    OpenChildren,
-    /// It has ended.
-    Ended,
-}
-
 impl Run {
-    /// Ends the run. A failed required child that nobody repaired fails it even if the root ended well.
-    pub fn end(&self, end: RunEnd, result: Option<RunResult>, now_ms: i64) -> Result<NewEvent, EndBlocked> {
+    /// Ends the run. A required child that failed and was not repaired fails the run even if the root completed.
+    pub fn end(
+        &self,
+        end: RunEnd,
+        result: Option<RunResult>,
+        now_ms: i64,
+    ) -> Result<NewEvent, CommandRefused> {
         let root = self.id.root();
-        let Some(agent) = self.open(&root) else { return Err(EndBlocked::Ended) };
         if self.outcome.is_some() {
-            return Err(EndBlocked::Ended);
+            return Err(CommandRefused::RunEnded);
         }
+        let agent = self.commanded(&root)?;
         if !agent.open_children.is_empty() {
-            return Err(EndBlocked::OpenChildren);
+            return Err(CommandRefused::OpenChildren);
         }
         let spent = self.ledger.subtree(&root).copied().unwrap_or_default();
-        // What the tree spent, in the time that passed for the user.
+        // The spending of the tree, with the wall time that passed for the user.
         let figures = Figures { wall_ms: 0, ..spent } + wall_since(self.started_at_ms, now_ms);
         let body = match end {
             RunEnd::Done { report, turns_exhausted } => {
@@ -91,7 +86,7 @@ impl Run {
         Ok((root, body))
     }
 
-    /// The children that completed, but ran out of turns, in the order of their ids.
+    /// The children that completed, but reached their turn limit, ordered by id.
     fn turn_limited(&self) -> Vec<TurnLimited> {
         if self.ledger.subtree(&self.id.root()).is_none_or(|all| all.turn_limited == 0) {
             return Vec::new();
@@ -123,10 +118,10 @@ impl Run {
         figures: Figures,
         result: Option<RunResult>,
     ) -> crate::event::EventBody {
-        // Where the child is all there is, the run fails as it did.
+        // If the run consists of one child, it fails with the child's kind.
         let alone = self.is_run_skill(&child.id);
         let kind = self.closed(&child.id).and_then(|closed| closed.fail_kind);
-        // A limit that ended what the run needs has ended the run.
+        // A limit that ended a required child ends the run with the same kind.
         let limited = matches!(kind, Some(FailKind::Budget | FailKind::Timeout));
         let own = alone || limited;
         RunFailed {

@@ -1,6 +1,6 @@
-//! An attempt has ended badly: another one, or failed.
+//! Decides what follows a failed attempt of a child: another attempt, or the child fails.
 
-use super::{AgentState, Failure, NewEvent, OpenState, Run};
+use super::{AgentState, CommandRefused, Failure, NewEvent, OpenState, Run};
 use crate::code::Code;
 use crate::event::{SubagentAttempt, SubagentFailed};
 use crate::id::AgentId;
@@ -8,9 +8,8 @@ use crate::id::AgentId;
 /// What follows a failed attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempt {
-    /// Another attempt.
     Again(NewEvent),
-    /// No other; the child has failed.
+    /// The child fails.
     Over(NewEvent),
 }
 
@@ -27,32 +26,31 @@ impl Run {
             && self.ledger.has_room_for_report(id)
     }
 
-    /// Ends an attempt of a child. Nothing for the root, for one that is past failing, while children are open or
-    /// while a model call or a call that a person was asked about is under way: those are settled first.
-    pub fn fail(&self, id: &AgentId, failure: Failure) -> Option<Attempt> {
-        let agent = self.open(id)?;
-        let working =
-            !agent.open_children.is_empty() || agent.calling.is_some() || !agent.requests.is_empty();
-        if id.is_root() || working {
-            return None;
-        }
+    /// Ends an attempt of a child. Its children, its model call and its calls with open questions must have ended.
+    pub fn fail(&self, id: &AgentId, failure: Failure) -> Result<Attempt, CommandRefused> {
+        let agent = self.commanded_child(id)?;
+        agent.check_at_rest()?;
         let from = agent.state.name();
-        if let (true, OpenState::Running { attempt }) = (self.retries(id, &failure), &agent.state) {
-            let again = SubagentAttempt {
-                n: attempt + 1,
-                kind: failure.kind,
-                code: failure.code,
-                reason: failure.reason,
-                in_place: self.base.is_none() && agent.changed,
-            };
-            return Some(Attempt::Again((id.clone(), again.into())));
+        match &agent.state {
+            OpenState::Running { attempt } if self.retries(id, &failure) => {
+                let again = SubagentAttempt {
+                    n: attempt + 1,
+                    kind: failure.kind,
+                    code: failure.code,
+                    reason: failure.reason,
+                    in_place: self.base.is_none() && agent.changed,
+                };
+                Ok(Attempt::Again((id.clone(), again.into())))
+            }
+            OpenState::Created { .. } | OpenState::Running { .. } => {
+                let Failure { kind, code, reason, report } = failure;
+                let failed = SubagentFailed { from, to: AgentState::Failed, kind, code, reason, report };
+                Ok(Attempt::Over((id.clone(), failed.into())))
+            }
+            OpenState::WaitingForMerge { .. } | OpenState::Completed { .. } | OpenState::Failed(_) => {
+                Err(CommandRefused::State(from))
+            }
         }
-        if !matches!(agent.state, OpenState::Created { .. } | OpenState::Running { .. }) {
-            return None;
-        }
-        let Failure { kind, code, reason, report } = failure;
-        let failed = SubagentFailed { from, to: AgentState::Failed, kind, code, reason, report };
-        Some(Attempt::Over((id.clone(), failed.into())))
     }
 }
 

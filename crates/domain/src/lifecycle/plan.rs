@@ -1,11 +1,14 @@
-//! A plan that is carried out: which steps may start, and what became of each.
+//! The execution of a plan, for the driver: which steps may start, and how each ended.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::apply::illegal;
-use super::{AgentState, FailKind, Illegal, NewEvent, OpenState, Refusal, Run, SpawnFrom, SpawnRequest};
+use super::{
+    AgentState, CommandRefused, FailKind, IllegalEvent, NewEvent, OpenState, Refusal, Run, SpawnFrom,
+    SpawnRequest,
+};
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::event::{EffectClass, Event, SubagentFailed, SubagentRefused};
@@ -13,46 +16,42 @@ use crate::id::AgentId;
 use crate::plan::{IntegrationOrder, OnFailure, Plan};
 use crate::text::Text;
 
-/// How far a plan is.
+/// The progress of a plan.
 #[derive(Debug, Clone)]
 pub struct PlanProgress {
-    /// The plan.
     pub plan: Arc<Plan>,
     /// The child of each step, once it is created.
     pub children: Vec<Option<AgentId>>,
-    /// The first line of each integrated step's report, where it is at hand.
+    /// The first line of each integrated step's report, if its text was loaded.
     pub reports: BTreeMap<usize, String>,
-    /// Steps that could not even be given to a child, with why.
+    /// Steps for which no child was created, with the reason.
     pub refused: BTreeMap<usize, FailedStep>,
     needs: Vec<Vec<usize>>,
     ranks: Vec<u32>,
 }
 
-/// Why a step was given to nobody.
+/// Why no child was created for a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedStep {
-    /// Why, as a word.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
 }
 
-/// What a step's child is asked for by: there is no tool call.
+/// Prefix of the call id of a step's child, which no tool call requested.
 const STEP_CALL: &str = "step-";
 
-/// Most of a step's report that the report on the plan repeats.
+/// Maximum length of a step's report line in the report on the plan.
 const REPORT_LINE_MAX_CHARS: usize = 200;
 
-/// How a step stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StepState {
-    /// Nobody works on it yet.
+    /// No agent works on it yet.
     Due,
     /// Its child is open.
     Open,
-    /// It is integrated, or repaired.
+    /// It is integrated or repaired.
     Done,
-    /// It failed.
     Failed,
 }
 
@@ -60,7 +59,7 @@ fn step_call(step: usize) -> String {
     format!("{STEP_CALL}{}", step + 1)
 }
 
-/// The number in the id of a step's call, which counts from one.
+/// The number in the id of a step's call, counted from one.
 pub fn step_number(call_id: &str) -> Option<usize> {
     call_id.strip_prefix(STEP_CALL)?.parse().ok()
 }
@@ -84,7 +83,7 @@ impl PlanProgress {
 }
 
 impl Run {
-    pub(super) fn run_planned(&mut self, event: &Event, plan: &Plan) -> Result<(), Illegal> {
+    pub(super) fn run_planned(&mut self, event: &Event, plan: &Plan) -> Result<(), IllegalEvent> {
         if !event.agent.is_root() || self.planned.is_some() || self.agents.len() > 1 {
             return Err(illegal(event, "a run is planned once, before it has children"));
         }
@@ -92,8 +91,12 @@ impl Run {
         Ok(())
     }
 
-    /// The step that a new child is for, if it is for one.
-    pub(super) fn planned_step(&self, event: &Event, contract: &Contract) -> Result<Option<usize>, Illegal> {
+    /// The plan step that a new child executes, if any.
+    pub(super) fn planned_step(
+        &self,
+        event: &Event,
+        contract: &Contract,
+    ) -> Result<Option<usize>, IllegalEvent> {
         if contract.parent.message_id.is_some() || self.begins_run_skill(&event.agent, contract) {
             return Ok(None);
         }
@@ -103,17 +106,17 @@ impl Run {
         if free && contract.context.depth == 1 {
             Ok(Some(step))
         } else {
-            Err(illegal(event, "nobody asked for it: no reply, no step of a plan, no skill of the run"))
+            Err(illegal(event, "no reply, no step of the plan and no skill of the run requested this child"))
         }
     }
 
-    /// Whether a child is a step of the plan.
+    /// Whether a child executes a step of the plan.
     pub fn is_step(&self, child: &AgentId) -> bool {
         let children = self.planned.iter().flat_map(|planned| &planned.children);
         children.flatten().any(|step| step == child)
     }
 
-    /// A plan step's place in the order of integration; none if the plan fixes none.
+    /// The position of a step in the merge order. None if the plan does not fix the order.
     pub fn step_rank(&self, step_idx: u32) -> Option<u32> {
         let planned = self.planned.as_ref()?;
         let ordered = planned.plan.integration == IntegrationOrder::Ordered;
@@ -124,7 +127,7 @@ impl Run {
         let Some(child) = &planned.children[step] else {
             return if planned.refused.contains_key(&step) { StepState::Failed } else { StepState::Due };
         };
-        // One that is integrated is done, also if its contract leaves it to its parent to close it.
+        // An integrated step is done, even if its contract leaves the close to its parent.
         let integrated =
             self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Completed { .. }));
         let failed = self.open(child).is_some_and(|agent| matches!(agent.state, OpenState::Failed(_)));
@@ -137,7 +140,7 @@ impl Run {
         }
     }
 
-    /// The steps that may start now: what they depend on is integrated, or repaired. In the order of the plan.
+    /// The steps that may start now, in plan order: all their dependencies are integrated or repaired.
     pub fn next_steps(&self) -> Vec<usize> {
         let Some(planned) = self.planned.as_ref().filter(|_| self.outcome.is_none()) else {
             return Vec::new();
@@ -154,8 +157,8 @@ impl Run {
         (0..standings.len()).filter(ready).collect()
     }
 
-    /// The rank of the first step of an ordered plan that will be created and is not yet: it has its place in the order
-    /// already. One that waits for a failed step has none, or it would keep the others waiting for ever.
+    /// The rank of the first step of an ordered plan whose child is still to be created: it already has its queue
+    /// position. A step that depends on a failed one has no rank, because the others would wait for it for ever.
     pub fn first_due_rank(&self) -> Option<u32> {
         let planned =
             self.planned.as_ref().filter(|planned| planned.plan.integration == IntegrationOrder::Ordered)?;
@@ -166,7 +169,7 @@ impl Run {
             return None;
         }
         let mut blocked = vec![false; standings.len()];
-        // In the order of the plan, so that what a step needs is known before it.
+        // In plan order, so that a step's dependencies come before it.
         for step in planned.plan.order() {
             let lost = |need: &usize| blocked[*need] || standings[*need] == StepState::Failed;
             blocked[step] = planned.needs[step].iter().any(lost);
@@ -175,13 +178,13 @@ impl Run {
         due.map(|step| planned.ranks[step]).min()
     }
 
-    /// The steps that nobody has worked on.
+    /// The steps that no agent has worked on.
     pub fn due_steps(&self) -> Vec<usize> {
         let Some(planned) = &self.planned else { return Vec::new() };
         (0..planned.children.len()).filter(|step| self.standing(planned, *step) == StepState::Due).collect()
     }
 
-    /// What the child of a step is asked for by, and as what.
+    /// The call id and the spawn request of a step's child.
     pub fn step_request(&self, step: usize) -> Option<(String, SpawnRequest)> {
         let wanted = self.planned.as_ref()?.plan.steps.get(step)?;
         let request = SpawnRequest {
@@ -204,7 +207,7 @@ impl Run {
         Some((step_call(step), request))
     }
 
-    /// Where the request for a step's child comes from.
+    /// The origin of the request for a step's child.
     pub fn step_from<'a>(&self, root: &'a AgentId, call_id: &'a str, step: usize) -> SpawnFrom<'a> {
         let position = Some(u32::try_from(step).unwrap_or(u32::MAX));
         SpawnFrom { parent: root, call_id, message_id: None, step: position }
@@ -232,13 +235,13 @@ impl Run {
         self.refuse(self.step_from(&root, &step_call(step), step), definition, refusal)
     }
 
-    /// The step that something was asked for by.
+    /// The step with this call id.
     pub fn step_called(&self, call_id: &str) -> Option<usize> {
         let step = step_number(call_id)?.checked_sub(1)?;
         self.planned.as_ref().filter(|planned| step < planned.plan.steps.len()).map(|_| step)
     }
 
-    /// A step that could not be given to a child has failed.
+    /// Marks a step without a child as failed.
     pub(super) fn step_refused(&mut self, refused: &SubagentRefused) {
         let step = self.step_called(&refused.call_id);
         if let (Some(step), Some(planned)) = (step, &mut self.planned) {
@@ -247,7 +250,7 @@ impl Run {
         }
     }
 
-    /// A required step that could not be given to a child.
+    /// A required step for which no child was created.
     pub(super) fn refused_step(&self) -> Option<(&str, &FailedStep)> {
         let planned = self.planned.as_ref()?;
         planned.refused.iter().find_map(|(step, failed)| {
@@ -256,9 +259,16 @@ impl Run {
         })
     }
 
-    /// Fails a step's child that never starts, because what it depends on failed.
-    pub fn abandon(&self, child: &AgentId) -> Option<NewEvent> {
-        self.open(child)?;
+    /// Fails a step's child that never starts, because a dependency failed.
+    pub fn abandon(&self, child: &AgentId) -> Result<NewEvent, CommandRefused> {
+        let agent = self.commanded_child(child)?;
+        match &agent.state {
+            OpenState::Created { .. } => {}
+            OpenState::Running { .. }
+            | OpenState::WaitingForMerge { .. }
+            | OpenState::Completed { .. }
+            | OpenState::Failed(_) => return Err(CommandRefused::State(agent.state.name())),
+        }
         let kind = FailKind::Cancelled;
         let failed = SubagentFailed {
             from: AgentState::Created,
@@ -268,7 +278,7 @@ impl Run {
             reason: self.why_abandoned(child).to_owned(),
             report: None,
         };
-        Some((child.clone(), failed.into()))
+        Ok((child.clone(), failed.into()))
     }
 
     fn why_abandoned(&self, child: &AgentId) -> &'static str {
@@ -284,7 +294,7 @@ impl Run {
         }
     }
 
-    /// A failed child is repaired; so is what that one was to repair.
+    /// Marks a failed child as repaired, and also the child that it was to repair.
     pub(super) fn mark_repaired(&mut self, repaired: AgentId) {
         let mut next = Some(repaired);
         while let Some(id) = next.filter(|id| !self.repaired.contains(id)) {
@@ -293,7 +303,8 @@ impl Run {
         }
     }
 
-    /// Keeps a line of an integrated step's report, for the report on the plan. A long one that was not fetched has none.
+    /// Keeps the first line of an integrated step's report, for the report on the plan. A long report that was not
+    /// fetched has none.
     pub(super) fn keep_report_line(&mut self, child: &AgentId, report: &Text) {
         let (Some(planned), Text::Here(text)) = (&mut self.planned, report) else { return };
         let step = planned.children.iter().position(|step| step.as_ref() == Some(child));
@@ -303,7 +314,7 @@ impl Run {
         }
     }
 
-    /// What became of the plan, as Markdown.
+    /// The report on the plan, as Markdown.
     pub fn plan_report(&self) -> Option<String> {
         let planned = self.planned.as_ref()?;
         let mut text = format!("## Plan: {}\n\n", planned.plan.goal.lines().next().unwrap_or_default());

@@ -1,5 +1,5 @@
-//! A new child: depth, tree budget, meet of grants, ownership. Pure, so it can be decided in the commit of the
-//! reply that asked for it, and again after a crash with the same answer.
+//! Decides on a new child: depth, tree budget, meet of grants, ownership. Pure, so it can be decided in the commit of
+//! the reply that requested the child, and again after a crash with the same result.
 //!
 //! Why it is like this: `docs/decisions/delegation-models.md`.
 
@@ -21,18 +21,17 @@ use crate::id::AgentId;
 use crate::nearest::{hint, nearest, some_of};
 use crate::ownership;
 use crate::permission::{Grant, ToolSet};
+use crate::plan::TITLE_MAX_CHARS;
+use crate::text::{QUOTE_MAX_CHARS, clip};
 
-/// Most of the run's request that a child's contract repeats: the child's prompt carries what it needs.
+/// Maximum length of the run's request in a child's contract. The child's prompt has what it needs.
 pub const TASK_PROMPT_MAX_BYTES: usize = 4 * 1024;
-/// Most characters of a child's title.
-const TITLE_MAX_CHARS: usize = 120;
 
-/// Why a child may not run.
+/// Why a child is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Why, as a word.
     pub code: Code,
-    /// Why, for the model and for people.
+    /// The reason for the model and for users.
     pub reason: String,
 }
 
@@ -42,64 +41,60 @@ impl Refusal {
     }
 }
 
-/// A child as a model asked for it. It can only narrow: it is met with the parent's contract.
+/// A child as a model requested it. It can only narrow: it is met with the parent's contract.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SpawnRequest {
-    /// The definition's name.
     pub definition: String,
-    /// The skill it carries out, whose definition takes the place of `definition`.
+    /// The skill that the child is forked with. Its definition replaces `definition`.
     pub skill: Option<String>,
-    /// The child's prompt.
     pub prompt: String,
     /// Three to five words, for display.
     pub title: String,
-    /// Whether the caller goes on without waiting; none leaves that to the definition.
+    /// Whether the caller continues without waiting. None means the definition's default.
     pub background: Option<bool>,
-    /// Fewer turns.
+    /// Can only lower the limit.
     pub max_turns: Option<u32>,
-    /// A shorter attempt.
+    /// A shorter timeout of the attempt.
     pub timeout_ms: Option<u64>,
-    /// A smaller budget.
+    /// Can only lower the budget.
     pub budget: Option<Budget>,
-    /// Paths it may change.
+    /// The paths that the child may change.
     pub owns: Vec<String>,
-    /// What counts as done.
     pub success_criteria: Vec<Criterion>,
-    /// Whether its failure fails the run.
+    /// Whether the child's failure fails the run.
     pub required: bool,
-    /// The failed child it repairs.
+    /// The failed child that this child repairs.
     pub repairs: Option<String>,
-    /// Further text.
+    /// Further text for the prompt.
     pub extra_context: Option<String>,
-    /// Whether to start from the caller's conversation.
+    /// Whether the child starts with the caller's conversation.
     pub share_history: bool,
-    /// The closed child it continues.
+    /// The closed child whose conversation this child continues.
     pub continues: Option<String>,
-    /// Another model.
+    /// Another model than the definition's.
     pub model: Option<String>,
     /// JSON Schema of the final answer.
     pub result_schema: Option<serde_json::Value>,
-    /// Fewer tools than its definition has; a plan's step may say so.
+    /// A subset of the definition's tools. A plan step may set it.
     pub tools: Option<Vec<String>>,
-    /// Further attempts after a failed one; a plan's step may say so.
+    /// The number of further attempts after a failure. A plan step may set it.
     pub max_retries: Option<u32>,
 }
 
-/// Where a request comes from.
+/// The origin of a request for a child.
 #[derive(Debug, Clone, Copy)]
 pub struct SpawnFrom<'a> {
-    /// The parent.
     pub parent: &'a AgentId,
-    /// Its tool call.
+    /// The parent's tool call.
     pub call_id: &'a str,
-    /// Its reply; none for a step of a plan, which the host asks for.
+    /// The parent's reply. None for a plan step, which the host requests.
     pub message_id: Option<&'a str>,
     /// The step's position in the plan.
     pub step: Option<u32>,
 }
 
 impl Run {
-    /// Decides on a child. `class_of` gives a tool's effect class.
+    /// Decides on a child. `class_of` returns a tool's effect class.
     pub fn spawn(
         &self,
         from: SpawnFrom<'_>,
@@ -109,20 +104,17 @@ impl Run {
         let parent = self.open(from.parent).ok_or_else(|| {
             Refusal::new(Code::UnknownTask, format!("{} is not open", from.parent.relative()))
         })?;
-        let running = matches!(parent.state, OpenState::Running { .. });
-        if !running || self.is_cancelled(from.parent) || self.outcome.is_some() {
-            return Err(Refusal::new(Code::Cancelled, "this agent is ending and starts nothing any more"));
-        }
+        self.check_parent_state(from.parent, parent)?;
         may_spawn(parent)?;
         let continues = self.continued(from.parent, request)?;
-        let wanted = match self.wanted_skill_of(from.parent, request) {
-            Some(skill) => self.wanted_skill(from, parent, skill)?,
-            None => ChildRequest { kind: self.spawnable(parent, &request.definition)?, skill: None },
+        let requested = match self.requested_skill_of(from.parent, request) {
+            Some(skill) => self.requested_skill(from, parent, skill)?,
+            None => ChildRequest { prepared: self.spawnable(parent, &request.definition)?, skill: None },
         };
         let repairs = self.repaired_child(from.parent, request)?;
         check_terms(parent, request)?;
         self.check_criteria(request)?;
-        // A person's plan may name any model.
+        // A user's plan may name any model.
         if self.is_asked_by_model(from) {
             self.check_model(request)?;
         }
@@ -130,7 +122,7 @@ impl Run {
         self.ledger
             .check_spawn(&id, &request.budget.unwrap_or_default())
             .map_err(|exhausted| Refusal::new(Code::BudgetExhausted, exhausted.to_string()))?;
-        let contract = self.child_contract(from, parent, wanted, request, (continues, repairs))?;
+        let contract = self.child_contract(from, parent, requested, request, (continues, repairs))?;
         let writer = contract
             .permissions
             .allowed_tools
@@ -145,7 +137,7 @@ impl Run {
             root_id: self.id.root(),
             turn_limit: contract.execution.max_turns,
             call_id: from.call_id.to_owned(),
-            background: request.background.unwrap_or(wanted.kind.definition.background),
+            background: request.background.unwrap_or(requested.prepared.definition.background),
             writer,
             contract_hash: contract.hash(),
             contract,
@@ -153,9 +145,9 @@ impl Run {
         Ok((id, Box::new(created).into()))
     }
 
-    /// The skill that a child would carry out. One that continues the child of a skill goes on with that: its conversation
-    /// speaks of instructions that are not in it.
-    pub fn wanted_skill_of<'a>(&'a self, parent: &AgentId, request: &'a SpawnRequest) -> Option<&'a str> {
+    /// The skill that a child would be forked with. A child that continues the child of a skill keeps that skill,
+    /// because its conversation refers to instructions that it does not contain.
+    pub fn requested_skill_of<'a>(&'a self, parent: &AgentId, request: &'a SpawnRequest) -> Option<&'a str> {
         let continued = || self.skill_continued(parent, request.continues.as_deref()?);
         request.skill.as_deref().or_else(continued)
     }
@@ -166,7 +158,7 @@ impl Run {
         self.closed(&id)?.skill.as_deref()
     }
 
-    /// The event that records a refusal; it is the parent's and uses no child number.
+    /// The event that records a refusal. It belongs to the parent and uses no child number.
     pub fn refuse(&self, from: SpawnFrom<'_>, definition: &str, refusal: &Refusal) -> NewEvent {
         let refused = SubagentRefused {
             call_id: from.call_id.to_owned(),
@@ -177,7 +169,22 @@ impl Run {
         (from.parent.clone(), refused.into())
     }
 
-    /// The host runs commands on the merged tree, so there has to be one.
+    /// Checks that the parent is at work. Of several causes, the cancel and the end of the run are named first.
+    fn check_parent_state(&self, id: &AgentId, parent: &OpenAgent) -> Result<(), Refusal> {
+        let is_ending = self.is_cancelled(id) || self.outcome.is_some();
+        let reason = match &parent.state {
+            _ if is_ending => "this agent is ending and starts nothing any more",
+            OpenState::Running { .. } => return Ok(()),
+            OpenState::Created { .. } => "this agent has not started and starts nothing yet",
+            OpenState::WaitingForMerge { .. } | OpenState::Completed { .. } => {
+                "this agent has finished its work and starts nothing any more"
+            }
+            OpenState::Failed(_) => "this agent has failed and starts nothing any more",
+        };
+        Err(Refusal::new(Code::Cancelled, reason))
+    }
+
+    /// Checks command criteria. The host runs them on the merged tree, so the run must have workspaces.
     fn check_criteria(&self, request: &SpawnRequest) -> Result<(), Refusal> {
         let commands = request.success_criteria.iter().filter_map(|criterion| match criterion {
             Criterion::Command(command) => Some(command),
@@ -197,15 +204,16 @@ impl Run {
         Ok(())
     }
 
-    /// A model may only name models that a person named for this run: for the root, or in a definition. A name is
-    /// more than a choice: with some providers it says what is opened or paid.
+    /// A model may only name models that a user named for this run, for the root or in a definition. With some
+    /// providers a model's name decides what is opened or paid.
     fn check_model(&self, request: &SpawnRequest) -> Result<(), Refusal> {
         let Some(name) = &request.model else { return Ok(()) };
         let root = || self.open(&self.id.root()).map(|root| root.contract.execution.model.as_str());
-        let root = self.recorded_model.as_deref().or_else(root);
+        let root = self.terms.recorded_model.as_deref().or_else(root);
         let of_skills = self.all_skills().filter_map(|skill| skill.model.as_deref());
-        let of_kinds = self.kinds.values().filter_map(|kind| kind.definition.model.as_deref());
-        let named: BTreeSet<&str> = of_kinds.chain(of_skills).chain(root).collect();
+        let of_definitions =
+            self.definitions.values().filter_map(|prepared| prepared.definition.model.as_deref());
+        let named: BTreeSet<&str> = of_definitions.chain(of_skills).chain(root).collect();
         if named.contains(name.as_str()) {
             return Ok(());
         }
@@ -214,40 +222,44 @@ impl Run {
     }
 
     fn spawnable(&self, parent: &OpenAgent, name: &str) -> Result<&Arc<PreparedDefinition>, Refusal> {
-        let kind = self.prepared_definition(name).ok_or_else(|| {
+        let prepared = self.prepared_definition(name).ok_or_else(|| {
             if let Some(known) = self.out_of_reach.iter().find(|known| known.eq_ignore_ascii_case(name)) {
-                let asker = &parent.kind.definition.name;
+                let asker = &parent.prepared.definition.name;
                 let reason = format!(
-                    "`{asker}` may not spawn `{known}`: that agent exists, but no agent of this run lists it. A person adds it \
-                     to `spawns` of `{asker}`, or starts a run with `--agent {known}`"
+                    "`{asker}` may not spawn `{known}`: that agent exists, but no agent of this run lists it. A user can add \
+                     it to `spawns` of `{asker}`, or start a run with `{known}` as its first agent"
                 );
                 return Refusal::new(Code::SpawnNotAllowed, reason);
             }
-            let spawns = || parent.kind.definition.spawns.iter().flatten().map(String::as_str);
+            let spawns = || parent.prepared.definition.spawns.iter().flatten().map(String::as_str);
             let (meant, known) = (hint(nearest(name, spawns())), some_of(spawns()));
             Refusal::new(
                 Code::UnknownAgent,
-                format!("there is no agent `{}`{meant}; this one may spawn: {known}", clip(name)),
+                format!("unknown agent `{}`{meant}; available: {known}", clip(name, QUOTE_MAX_CHARS)),
             )
         })?;
         let listed = parent
-            .kind
+            .prepared
             .definition
             .spawns
             .iter()
             .flatten()
-            .any(|listed| listed.eq_ignore_ascii_case(&kind.definition.name));
-        if !listed || kind.definition.mode == Mode::Primary {
-            let reason = format!("{} may not spawn `{}`", named(parent), kind.definition.name);
+            .any(|listed| listed.eq_ignore_ascii_case(&prepared.definition.name));
+        if !listed || prepared.definition.mode == Mode::Primary {
+            let reason = format!("{} may not spawn `{}`", named(parent), prepared.definition.name);
             return Err(Refusal::new(Code::SpawnNotAllowed, reason));
         }
-        Ok(kind)
+        Ok(prepared)
     }
 
-    /// The caller's child that a model named; any other id is unknown.
+    /// The caller's child that a model named. Any other id is unknown.
     pub fn own_child(&self, caller: &AgentId, task_id: &str) -> Result<AgentId, Refusal> {
-        let unknown =
-            || Refusal::new(Code::UnknownTask, format!("`{}` is not one of your tasks", clip(task_id)));
+        let unknown = || {
+            Refusal::new(
+                Code::UnknownTask,
+                format!("`{}` is not one of your tasks", clip(task_id, QUOTE_MAX_CHARS)),
+            )
+        };
         let id = AgentId::from_relative(&self.id, task_id).map_err(|_| unknown())?;
         if id.parent().as_ref() == Some(caller) && self.agents.contains_key(&id) {
             Ok(id)
@@ -275,7 +287,7 @@ impl Run {
     fn repaired_child(&self, caller: &AgentId, request: &SpawnRequest) -> Result<Option<AgentId>, Refusal> {
         let Some(text) = &request.repairs else { return Ok(None) };
         let id = self.own_child(caller, text)?;
-        // One that its contract leaves open for its parent to close may have failed too.
+        // A failed child may still be open, if its contract leaves the close to its parent.
         let is_left = self.open(&id).is_some_and(|agent| matches!(agent.state, OpenState::Failed(_)));
         if !is_left && self.closed(&id).is_none_or(|closed| closed.failure.is_none()) {
             let reason = format!("task `{}` has not failed; there is nothing to repair", id.relative());
@@ -288,12 +300,12 @@ impl Run {
         &self,
         from: SpawnFrom<'_>,
         parent: &OpenAgent,
-        wanted: ChildRequest<'_>,
+        requested: ChildRequest<'_>,
         request: &SpawnRequest,
         (continues, repairs): (Option<AgentId>, Option<AgentId>),
     ) -> Result<Contract, Refusal> {
         let context = parent.contract.context.create_child_context(from.parent);
-        let (definition, skill) = (&wanted.kind.definition, wanted.skill);
+        let (definition, skill) = (&requested.prepared.definition, requested.skill);
         let by_model = self.is_asked_by_model(from);
         let max_turns =
             turn_limit(context.depth, self.terms.base_turns, definition.max_turns, request.max_turns);
@@ -319,7 +331,7 @@ impl Run {
                 repairs,
             },
             step: StepTerms {
-                title: request.title.chars().take(TITLE_MAX_CHARS).collect(),
+                title: clip(&request.title, TITLE_MAX_CHARS),
                 description: request.prompt.clone(),
                 success_criteria: Self::criteria_of(request, by_model),
                 owns: if request.owns.is_empty() {
@@ -329,7 +341,7 @@ impl Run {
                 },
                 required: request.required,
             },
-            permissions: self.child_grant(parent, wanted, continues.as_ref(), request.tools.as_deref()),
+            permissions: self.child_grant(parent, requested, continues.as_ref(), request.tools.as_deref()),
             execution: ExecutionTerms {
                 definition: definition.name.clone(),
                 skill: skill.map(|skill| skill.name.clone()),
@@ -342,15 +354,15 @@ impl Run {
                 top_p: definition.top_p,
                 max_turns,
                 turn_timeout_ms: skill.and_then(|skill| skill.turn_timeout_ms),
-                // A model may only shorten it.
+                // A model may only shorten the timeout.
                 attempt_timeout_ms: Some(match request.timeout_ms {
                     None => DEFAULT_ATTEMPT_TIMEOUT_MS,
                     Some(asked) if by_model => asked.min(DEFAULT_ATTEMPT_TIMEOUT_MS),
                     Some(asked) => asked,
                 }),
-                // The run's: how long a model may be silent depends on where it runs.
+                // Taken from the run: how long a model may be silent depends on where it runs.
                 idle_timeout_ms: parent.contract.execution.idle_timeout_ms,
-                // And no more attempts.
+                // A model may only lower the number of retries.
                 max_retries: match request.max_retries {
                     None => DEFAULT_MAX_RETRIES,
                     Some(asked) if by_model => asked.min(DEFAULT_MAX_RETRIES),
@@ -375,7 +387,7 @@ impl Run {
         Ok(contract)
     }
 
-    /// What a child's work must meet. A command that a model wrote takes no longer than a `bash` call of that model may.
+    /// The criteria of a child. A command that a model wrote gets no longer timeout than a `bash` call of that model.
     fn criteria_of(request: &SpawnRequest, by_model: bool) -> Vec<Criterion> {
         let mut criteria = request.success_criteria.clone();
         for criterion in criteria.iter_mut().filter(|_| by_model) {
@@ -386,8 +398,7 @@ impl Run {
         criteria
     }
 
-    /// The place of a child that is no step: after the steps of the plan, if its parent has one, so that each child has
-    /// its own.
+    /// The index of a child that is not a plan step: after the steps of the plan, so that each child has its own.
     fn child_idx(&self, id: &AgentId, parent: &OpenAgent) -> u32 {
         let Some(planned) = self.planned.as_ref().filter(|_| id.is_root()) else { return parent.children };
         let count = |steps: usize| u32::try_from(steps).unwrap_or(u32::MAX);
@@ -395,18 +406,19 @@ impl Run {
         count(planned.children.len()).saturating_add(parent.children.saturating_sub(created))
     }
 
-    /// What the definition asks for, as far as the parent has it; for a continued child also as far as that had it.
+    /// The part of the definition's grant that the parent has. For a continued child also limited to that child's
+    /// grant.
     fn child_grant(
         &self,
         parent: &OpenAgent,
-        ChildRequest { kind, skill }: ChildRequest<'_>,
+        ChildRequest { prepared, skill }: ChildRequest<'_>,
         continues: Option<&AgentId>,
         fewer: Option<&[String]>,
     ) -> Grant {
         let mine = parent.authority.grant();
-        let rights = SkillRights::new(&kind.definition, skill);
-        let tools = rights.tools(&kind.tools.meet(&mine.allowed_tools), &self.all_skills());
-        // Below the root the depth that a skill names only lowers how far the tree may still grow.
+        let rights = SkillRights::new(&prepared.definition, skill);
+        let tools = rights.tools(&prepared.tools.meet(&mine.allowed_tools), &self.all_skills());
+        // Below the root a skill's maximum depth can only lower how far the tree may still grow.
         let depth = parent.contract.context.depth.saturating_add(1);
         let levels = skill.and_then(|skill| skill.max_depth).map(|deepest| deepest.saturating_sub(depth));
         let requested = Grant {
@@ -414,11 +426,11 @@ impl Run {
             allowed_tools: tools,
             rules: skill.map(|skill| skill.rules.clone().into()).unwrap_or_default(),
             max_delegation_depth: mine.max_delegation_depth.saturating_sub(1).min(levels.unwrap_or(u32::MAX)),
-            may_share_history: kind.definition.may_share_history,
+            may_share_history: prepared.definition.may_share_history,
             on_ask: mine.on_ask,
         };
         let mut grant = Grant::meet(mine, &requested);
-        // A name that is none was found when the plan was checked; here it only takes away.
+        // The check of the plan reported invalid names. Here they only remove tools.
         if let Some(fewer) = fewer {
             let named = ToolSet::parse(fewer.iter().map(String::as_str)).unwrap_or_default();
             grant.allowed_tools = grant.allowed_tools.meet(&named);
@@ -434,7 +446,7 @@ impl Run {
     }
 }
 
-/// The order is part of the promise: the right to spawn is looked at before the depth.
+/// The order is part of the interface: the right to spawn is checked before the depth.
 fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
     let context = &parent.contract.context;
     let grant = parent.authority.grant();
@@ -453,14 +465,13 @@ fn may_spawn(parent: &OpenAgent) -> Result<(), Refusal> {
 
 fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal> {
     if request.share_history && !parent.authority.grant().may_share_history {
-        let reason = "this agent may not share its conversation: a person lets the first agent of a run with \
-                      `--may-share-history` or the setting `agent.may_share_history`, and one below it with \
-                      `may_share_history` in its definition";
+        let reason = "this agent may not share its conversation: for the first agent of a run a user allows it in the \
+                      settings (`agent.may_share_history`), for one below it its definition does (`may_share_history`)";
         return Err(Refusal::new(Code::PermissionDenied, reason));
     }
     for path in &request.owns {
         ownership::check(path).map_err(|problem| {
-            Refusal::new(Code::InvalidInput, format!("`owns`: `{}` {problem}", clip(path)))
+            Refusal::new(Code::InvalidInput, format!("`owns`: `{}` {problem}", clip(path, QUOTE_MAX_CHARS)))
         })?;
     }
     if !request.owns.is_empty() && !ownership::within(&request.owns, &parent.contract.step.owns) {
@@ -471,15 +482,10 @@ fn check_terms(parent: &OpenAgent, request: &SpawnRequest) -> Result<(), Refusal
     Ok(())
 }
 
-/// An agent as it is known to whoever asked for it: by its skill, if it carries one out.
+/// An agent as its parent names it: by its skill, if it was forked with one.
 fn named(agent: &OpenAgent) -> String {
     match &agent.contract.execution.skill {
         Some(skill) => format!("the skill `{skill}`"),
-        None => format!("`{}`", agent.kind.definition.name),
+        None => format!("`{}`", agent.prepared.definition.name),
     }
-}
-
-/// Keeps a hostile text from filling an error.
-pub(super) fn clip(text: &str) -> String {
-    text.chars().take(64).collect()
 }

@@ -1,4 +1,4 @@
-//! The state of a run. Variants own their data: nothing is "only set when".
+//! The state of a run that events are folded into. Each variant owns its data, so no field depends on another variant.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::permission::{Authority, Grant};
 use crate::request::RunTerms;
 use crate::text::Text;
 
-use super::definitions::{PreparedDefinition, SkillKind};
+use super::definitions::{PreparedDefinition, PreparedSkill};
 use super::{AgentState, Files, PlanProgress, RunStatus};
 
-/// Why an agent failed.
+/// The kind of an agent's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailKind {
-    /// The work went wrong.
+    /// The work itself failed.
     Execution,
-    /// A rule forbade it.
+    /// A rule denied it.
     Policy,
     /// An attempt, turn or idle timeout passed.
     Timeout,
@@ -32,7 +32,6 @@ pub enum FailKind {
     Budget,
     /// The work was not accepted.
     Integration,
-    /// Somebody cancelled it.
     Cancelled,
 }
 
@@ -42,7 +41,7 @@ impl FailKind {
         matches!(self, FailKind::Execution | FailKind::Timeout)
     }
 
-    /// The kind as it is written everywhere.
+    /// The kind's wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             FailKind::Execution => "execution",
@@ -54,7 +53,7 @@ impl FailKind {
         }
     }
 
-    /// The code that goes with the kind where nothing more precise is known.
+    /// The kind's default code, if no more precise one is known.
     pub fn code(self) -> Code {
         match self {
             FailKind::Execution => Code::SubagentError,
@@ -67,59 +66,49 @@ impl FailKind {
     }
 }
 
-/// A failure, with what could still be reported.
+/// A failure, with the report that could still be written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
-    /// The kind.
     pub kind: FailKind,
-    /// Why, as a word.
     pub code: Code,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
-    /// What the agent could still report.
+    /// The report, if the agent could still write one.
     pub report: Option<Text>,
 }
 
-/// That an agent is to end.
+/// A cancel request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// Who asked.
     pub by: String,
-    /// Why.
     pub reason: String,
-    /// At once, without grace.
+    /// Ends at once, without a grace period.
     pub kill: bool,
 }
 
-/// The state of an agent that is not closed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OpenState {
-    /// Waits to start; `queued` once that was said.
+    /// The agent waits to start.
     Created {
-        /// Whether the wait is in the journal.
+        /// Whether the journal has the wait.
         queued: bool,
     },
     /// An attempt is under way.
     Running {
-        /// Which, from 1.
+        /// The attempt's number, from 1.
         attempt: u32,
     },
-    /// Ended its work.
+    /// The agent ended its work.
     WaitingForMerge {
-        /// The report.
         report: Text,
     },
-    /// Accepted.
     Completed {
-        /// The report.
         report: Text,
     },
-    /// Failed.
     Failed(Failure),
 }
 
 impl OpenState {
-    /// The state's name.
     pub fn name(&self) -> AgentState {
         match self {
             OpenState::Created { .. } => AgentState::Created,
@@ -131,147 +120,131 @@ impl OpenState {
     }
 }
 
-/// An agent that is not closed.
 #[derive(Debug, Clone)]
 pub struct OpenAgent {
-    /// Its terms.
     pub contract: Arc<Contract>,
-    /// What it may do.
     pub authority: Authority,
-    /// Its kind.
-    pub kind: Arc<PreparedDefinition>,
-    /// Where it stands.
+    pub prepared: Arc<PreparedDefinition>,
     pub state: OpenState,
-    /// The parent's call that asked for it; empty for the root.
+    /// The parent's call that requested the agent. Empty for the root.
     pub call_id: Arc<str>,
-    /// Whether its parent went on without waiting.
+    /// Whether the parent continues without waiting.
     pub background: bool,
-    /// Whether it can write or execute.
+    /// Whether the agent's tools can write files or execute programs.
     pub writer: bool,
-    /// Whether it, or a child of it that closed, may have changed files in place.
+    /// Whether the agent, or a closed child, may have changed files in place.
     pub changed: bool,
-    /// Where it works, and what became of its work.
+    /// The agent's workspace and the state of its work.
     pub files: Files,
     /// How many child numbers are used.
     pub children: u32,
-    /// The children that are not closed.
+    /// The numbers of the children that are not closed.
     pub open_children: BTreeSet<u32>,
-    /// Set once it is to end.
+    /// Set once the agent is cancelled.
     pub cancel: Option<Cancel>,
-    /// The model call under way, with what it set aside.
+    /// The reservation of the model call in flight.
     pub calling: Option<Amount>,
-    /// What it waits for, if that is the provider of its model.
+    /// Set while the agent waits for its model's provider.
     pub provider_wait: Option<ProviderWait>,
-    /// When it was created.
     pub created_at_ms: i64,
-    /// When its own wall time is up.
+    /// The deadline from the agent's own wall time.
     pub deadline: Deadline,
-    /// What it asked a person about its calls under way, by call; gone with a call's result.
-    pub requests: BTreeMap<String, Request>,
-    /// The skills that a person let it use when a rule asked.
+    /// Questions about the agent's calls in progress, by call id. Removed with the call's result.
+    pub questions: BTreeMap<String, AskedQuestion>,
+    /// The skills that a user allowed when a rule asked.
     pub consented_skills: BTreeSet<String>,
 }
 
 /// A wait for the provider of an agent's model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderWait {
-    /// Who is waited for.
     pub provider: String,
-    /// Why, for people.
+    /// The reason for users.
     pub reason: String,
-    /// When it began.
     pub since_ms: i64,
-    /// When it is thought to end.
+    /// The expected end.
     pub until_ms: i64,
+    /// The number of the event that began it.
+    pub seq: u64,
 }
 
 /// A question about one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// `tool:specifier`.
+pub struct AskedQuestion {
+    /// The operation, `tool:specifier`.
     pub operation: String,
-    /// What an answer must name.
+    /// The hash that an answer must name.
     pub approval: Hash,
-    /// Whether a hook asked: then no rule answers it.
+    /// Whether a hook asked. Then no rule answers the question.
     pub by_hook: bool,
-    /// Where it stands.
-    pub state: RequestState,
+    pub state: QuestionState,
+    /// The number of the event that asks.
+    pub seq: u64,
 }
 
-/// Where a question stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RequestState {
-    /// Nobody has answered.
+pub enum QuestionState {
     Open,
-    /// Yes.
     Allowed,
-    /// No.
+    /// A user, or the host, denied the call.
     Denied {
-        /// Who says so.
         by: AnsweredBy,
-        /// Why.
+        /// The reason for users.
         reason: Option<String>,
     },
 }
 
-/// What is kept of a closed agent.
+/// The data that is kept about a closed agent.
 #[derive(Debug, Clone)]
 pub struct ClosedAgent {
-    /// Its kind.
-    pub kind: Arc<PreparedDefinition>,
-    /// Its grant, for a child that continues it.
+    pub prepared: Arc<PreparedDefinition>,
+    /// For a child that continues this agent.
     pub grant: Grant,
-    /// The skill that it carried out, for the same.
+    /// The skill that the agent was forked with, for a child that continues it.
     pub skill: Option<String>,
-    /// How it ended; none is completed.
+    /// None if the agent completed.
     pub failure: Option<FailedChild>,
-    /// Its kind of failure.
     pub fail_kind: Option<FailKind>,
-    /// Whether its failure fails the run.
+    /// Whether the agent's failure fails the run.
     pub required: bool,
-    /// The failed child that it was to repair.
+    /// The failed child that this agent was to repair.
     pub repairs: Option<AgentId>,
-    /// Whether it ran out of turns.
+    /// Whether the agent reached its turn limit.
     pub turns_exhausted: bool,
 }
 
-/// An agent.
 #[derive(Debug, Clone)]
 pub enum Node {
-    /// Not closed.
     Open(Box<OpenAgent>),
-    /// Closed.
     Closed(Box<ClosedAgent>),
 }
 
-/// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// Well.
+    /// The root ended its work, and no required child failed.
     Completed {
         /// The root's report.
         text: Text,
     },
-    /// Badly.
+    /// The root or a required child failed.
     Failed {
-        /// The kind.
+        /// The kind of failure.
         kind: FailKind,
-        /// Why, as a word.
         code: Code,
-        /// Why, for people.
+        /// The reason for users.
         reason: String,
-        /// The root's last words.
+        /// The root's last text.
         text: Option<Text>,
     },
-    /// Cancelled.
+    /// The run was cancelled before the root ended.
     Cancelled {
-        /// Why.
+        /// The reason for users.
         reason: String,
     },
 }
 
 impl Outcome {
-    /// The status that the run has from now on.
+    /// The run's final status.
     pub fn status(&self) -> RunStatus {
         match self {
             Outcome::Completed { .. } => RunStatus::Completed,
@@ -284,53 +257,50 @@ impl Outcome {
 /// The state of a run: a fold over its events.
 #[derive(Debug)]
 pub struct Run {
-    /// Its id.
     pub id: RunId,
-    /// What the user asked for.
+    /// The user's request.
     pub request: Text,
-    /// Limits and rules of the whole run.
     pub terms: RunTerms,
     /// The working directory.
     pub dir: String,
-    /// The files it started from; none if it works in place.
+    /// The snapshot that the run started from. None if it has no workspaces.
     pub base: Option<BaseSnapshot>,
-    /// The embedder's session.
     pub session_id: Option<String>,
-    /// When it started.
     pub started_at_ms: i64,
-    /// The definitions it started with.
-    pub kinds: BTreeMap<String, Arc<PreparedDefinition>>,
-    /// The skills it started with.
-    pub skills: BTreeMap<String, Arc<SkillKind>>,
-    /// The project's instructions for agents.
+    /// The definitions at the start of the run.
+    pub definitions: BTreeMap<String, Arc<PreparedDefinition>>,
+    /// The skills at the start of the run.
+    pub skills: BTreeMap<String, Arc<PreparedSkill>>,
+    /// The project's instructions for agents (`AGENTS.md`).
     pub agents_md: Option<Arc<str>>,
-    /// The spending of the whole tree.
     pub ledger: Ledger,
-    /// The children that failed, in the order of their failing.
+    /// The failed children, in the order of their failures.
     pub failed: Vec<FailedChild>,
     /// Failed children that a later child repaired.
     pub repaired: BTreeSet<AgentId>,
-    /// The plan that the host carries out, and how far it is.
+    /// The plan that the host executes, and its progress.
     pub planned: Option<PlanProgress>,
-    /// Definitions that exist and that no agent of this run may be.
+    /// Names of definitions that exist, but that no agent of this run may use.
     pub out_of_reach: Vec<String>,
     /// Set by the end of the run.
     pub outcome: Option<Outcome>,
-    /// In a replay, what agents know the root's model as: the recorded one. Not of its events; only requests are decided by it.
-    pub recorded_model: Option<String>,
     pub(super) agents: HashMap<AgentId, Node>,
     pub(super) open_count: usize,
-    /// The agents that wait for a person.
+    /// The agents that wait for a user.
     pub(super) asking: BTreeSet<AgentId>,
+    /// The number of the last event that was applied.
+    pub(super) seq: u64,
+    /// The numbers of the answers of "always" and of their questions.
+    pub(super) always_answers: Vec<u64>,
+    /// The numbers of the plan's event and of the events that created or refused the children of its steps.
+    pub(super) plan_events: Vec<u64>,
 }
 
 impl Run {
-    /// The agent, if it exists.
     pub fn get(&self, id: &AgentId) -> Option<&Node> {
         self.agents.get(id)
     }
 
-    /// The agent, if it is not closed.
     pub fn open(&self, id: &AgentId) -> Option<&OpenAgent> {
         match self.agents.get(id) {
             Some(Node::Open(agent)) => Some(agent),
@@ -338,7 +308,6 @@ impl Run {
         }
     }
 
-    /// The agent, if it is closed.
     pub fn closed(&self, id: &AgentId) -> Option<&ClosedAgent> {
         match self.agents.get(id) {
             Some(Node::Closed(agent)) => Some(agent),
@@ -351,17 +320,17 @@ impl Run {
         self.agents.len()
     }
 
-    /// How many agents are not closed, the root included.
+    /// How many agents are open, the root included.
     pub fn open_count(&self) -> usize {
         self.open_count
     }
 
-    /// Every agent, in no order.
+    /// Every agent, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&AgentId, &Node)> {
         self.agents.iter()
     }
 
-    /// The agents that are not closed, parents before children, siblings by number.
+    /// The open agents, parents before children, siblings by number.
     pub fn open_in_order(&self) -> Vec<AgentId> {
         let mut order = Vec::with_capacity(self.open_count);
         let mut pending = vec![self.id.root()];
@@ -374,17 +343,17 @@ impl Run {
         order
     }
 
-    /// The definition of that name, whatever its case.
+    /// Looks up a definition, ignoring the case of its name.
     pub fn prepared_definition(&self, name: &str) -> Option<&Arc<PreparedDefinition>> {
-        self.kinds.get(name).or_else(|| self.kinds.get(&name.to_ascii_lowercase()))
+        self.definitions.get(name).or_else(|| self.definitions.get(&name.to_ascii_lowercase()))
     }
 
-    /// The skill of that name, whatever its case.
-    pub fn skill(&self, name: &str) -> Option<&Arc<SkillKind>> {
+    /// Looks up a skill, ignoring the case of its name.
+    pub fn skill(&self, name: &str) -> Option<&Arc<PreparedSkill>> {
         self.skills.get(name).or_else(|| self.skills.get(&name.to_ascii_lowercase()))
     }
 
-    /// Whether the agent or one above it is to end.
+    /// Whether the agent or an ancestor is cancelled.
     pub fn is_cancelled(&self, id: &AgentId) -> bool {
         let mut at = Some(id.clone());
         while let Some(id) = at {
@@ -396,7 +365,7 @@ impl Run {
         false
     }
 
-    /// What the agent should know of its budgets: most of one is used, its own or that of one above it.
+    /// A note for the agent if most of its own budget, or of an ancestor's, is spent.
     pub fn low_budget(&self, id: &AgentId, now_ms: i64) -> Option<String> {
         if let Some(low) = self.ledger.low(id) {
             return Some(low.to_string());
@@ -412,15 +381,15 @@ impl Run {
         None
     }
 
-    /// When the agent's time is up as of now: its own deadline, or the moment at which the agent above it has to write
-    /// its report, whichever comes first. An agent has ended by the time its parent reports.
+    /// The agent's deadline as of now: its own, or the time at which its parent has to write its report, whichever is
+    /// earlier. An agent ends before its parent reports.
     pub fn deadline_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
         let above = self.report_above_ms(id, now_ms);
         let now_ms = u64::try_from(now_ms).unwrap_or(0);
         self.open(id)?.deadline.at_ms(above, now_ms).and_then(|at| i64::try_from(at).ok())
     }
 
-    /// When the agent has to stop working and write its report as of now.
+    /// The time at which the agent has to stop working and write its report, as of now.
     pub fn report_at_ms(&self, id: &AgentId, now_ms: i64) -> Option<i64> {
         let above = self.report_above_ms(id, now_ms);
         let now_ms = u64::try_from(now_ms).unwrap_or(0);
@@ -432,7 +401,7 @@ impl Run {
         above.and_then(|at| u64::try_from(at).ok())
     }
 
-    /// Whose wall time is used up when the agent's is, and how much that is, in words that are the same in every run.
+    /// Whose wall time ends the agent and how much it is. Models read the words, so they are the same in every run.
     pub fn time_used_up(&self, id: &AgentId, now_ms: i64) -> String {
         let clock_ms = u64::try_from(now_ms).unwrap_or(0);
         let mut owner = id.clone();

@@ -1,22 +1,24 @@
-//! The words that rows of current state and front ends have for where a run and its agents stand. Each is an enum with
-//! one spelling, so that no text is compared with another text.
+//! The states of a run and its agents, as rows of current state and front ends name them. Each is an enum with one
+//! spelling, so that no code compares texts.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::FailKind;
 use crate::code::Code;
 use crate::event::FinalStatus;
 
-/// Where a run stands.
+/// The state of a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It has not ended; whether a process executes it is another question.
+    /// The run has not ended. A process may or may not be executing it.
     Running,
-    /// It ended well.
+    /// The run completed.
     Completed,
     /// It failed.
     Failed,
@@ -27,7 +29,7 @@ pub enum RunStatus {
 impl RunStatus {
     const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// The status as it is written everywhere.
+    /// The status's wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             RunStatus::Running => "running",
@@ -37,12 +39,11 @@ impl RunStatus {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the name that [`as_str`](Self::as_str) returns.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether the run has not ended.
     pub fn is_running(self) -> bool {
         self == RunStatus::Running
     }
@@ -58,7 +59,7 @@ impl fmt::Display for RunStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentState {
-    /// Row and contract committed.
+    /// The row and the contract are committed.
     Created,
     /// An attempt is under way.
     Running,
@@ -76,7 +77,7 @@ impl AgentState {
     const ALL: [Self; 6] =
         [Self::Created, Self::Running, Self::WaitingForMerge, Self::Completed, Self::Failed, Self::Closed];
 
-    /// The state as it is written everywhere.
+    /// The state's wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             AgentState::Created => "created",
@@ -88,7 +89,7 @@ impl AgentState {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the name that [`as_str`](Self::as_str) returns.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }
@@ -101,7 +102,7 @@ impl fmt::Display for AgentState {
 }
 
 impl FinalStatus {
-    /// The status as it is written everywhere.
+    /// The status's wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             FinalStatus::Completed => "completed",
@@ -109,23 +110,21 @@ impl FinalStatus {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the name that [`as_str`](Self::as_str) returns.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Completed, Self::Failed].into_iter().find(|status| status.as_str() == text)
     }
 }
 
-/// Why an agent closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// Its work was accepted.
+    /// The agent's work was accepted.
     Integrated,
-    /// It failed in this way.
     Failed(FailKind),
 }
 
 impl CloseReason {
-    /// The reason as events and rows have it.
+    /// The reason's wire name in events and rows.
     pub fn as_str(self) -> &'static str {
         match self {
             CloseReason::Integrated => "integrated",
@@ -133,7 +132,7 @@ impl CloseReason {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the name that [`as_str`](Self::as_str) returns.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "integrated" => Some(CloseReason::Integrated),
@@ -142,46 +141,42 @@ impl CloseReason {
     }
 }
 
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for CloseReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for CloseReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            de::Error::invalid_value(Unexpected::Str(&text), &"`integrated` or a kind of failure")
+        })
+    }
+}
+
 impl FailKind {
     const ALL: [Self; 6] =
         [Self::Execution, Self::Policy, Self::Timeout, Self::Budget, Self::Integration, Self::Cancelled];
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the name that [`as_str`](Self::as_str) returns.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// Why an agent or a run failed: a code for programs, a reason for people.
+/// Why an agent or a run failed: a code for programs, a reason for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureReason {
-    /// Why, as a word.
     pub code: Code,
-    /// Why, for people.
     pub reason: String,
-}
-
-impl FailureReason {
-    /// The text in the column `error` of an agent's row. The root of a cancelled run has the reason alone there,
-    /// because that event has no code.
-    pub fn to_column(&self, is_cancelled_run: bool) -> String {
-        if is_cancelled_run { self.reason.clone() } else { self.to_string() }
-    }
-
-    /// Reads what [`to_column`](Self::to_column) writes. A text without a code, which only another writer of the
-    /// table can have left, has the code of the reason for which the agent closed.
-    pub fn from_column(text: &str, closed: Option<CloseReason>, is_root: bool) -> Self {
-        let kind = match closed {
-            Some(CloseReason::Failed(kind)) => kind,
-            Some(CloseReason::Integrated) | None => FailKind::Execution,
-        };
-        let plain = || Self { code: kind.code(), reason: text.to_owned() };
-        if is_root && kind == FailKind::Cancelled {
-            return plain();
-        }
-        let coded = text.split_once(": ").and_then(|(code, reason)| Some((Code::parse(code)?, reason)));
-        coded.map_or_else(plain, |(code, reason)| Self { code, reason: reason.to_owned() })
-    }
 }
 
 impl fmt::Display for FailureReason {
@@ -205,32 +200,17 @@ mod tests {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
         for kind in FailKind::ALL {
-            assert_eq!(CloseReason::parse(kind.as_str()), Some(CloseReason::Failed(kind)));
+            let reason = CloseReason::Failed(kind);
+            assert_eq!(CloseReason::parse(kind.as_str()), Some(reason));
+            assert_eq!(serde_json::to_value(reason).unwrap(), kind.as_str());
+            assert_eq!(serde_json::from_value::<CloseReason>(kind.as_str().into()).unwrap(), reason);
         }
         for (code, _) in Code::MEANINGS {
             assert_eq!(Code::parse(code.as_str()), Some(*code));
         }
         assert_eq!(CloseReason::parse("integrated"), Some(CloseReason::Integrated));
+        let unknown = serde_json::from_str::<CloseReason>(r#""ended""#).unwrap_err().to_string();
+        assert!(unknown.contains("`integrated` or a kind of failure"), "{unknown}");
         assert_eq!((RunStatus::parse("ended"), CloseReason::parse("")), (None, None));
-    }
-
-    #[test]
-    fn the_column_of_a_failure_is_read_as_the_failure() {
-        let cancelled = CloseReason::Failed(FailKind::Cancelled);
-        for (code, closed, is_root, column) in [
-            (Code::Timeout, CloseReason::Failed(FailKind::Timeout), false, "TIMEOUT: a: b"),
-            (Code::ModelError, CloseReason::Failed(FailKind::Execution), true, "MODEL_ERROR: a: b"),
-            (Code::Cancelled, cancelled, false, "CANCELLED: a: b"),
-            (Code::Cancelled, cancelled, true, "a: b"),
-        ] {
-            let failure = FailureReason { code, reason: "a: b".to_owned() };
-            assert_eq!(failure.to_column(is_root && closed == cancelled), column);
-            assert_eq!(FailureReason::from_column(column, Some(closed), is_root), failure);
-        }
-        // A person's words may look like a code.
-        let words = FailureReason::from_column("TIMEOUT: enough", Some(cancelled), true);
-        assert_eq!((words.code, words.reason.as_str()), (Code::Cancelled, "TIMEOUT: enough"));
-        let uncoded = FailureReason::from_column("it broke", None, false);
-        assert_eq!((uncoded.code, uncoded.reason.as_str()), (Code::SubagentError, "it broke"));
     }
 }

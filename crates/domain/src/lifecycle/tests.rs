@@ -1,4 +1,4 @@
-//! The lifecycle, told by commands: what may follow what, and what never happens.
+//! The lifecycle by its commands: legal sequences, and what must never happen.
 
 mod asking;
 mod fixture;
@@ -6,5 +6,6 @@ mod grants;
 mod illegal;
 mod outcome;
 mod random;
+mod refused;
 mod skills;
 mod spawning;

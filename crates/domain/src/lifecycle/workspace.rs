@@ -1,7 +1,7 @@
-//! Where an agent works, and what became of its work: the part of its state that workspaces and integration move.
+//! The workspace of an agent and the state of its work, which workspace and integration events change.
 
 use super::apply::illegal;
-use super::{Illegal, Node, OpenState, Run};
+use super::{IllegalEvent, Node, OpenState, Run};
 use crate::contract::{CommandCriterion, Contract, Criterion};
 use crate::event::{
     Change, Event, IntegrationPassed, SubagentWaitingForMerge, WorkspaceMade, WorkspaceSalvaged,
@@ -12,26 +12,25 @@ use crate::object_id::ObjectId;
 use crate::ownership;
 use crate::plan::UnownedWriters;
 
-/// The files of an agent that is not closed.
+/// The files of an open agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Files {
-    /// The snapshot it started from; none if the run works in place.
+    /// The snapshot that the agent started from. None if the run has no workspaces.
     pub base: Option<ObjectId>,
-    /// The newest commit that was merged into its files in this attempt.
+    /// The newest commit that was merged into the agent's files in this attempt.
     pub merged: Option<ObjectId>,
-    /// Whether this attempt has a workspace of its own on disk.
+    /// Whether this attempt has its own workspace on disk.
     pub made: bool,
-    /// Whether everything in it is kept, or it is itself.
+    /// Whether a commit keeps all files of the workspace, or the workspace itself is kept.
     pub salvaged: bool,
-    /// The commit it ended its work with.
+    /// The commit with the agent's finished work.
     pub change: Option<ObjectId>,
-    /// The merge of that commit into its parent's files, from the moment it is decided.
+    /// The merge of `change` into the parent's files. Set as soon as the merge is decided.
     pub merging: Option<WorktreeMerged>,
 }
 
 impl Files {
-    /// The commit a workspace of this attempt is made from: what was merged into it before it was needed, or the
-    /// snapshot.
+    /// The commit that this attempt's workspace is created from: earlier merges into it, or the snapshot.
     pub fn origin(&self) -> Option<ObjectId> {
         self.merged.or(self.base)
     }
@@ -48,12 +47,12 @@ impl Contract {
 }
 
 impl Run {
-    /// Whether agents work in workspaces of their own; otherwise all of them work in the run's directory.
+    /// Whether each agent has its own workspace. Otherwise all work in the run's directory.
     pub fn is_isolated(&self) -> bool {
         self.base.is_some()
     }
 
-    /// The attempt that a workspace made now is for; none if the agent does not run.
+    /// The attempt that a new workspace would be for. None if the agent is not running.
     pub fn attempt_of(&self, id: &AgentId) -> Option<u32> {
         match self.open(id)?.state {
             OpenState::Running { attempt } => Some(attempt),
@@ -61,17 +60,17 @@ impl Run {
         }
     }
 
-    /// Whether a child has to wait for another because they could change the same paths. One that names none owns all that its parent owns, unless the
-    /// run lets such writers run beside others.
+    /// Whether a child has to wait for another because both could change the same paths. A child without `owns` owns
+    /// all that its parent owns, unless the run lets such writers run in parallel.
     pub fn overlap(&self, one: &AgentId, other: &AgentId) -> bool {
         let (Some(a), Some(b)) = (self.open(one), self.open(other)) else { return false };
-        // Steps of a plan wait for each other alone. A child that the root asked for may wait for a step which, by the
-        // order of the plan, waits for this one.
+        // Plan steps wait only for each other. A child that the root requested may wait for a step that waits for this
+        // one in plan order.
         let is_step = |agent: &super::OpenAgent| agent.contract.parent.message_id.is_none();
         if is_step(a) && !is_step(b) {
             return false;
         }
-        // One that is integrated, or never will be, stands in nobody's way, also if its parent has yet to close it.
+        // A completed or failed child blocks no other, even if its parent has not closed it yet.
         let writes = |agent: &super::OpenAgent| {
             agent.writer && !matches!(agent.state, OpenState::Completed { .. } | OpenState::Failed(_))
         };
@@ -88,7 +87,11 @@ impl Run {
         ownership::overlap(a, b)
     }
 
-    pub(super) fn child_started(&mut self, event: &Event, base: Option<ObjectId>) -> Result<(), Illegal> {
+    pub(super) fn child_started(
+        &mut self,
+        event: &Event,
+        base: Option<ObjectId>,
+    ) -> Result<(), IllegalEvent> {
         if self.base.is_some() != base.is_some() {
             return Err(illegal(event, "it starts from a snapshot if, and only if, the run did"));
         }
@@ -105,7 +108,7 @@ impl Run {
         &mut self,
         event: &Event,
         ended: &SubagentWaitingForMerge,
-    ) -> Result<(), Illegal> {
+    ) -> Result<(), IllegalEvent> {
         let agent = self.resting(event)?;
         let files = &agent.files;
         let is_kept = if files.made { files.salvaged } else { files.merged == ended.change };
@@ -126,7 +129,7 @@ impl Run {
         self.count_turn_limit(event, ended.turns_exhausted)
     }
 
-    pub(super) fn workspace_made(&mut self, event: &Event, made: &WorkspaceMade) -> Result<(), Illegal> {
+    pub(super) fn workspace_made(&mut self, event: &Event, made: &WorkspaceMade) -> Result<(), IllegalEvent> {
         let agent = self.live(event)?;
         if !matches!(agent.state, OpenState::Running { attempt } if attempt == made.attempt) {
             return Err(illegal(event, "that attempt is not under way"));
@@ -142,7 +145,7 @@ impl Run {
         &mut self,
         event: &Event,
         salvaged: &WorkspaceSalvaged,
-    ) -> Result<(), Illegal> {
+    ) -> Result<(), IllegalEvent> {
         let agent = self.live(event)?;
         if !agent.files.made {
             return Err(illegal(event, "it has no workspace"));
@@ -154,7 +157,11 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn worktree_merged(&mut self, event: &Event, merged: &WorktreeMerged) -> Result<(), Illegal> {
+    pub(super) fn worktree_merged(
+        &mut self,
+        event: &Event,
+        merged: &WorktreeMerged,
+    ) -> Result<(), IllegalEvent> {
         let agent = self.waiting(event)?;
         if agent.files.merging.is_some() {
             return Err(illegal(event, "it is merged already"));
@@ -167,7 +174,7 @@ impl Run {
         &mut self,
         event: &Event,
         passed: &IntegrationPassed,
-    ) -> Result<(), Illegal> {
+    ) -> Result<(), IllegalEvent> {
         let agent = self.waiting(event)?;
         let merging = agent.files.merging.as_ref().map(|merging| merging.commit);
         if (passed.change == Change::Merged) != merging.is_some() {
@@ -191,7 +198,7 @@ impl Run {
     }
 
     /// The event's agent, which must be a child that waits for its merge.
-    pub(super) fn waiting(&mut self, event: &Event) -> Result<&mut super::OpenAgent, Illegal> {
+    pub(super) fn waiting(&mut self, event: &Event) -> Result<&mut super::OpenAgent, IllegalEvent> {
         let agent = self.child(event)?;
         if matches!(agent.state, OpenState::WaitingForMerge { .. }) {
             Ok(agent)

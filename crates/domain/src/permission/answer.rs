@@ -1,10 +1,10 @@
-//! A person's answer to one question.
+//! A user's answer to one question.
 //!
-//! An `ask` of any layer is a question about one call. The answer settles exactly that call: it is bound to a
-//! [hash](approval_hash) of the tool, its arguments and the agent's contract, and is used once. It lifts the `ask`
-//! of every layer, because every layer that asks wants just this answer; it never lifts a deny, because no layer
-//! that denies has asked anybody. Said with [`Answer::Always`] it is more: the operation's exact literal joins the
-//! run's [`Approvals`](super::Approvals), which lift less, namely a definition's `ask` only.
+//! An `ask` of any layer is a question about one call. The answer decides exactly that call: it is bound to a
+//! [hash](approval_hash) of the tool, its arguments and the agent's contract, and is used once. It lifts the `ask` of
+//! every layer, because they all ask the same question. It never lifts a deny, because a layer that denies asks
+//! nothing. [`Answer::Always`] also adds the operation's exact literal to the run's [`Approvals`](super::Approvals),
+//! which lift less: only a definition's `ask`.
 //!
 //! Why it is like this: `docs/decisions/permission-answers.md`.
 
@@ -16,41 +16,40 @@ use super::rule::Decision;
 use crate::canonical::canonical_json;
 use crate::hash::Hash;
 
-/// Longest reason that is kept with an answer, in bytes.
+/// Maximum length of the reason that is stored with an answer.
 pub const ANSWER_REASON_MAX_BYTES: usize = 1024;
 
-/// What a person says.
+/// A user's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
-    /// Yes, to this call.
+    /// Allows this call.
     Once,
-    /// Yes, and from now on to the same operation wherever a definition asks about it.
+    /// Allows this call, and from now on the same operation wherever a definition asks about it.
     Always,
-    /// No.
+    /// Denies this call.
     Deny {
-        /// Why; the agent reads it.
+        /// The reason, which the agent reads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
 impl Answer {
-    /// Whether it is a yes.
     pub fn allows(&self) -> bool {
         !matches!(self, Answer::Deny { .. })
     }
 }
 
-/// What an answer is bound to: the tool, what it is called with, and the contract of the agent that calls it.
+/// The hash that an answer is bound to: the tool, its arguments, and the contract of the calling agent.
 pub fn approval_hash(tool: &str, arguments: &serde_json::Value, contract: &Hash) -> Hash {
     let arguments = canonical_json(arguments);
     Hash::of_parts([tool.as_bytes(), arguments.as_bytes(), contract.as_bytes()])
 }
 
 impl Verdict {
-    /// The verdict once a person said yes to this one operation: an `ask` becomes an allow, whichever layer asked.
-    /// As the verdict is the lowest of all, an `ask` means that no layer denies.
+    /// The verdict after a user allowed this operation: an `ask` becomes an allow, whichever layer asked. The verdict
+    /// is the lowest of all layers, so an `ask` means that no layer denies.
     #[must_use]
     pub fn consented(self) -> Self {
         match (self.decision, self.because) {

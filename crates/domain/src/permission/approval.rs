@@ -1,4 +1,4 @@
-//! What a person has allowed in advance.
+//! Operations that a user allowed in advance.
 
 use std::sync::Arc;
 
@@ -7,53 +7,49 @@ use serde::{Deserialize, Serialize};
 use super::operation::{NETWORK, Operation};
 use super::pattern::Pattern;
 
-/// Most approvals that a run takes: no person says more, and each is looked at for every `ask`.
+/// Maximum number of approvals of a run. No user approves more, and each is compared for every `ask`.
 pub const APPROVALS_MAX: usize = 1_000;
 
-/// A person's `--allow` patterns and the literals they stored by saying "always".
+/// A user's `--allow` patterns and the literals stored by an answer of "always".
 ///
-/// They hold for a whole run, and lift an `ask` of a definition, the agent's own or an ancestor's; nothing
-/// else. They are not a layer: a layer could only lower the answer. An answer to one single question is not
-/// here either: that is bound to one call and kept with it.
+/// They hold for a whole run. They only lift an `ask` of a definition, the agent's own or an ancestor's. They are not a
+/// layer: a layer could only lower the decision. The answer to a single question is not here either: it is bound to one
+/// call and stored with it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Approvals(Arc<[Pattern]>);
 
 impl Approvals {
-    /// No approvals.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These and one more.
     pub fn with(&self, pattern: Pattern) -> Self {
         self.0.iter().cloned().chain([pattern]).collect()
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The pattern that approves the operation.
     pub fn find(&self, operation: &Operation<'_>) -> Option<&Pattern> {
-        // The network is no tool, so a wildcard for all tools does not mean it.
+        // The network is not a tool, so a wildcard for all tools does not approve it.
         let meant = |pattern: &&Pattern| operation.tool() != NETWORK || pattern.as_str() == NETWORK;
         self.0.iter().filter(meant).find(|pattern| pattern.approves(operation))
     }
 
-    /// The pattern that names what the operation is about: it says with what it begins, so a wildcard for
-    /// everything names nothing. Only what is named opens a protected name or an address that is not public.
+    /// The pattern that names the operation's target: it matches from the beginning of the specifier, so a wildcard for
+    /// everything names nothing. Only a named target opens a protected name or an address that is not public.
     pub fn naming(&self, operation: &Operation<'_>) -> Option<&Pattern> {
         self.0.iter().find(|pattern| pattern.names_something() && pattern.matches(operation))
     }
 
-    /// The patterns, in the order they were given.
+    /// The patterns in the order in which they were added.
     pub fn iter(&self) -> std::slice::Iter<'_, Pattern> {
         self.0.iter()
     }
@@ -89,7 +85,7 @@ mod tests {
             ("bash@sub:make", "bash@sub/deeper:make", false),
             ("bash@sub:make", "bash@sub:make all", false),
             ("bash@a%3Ab:make", "bash@a%3Ab:make", true),
-            // A class of commands, as a person writes it, is about commands wherever they start.
+            // A wildcard for commands matches in every directory.
             ("bash", "bash@sub:make", true),
             ("bash:*", "bash@sub:make", true),
             ("bash:make*", "bash@sub:make", true),

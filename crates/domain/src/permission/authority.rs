@@ -1,4 +1,4 @@
-//! An agent's whole authority: its own terms on top of its parent's.
+//! An agent's whole authority, which decides its operations: its own terms on top of its parent's.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use super::project::ProjectRules;
 use super::rule::{Decision, Rules};
 use crate::id::{AgentId, RunId};
 
-/// The layers that all agents of a run have in common.
+/// The layers that all agents of a run share.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunLayers {
-    /// The user's settings.
+    /// Rules from the user's settings.
     pub operator: Rules,
-    /// The project's settings, a layer for each file.
+    /// Rules from the project's settings, one layer per file.
     pub project: ProjectRules,
-    /// The run's own rules.
+    /// Rules given to the run.
     pub run: Rules,
 }
 
 impl RunLayers {
-    /// What a rule of these layers says of an operation of any agent; none where no rule speaks.
+    /// The decision of a rule of these layers about an operation of any agent. None if no rule matches.
     pub fn ruling(&self, operation: &Operation<'_>) -> Option<Verdict> {
         Some(decide(&self.layers(), &Approvals::none(), operation)).filter(|verdict| verdict.rule().is_some())
     }
@@ -39,7 +39,7 @@ impl RunLayers {
         let mut layers = vec![plain(LayerName::Operator, &self.operator)];
         layers.extend(self.project.iter().map(|rules| plain(LayerName::Project, rules)));
         if self.project.is_empty() {
-            // Who asks for an explanation is shown that it has no say.
+            // An explanation then shows that the project decides nothing.
             layers.push(plain(LayerName::Project, &Rules::default()));
         }
         layers.push(plain(LayerName::Run, &self.run));
@@ -47,38 +47,36 @@ impl RunLayers {
     }
 }
 
-/// A definition's rules. It always has a say: its default holds where no rule matches.
+/// A definition's rules. This layer always decides: its default applies where no rule matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DefinitionLayer {
-    /// The definition's name.
     pub name: Arc<str>,
-    /// What it says where no rule matches: allow if the definition is built in or trusted, else ask.
+    /// The decision where no rule matches: allow if the definition is built in or trusted, else ask.
     pub default: Decision,
-    /// Its rules; the last match wins.
+    /// The last matching rule wins.
     pub rules: Rules,
 }
 
-/// All that bounds an agent: the run's layers, every ancestor's definition and contract, its own, and its
-/// grant. A child holds its parent's, so ten thousand siblings share one and each costs a few words. As JSON
-/// (the agent's `effective_permissions_json`) it is a flat list from the root down, checked when it is read.
+/// Everything that bounds an agent: the run's layers, the definition and contract of every ancestor, its own, and its
+/// grant. A child shares its parent's value, so each of ten thousand siblings costs a few words. As JSON (the agent's
+/// `effective_permissions_json`) it is a flat list from the root down, which is checked when it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authority(Arc<Node>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Node {
-    above: Superior,
+    above: LayersAbove,
     own: Terms,
 }
 
-/// What stands above an agent.
 #[derive(Debug, PartialEq, Eq)]
-enum Superior {
+enum LayersAbove {
     Run(RunLayers),
     Parent(Authority),
 }
 
-/// What one agent adds.
+/// The layers and grant that one agent adds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Terms {
@@ -88,46 +86,43 @@ struct Terms {
 }
 
 impl Authority {
-    /// The authority of a run's root agent: nobody stands above it, so it gets the grant it asks for.
+    /// The authority of a run's root. No parent narrows it, so it gets the requested grant.
     pub fn root(run: &RunId, layers: RunLayers, definition: DefinitionLayer, grant: Grant) -> Self {
         Self(Arc::new(Node {
-            above: Superior::Run(layers),
+            above: LayersAbove::Run(layers),
             own: Terms { agent: run.root(), definition, grant },
         }))
     }
 
-    /// The authority of this agent's child with that number: bound by all that binds this agent, with the
-    /// meet of its grant and the one requested.
+    /// The authority of this agent's child with that number: all layers of this agent, and the meet of its grant and
+    /// the requested one.
     pub fn child(&self, number: u32, definition: DefinitionLayer, requested: &Grant) -> Self {
         let grant = Grant::meet(self.grant(), requested);
         let own = Terms { agent: self.agent().child(number), definition, grant };
-        Self(Arc::new(Node { above: Superior::Parent(self.clone()), own }))
+        Self(Arc::new(Node { above: LayersAbove::Parent(self.clone()), own }))
     }
 
-    /// The agent.
     pub fn agent(&self) -> &AgentId {
         &self.0.own.agent
     }
 
-    /// Its grant, for its contract.
+    /// The agent's grant, for its contract.
     pub fn grant(&self) -> &Grant {
         &self.0.own.grant
     }
 
-    /// Its definition's rules.
     pub fn definition(&self) -> &DefinitionLayer {
         &self.0.own.definition
     }
 
-    /// Its parent's authority; the root has no parent.
+    /// None for the root.
     pub fn parent(&self) -> Option<&Authority> {
         match &self.0.above {
-            Superior::Parent(parent) => Some(parent),
-            Superior::Run(_) => None,
+            LayersAbove::Parent(parent) => Some(parent),
+            LayersAbove::Run(_) => None,
         }
     }
 
-    /// Decides an operation of this agent.
     pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Verdict {
         if self.covers(operation) {
             unasked(operation, decide(&self.layers(), approvals, operation))
@@ -142,12 +137,12 @@ impl Authority {
         self.layers().iter().any(speaks)
     }
 
-    /// What a rule says of an operation, whether or not the agent has the tool for it; none where only defaults speak.
+    /// The decision of a rule about an operation, whether or not the agent has the tool. None if only defaults apply.
     pub fn ruling(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Verdict> {
         Some(decide(&self.layers(), approvals, operation)).filter(|verdict| verdict.rule().is_some())
     }
 
-    /// Explains what [`decide`](Self::decide) says.
+    /// Explains the verdict of [`decide`](Self::decide).
     pub fn explain(&self, approvals: &Approvals, operation: &Operation<'_>) -> Explanation {
         let mut explanation = explain(&self.layers(), approvals, operation);
         explanation.verdict = unasked(operation, explanation.verdict);
@@ -157,7 +152,7 @@ impl Authority {
         explanation
     }
 
-    /// Whether the programs this agent starts may use the network.
+    /// Whether the programs of this agent may use the network.
     pub fn allows_network(&self, approvals: &Approvals) -> bool {
         self.decide(approvals, &Operation::new(NETWORK, None)).decision == Decision::Allow
     }
@@ -166,10 +161,10 @@ impl Authority {
         operation.tool() == NETWORK || self.grant().covers(operation.tool())
     }
 
-    /// What the rules say of the paths that this agent's tools come upon. `approvals` are the run's; `consented` is
-    /// the operation of the call, if a person said yes to it.
+    /// The rules for paths that this agent's tools reach. `approvals` are the run's. `consented` is the call's
+    /// operation, if a user allowed it.
     pub fn path_rules(&self, approvals: &Approvals, consented: Option<&Operation<'_>>) -> PathRules {
-        // Asked for every call: without rules about paths, which is usual, nothing is made.
+        // Called for every call, so the usual case without rules about paths allocates nothing.
         if self.restrains_paths() {
             PathRules::of(self.layers(), approvals, consented)
         } else {
@@ -177,28 +172,28 @@ impl Authority {
         }
     }
 
-    /// The approval that would make this operation of the agent an allow from now on: its exact literal. None if
-    /// even that would not, because somebody other than a definition asks, or because it is too long to keep.
+    /// The literal that would allow this operation of the agent from now on. None if even an approval would not allow
+    /// it, because a layer other than a definition asks, or because the literal is too long to store.
     pub fn literal_that_lifts(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<Pattern> {
         let literal = Pattern::literal(operation).ok()?;
         let lifted = self.decide(&approvals.with(literal.clone()), operation);
         (approvals.len() < APPROVALS_MAX && lifted.decision == Decision::Allow).then_some(literal)
     }
 
-    /// Whether any layer can say anything but allow about a path.
+    /// Whether any layer can ask or deny for a path.
     fn restrains_paths(&self) -> bool {
         let Terms { definition, grant, .. } = &self.0.own;
         let own = restrains_paths(&definition.rules, Some(definition.default))
             || restrains_paths(&grant.rules, None);
         own || match &self.0.above {
-            Superior::Parent(parent) => parent.restrains_paths(),
-            Superior::Run(RunLayers { operator, project, run }) => {
+            LayersAbove::Parent(parent) => parent.restrains_paths(),
+            LayersAbove::Run(RunLayers { operator, project, run }) => {
                 [operator, run].into_iter().chain(project.iter()).any(|rules| restrains_paths(rules, None))
             }
         }
     }
 
-    /// Every layer that binds this agent: the run's, each ancestor's from the root down, its own.
+    /// Every layer that applies to this agent: the run's, each ancestor's from the root down, its own.
     pub fn layers(&self) -> Vec<Layer> {
         let (run, chain) = self.chain();
         let mut layers = run.layers();
@@ -206,7 +201,7 @@ impl Authority {
         layers
     }
 
-    /// The rules that bind this agent and are not its own: the run's layers and those of the agents above it.
+    /// The rules that apply to this agent but are not its own: the run's layers and those of its ancestors.
     pub fn rules_of_others(&self) -> Vec<Rules> {
         let (RunLayers { operator, project, run }, chain) = self.chain();
         let above = chain.iter().take(chain.len().saturating_sub(1));
@@ -215,15 +210,15 @@ impl Authority {
         all.filter(|rules| !rules.is_empty()).cloned().collect()
     }
 
-    /// The run's layers, and what each agent adds from the root down to this one.
+    /// The run's layers, and the terms of each agent from the root down to this one.
     fn chain(&self) -> (&RunLayers, Vec<&Terms>) {
         let mut chain = Vec::new();
         let mut node = &self.0;
         loop {
             chain.push(&node.own);
             match &node.above {
-                Superior::Parent(parent) => node = &parent.0,
-                Superior::Run(layers) => {
+                LayersAbove::Parent(parent) => node = &parent.0,
+                LayersAbove::Run(layers) => {
                     chain.reverse();
                     return (layers, chain);
                 }
@@ -232,14 +227,14 @@ impl Authority {
     }
 }
 
-/// Nobody is asked about the network: a rule that asks leaves it closed.
+/// No user is asked about the network: a rule that asks leaves it closed.
 fn unasked(operation: &Operation<'_>, verdict: Verdict) -> Verdict {
     let asks = operation.tool() == NETWORK && verdict.decision == Decision::Ask;
     if asks { Verdict { decision: Decision::Deny, ..verdict } } else { verdict }
 }
 
 impl Terms {
-    /// The definition's layer and the contract's, named as the agent itself or those beneath it see them.
+    /// The layers of the definition and the contract, named for the agent itself (`own`) or for agents below it.
     fn layers(&self, own: bool) -> [Layer; 2] {
         let definition = self.definition.name.clone();
         let names = if own {
@@ -263,14 +258,14 @@ impl Terms {
     }
 }
 
-/// An authority as it is written.
+/// The serialised form of an authority.
 #[derive(Serialize)]
 struct AuthorityFormat<'a> {
     layers: &'a RunLayers,
     agents: Vec<&'a Terms>,
 }
 
-/// An authority as it was read, before it is believed.
+/// The parsed form of an authority, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawAuthority {
@@ -303,8 +298,8 @@ impl<'de> Deserialize<'de> for Authority {
 }
 
 impl Authority {
-    /// A child that was read back. A grant wider than the parent's was never made here: it is refused, not
-    /// narrowed, because then nothing else in that record can be believed either.
+    /// Adds a child that was parsed. A grant wider than the parent's is refused, not narrowed: this code never writes
+    /// one, so nothing else in that record can be trusted either.
     fn child_as_read(&self, terms: Terms) -> Result<Self, String> {
         let number = terms.agent.number().filter(|_| terms.agent.parent().as_ref() == Some(self.agent()));
         let number = number.ok_or_else(|| format!("{} is not a child of {}", terms.agent, self.agent()))?;

@@ -1,4 +1,4 @@
-//! The decision: the meet over all layers that have a say.
+//! Decides an operation: the meet of all layers that have a decision about it.
 //!
 //! Why it is like this: `docs/decisions/permission-rules-bind-effects.md`.
 
@@ -14,31 +14,27 @@ use super::pattern::Pattern;
 use super::protected::closed;
 use super::rule::{Decision, Rule};
 
-/// What one layer says about an operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerDecision {
-    /// The layer.
     pub layer: LayerName,
-    /// What it says.
     pub decision: Decision,
-    /// Why it says so.
     pub source: Source,
 }
 
-/// Why a layer says what it says.
+/// What a layer's decision is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The last of its rules that matches.
+    /// The last matching rule.
     Rule(Rule),
-    /// No rule matches, and it has a default.
+    /// No rule matches, and the layer has a default.
     Default,
-    /// It asked, and a person's approval answers.
+    /// The layer asks, and a user's approval in advance lifts it.
     Approval(Pattern),
-    /// It asked, and a person said yes to this one call.
+    /// The layer asks, and a user allowed this one call.
     Answer,
-    /// It said so of this one call, for this reason.
-    Said(String),
+    /// A hook's decision about this one call, with its reason.
+    HookReason(String),
 }
 
 impl fmt::Display for Source {
@@ -46,44 +42,42 @@ impl fmt::Display for Source {
         match self {
             Source::Rule(rule) => write!(f, "by the rule `{}`", rule.pattern),
             Source::Default => f.write_str("by default"),
-            Source::Approval(pattern) => write!(f, "because a person allowed `{pattern}`"),
-            Source::Answer => f.write_str("because a person said yes"),
-            Source::Said(reason) => write!(f, "which said: {reason}"),
+            Source::Approval(pattern) => write!(f, "because a user allowed `{pattern}`"),
+            Source::Answer => f.write_str("because a user allowed this call"),
+            Source::HookReason(reason) => write!(f, "which said: {reason}"),
         }
     }
 }
 
-/// The answer, and what decided it.
+/// A decision and its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The answer.
     pub decision: Decision,
-    /// What decided it.
     pub because: DecisionReason,
 }
 
-/// What decided an answer.
+/// What a verdict is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecisionReason {
-    /// The first layer, in layer order, that says the lowest.
+    /// The first layer, in layer order, with the lowest decision.
     Layer(LayerName, Source),
-    /// No layer has a say.
-    NobodyHasASay,
+    /// No layer has a decision.
+    NoLayerDecides,
     /// The tool is not in the agent's grant.
     ToolNotGranted,
-    /// The operation cannot be decided on.
+    /// The operation cannot be decided.
     Doubt(Doubt),
-    /// It would change what the agent does not own.
+    /// It would change a path that the agent does not own.
     NotOwned {
-        /// What it owns.
+        /// The paths that the agent owns.
         owns: String,
     },
-    /// It would write under a name that agents do not write.
+    /// It would write to a protected name.
     Protected {
-        /// The name, as the path begins.
+        /// The protected name, as the path begins.
         name: Arc<str>,
-        /// What a person would have to allow; none if nothing opens it.
+        /// The approval that would allow it. None if no approval can.
         opening: Option<Pattern>,
     },
 }
@@ -93,12 +87,12 @@ impl Verdict {
         Self { decision: Decision::Deny, because }
     }
 
-    /// What a hook said of one call.
+    /// The verdict of a hook about one call.
     pub fn of_hook(decision: Decision, reason: String) -> Self {
-        Self { decision, because: DecisionReason::Layer(LayerName::Hook, Source::Said(reason)) }
+        Self { decision, because: DecisionReason::Layer(LayerName::Hook, Source::HookReason(reason)) }
     }
 
-    /// The lower of two verdicts; of equals the other, because it was reached later.
+    /// The lower of two verdicts. Of equals `other`, because it was decided later.
     #[must_use]
     pub fn meet(self, other: Self) -> Self {
         if self.decision < other.decision { self } else { other }
@@ -108,7 +102,7 @@ impl Verdict {
     pub fn by(&self) -> Option<&LayerName> {
         match &self.because {
             DecisionReason::Layer(name, _) => Some(name),
-            DecisionReason::NobodyHasASay
+            DecisionReason::NoLayerDecides
             | DecisionReason::ToolNotGranted
             | DecisionReason::Doubt(_)
             | DecisionReason::NotOwned { .. }
@@ -124,10 +118,10 @@ impl Verdict {
         }
     }
 
-    /// What was said of this one call, if that decided.
-    pub fn said(&self) -> Option<&str> {
+    /// The hook's reason, if a hook decided.
+    pub fn hook_reason(&self) -> Option<&str> {
         match &self.because {
-            DecisionReason::Layer(_, Source::Said(reason)) => Some(reason),
+            DecisionReason::Layer(_, Source::HookReason(reason)) => Some(reason),
             _ => None,
         }
     }
@@ -138,14 +132,14 @@ impl fmt::Display for Verdict {
         write!(f, "{}: ", self.decision)?;
         match &self.because {
             DecisionReason::Layer(name, source) => write!(f, "{name}, {source}"),
-            DecisionReason::NobodyHasASay => f.write_str("no layer has a say"),
+            DecisionReason::NoLayerDecides => f.write_str("no layer has a say"),
             DecisionReason::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
             DecisionReason::Doubt(doubt) => doubt.fmt(f),
             DecisionReason::NotOwned { owns } => {
                 write!(f, "the agent owns {owns} and may change nothing else")
             }
             DecisionReason::Protected { name, opening: Some(opening) } => {
-                write!(f, "`{name}` is a protected name; a person opens it with --allow '{opening}'")
+                write!(f, "`{name}` is a protected name; a user opens it by allowing `{opening}`")
             }
             DecisionReason::Protected { name, opening: None } => {
                 write!(f, "`{name}` is a protected name, and nothing opens it to file tools")
@@ -154,7 +148,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Decides an operation: the lowest of what the layers say. Whatever cannot be decided is a deny.
+/// Decides an operation: the lowest decision of the layers. An undecidable operation is denied.
 pub fn decide<'l>(
     layers: impl IntoIterator<Item = &'l Layer>,
     approvals: &Approvals,
@@ -166,19 +160,19 @@ pub fn decide<'l>(
     }
 }
 
-/// What denies an operation before any layer is asked.
+/// The reason to deny an operation before any layer decides.
 pub(super) fn undecidable(approvals: &Approvals, operation: &Operation<'_>) -> Option<DecisionReason> {
     operation.doubt().map(DecisionReason::Doubt).or_else(|| closed(approvals, operation))
 }
 
-/// The lowest of what was said; of equals the first.
+/// The lowest of the decisions. Of equals the first.
 pub(super) fn meet(says: impl IntoIterator<Item = LayerDecision>) -> Verdict {
     let lowest = says.into_iter().reduce(|low, say| if say.decision < low.decision { say } else { low });
     match lowest {
         Some(say) => {
             Verdict { decision: say.decision, because: DecisionReason::Layer(say.layer, say.source) }
         }
-        None => Verdict::deny(DecisionReason::NobodyHasASay),
+        None => Verdict::deny(DecisionReason::NoLayerDecides),
     }
 }
 
@@ -234,7 +228,7 @@ mod tests {
         let none = Approvals::none();
         assert_eq!(decide(&layers, &none, &Operation::parse("read:a")).decision, Decision::Allow);
         let verdict = decide(&layers, &none, &Operation::parse("bash:ls"));
-        assert_eq!(verdict, Verdict::deny(DecisionReason::NobodyHasASay));
+        assert_eq!(verdict, Verdict::deny(DecisionReason::NoLayerDecides));
         assert_eq!(decide([], &none, &Operation::parse("read:a")).decision, Decision::Deny);
     }
 
@@ -251,7 +245,7 @@ mod tests {
         let allowed = approvals(&["bash:make"]);
         let asking = definition(Decision::Ask);
         let verdict = decide([&asking], &allowed, &operation);
-        assert_eq!(verdict.to_string(), "allow: definition coder, because a person allowed `bash:make`");
+        assert_eq!(verdict.to_string(), "allow: definition coder, because a user allowed `bash:make`");
         assert_eq!(decide([&asking], &allowed, &Operation::parse("bash:make x")).decision, Decision::Ask);
         for (other, lowest) in [(Decision::Ask, Decision::Ask), (Decision::Deny, Decision::Deny)] {
             let run = layer(LayerName::Run, &[("bash", other)]);

@@ -1,4 +1,4 @@
-//! Why an operation is decided as it is: what `posse explain` prints.
+//! Explains a decision layer by layer, for `posse explain`.
 
 use std::fmt;
 
@@ -7,27 +7,23 @@ use super::decide::{DecisionReason, LayerDecision, Verdict, meet, undecidable};
 use super::layer::{Layer, LayerName};
 use super::operation::Operation;
 
-/// A layer and what it says, if anything.
+/// A layer and its decision, if it has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerSay {
-    /// The layer.
     pub layer: LayerName,
-    /// What it says.
     pub say: Option<LayerDecision>,
 }
 
-/// Every layer's say, and the outcome.
+/// The decision of every layer, and the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The operation, `tool:specifier`.
     pub operation: String,
-    /// The layers in order.
     pub layers: Vec<LayerSay>,
-    /// The same as [`decide`](super::decide()) gives.
+    /// Equals the result of [`decide`](super::decide()).
     pub verdict: Verdict,
 }
 
-/// Explains a decision layer by layer.
 pub fn explain<'l>(
     layers: impl IntoIterator<Item = &'l Layer>,
     approvals: &Approvals,
@@ -47,13 +43,13 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{}", self.operation, self.verdict)?;
         if self.verdict.because == DecisionReason::ToolNotGranted {
-            // Without this the layers below read as if one of them had allowed it.
+            // Without this line the layers below suggest that one of them allows it.
             f.write_str("\nNo rule gives an agent a tool. With the tool, its rules would say:")?;
         }
         for LayerSay { layer, say } in &self.layers {
             match say {
                 Some(say) => write!(f, "\n  {layer}: {}, {}", say.decision, say.source)?,
-                None => write!(f, "\n  {layer}: no say")?,
+                None => write!(f, "\n  {layer}: no rule")?,
             }
         }
         Ok(())
@@ -82,7 +78,7 @@ mod tests {
         let expected = "\
 bash:git push origin
 deny: run, by the rule `bash:git push*`
-  operator: no say
+  operator: no rule
   run: deny, by the rule `bash:git push*`
   definition coder: allow, by default";
         assert_eq!(explanation.to_string(), expected);
@@ -97,11 +93,11 @@ deny: run, by the rule `bash:git push*`
 write:a
 deny: the tool is not among the agent's tools
 No rule gives an agent a tool. With the tool, its rules would say:
-  operator: no say
-  project: no say
-  run: no say
+  operator: no rule
+  project: no rule
+  run: no rule
   definition coder: allow, by default
-  contract: no say";
+  contract: no rule";
         assert_eq!(explanation.to_string(), expected);
     }
 }

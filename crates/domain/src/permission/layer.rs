@@ -1,4 +1,4 @@
-//! One source of rules, kept apart from all others.
+//! One source of rules. Layers are never merged.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,41 +11,35 @@ use super::operation::{NETWORK, Operation, PATH_TOOLS};
 use super::rule::{Decision, Rule, Rules};
 use crate::id::AgentId;
 
-/// Where a layer's rules come from.
+/// The source of a layer's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "layer", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LayerName {
-    /// The user's settings.
     Operator,
-    /// The project's settings.
     Project,
-    /// The run's own rules.
+    /// Rules given to the run.
     Run,
-    /// The definition of an agent above.
+    /// The definition of an ancestor.
     AncestorDefinition {
-        /// The agent above.
         agent: AgentId,
-        /// Its definition's name.
         definition: Arc<str>,
     },
-    /// The contract of an agent above.
+    /// The contract of an ancestor.
     AncestorContract {
-        /// The agent above.
         agent: AgentId,
     },
     /// The agent's own definition.
     Definition {
-        /// The definition's name.
         definition: Arc<str>,
     },
     /// The agent's own contract.
     Contract,
-    /// A person's hook, which heard of this one call. It has no rules.
+    /// A user's hook that decided this one call. It has no rules.
     Hook,
 }
 
 impl LayerName {
-    /// Whether the rules are a definition's: only there a person's approval lifts an ask.
+    /// Whether the rules belong to a definition: an approval lifts only a definition's ask.
     fn is_definition(&self) -> bool {
         matches!(self, LayerName::AncestorDefinition { .. } | LayerName::Definition { .. })
     }
@@ -71,26 +65,25 @@ impl fmt::Display for LayerName {
 /// One source of rules. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// Where the rules come from.
     pub name: LayerName,
-    /// The rules; the last match wins.
+    /// The last matching rule wins.
     pub rules: Rules,
-    /// What it says where no rule matches; none is no say.
+    /// The decision where no rule matches. None means that the layer does not decide.
     pub default: Option<Decision>,
 }
 
 impl Layer {
-    /// Whether this layer can say anything but allow about a path.
+    /// Whether this layer can ask or deny for a path.
     pub(super) fn restrains_paths(&self) -> bool {
         restrains_paths(&self.rules, self.default)
     }
 
-    /// What this layer says, or nothing.
+    /// The decision of this layer, if it has one.
     pub fn decide(&self, approvals: &Approvals, operation: &Operation<'_>) -> Option<LayerDecision> {
         let (decision, source) = match self.rules.last_match(operation) {
             Some(rule) => (rule.decision, Source::Rule(rule.clone())),
-            // What no definition speaks of is not given away with its tools, and nobody is asked about it while a command
-            // waits: only what a person said in advance opens it.
+            // A definition's default does not cover the network, and no user is asked about it while a command waits.
+            // Only an approval in advance opens it.
             None if operation.tool() == NETWORK => {
                 self.default?;
                 match approvals.find(operation) {
@@ -113,7 +106,7 @@ impl Layer {
     }
 }
 
-/// Whether rules and a default can say anything but allow about a path.
+/// Whether rules and a default can ask or deny for a path.
 pub(super) fn restrains_paths(rules: &Rules, default: Option<Decision>) -> bool {
     let lowers = |rule: &Rule| rule.decision != Decision::Allow && rule.pattern.is_about_any(&PATH_TOOLS);
     default.is_some_and(|default| default != Decision::Allow) || rules.iter().any(lowers)

@@ -1,44 +1,41 @@
-//! How the part after a pattern's colon is matched.
+//! Matches the specifier of a pattern, the part after its colon.
 //!
-//! Two kinds of text need two ways. A command line can be a hundred kilobytes, and every `*` in it means the
-//! same: the literal pieces between the stars are looked for from left to right, which is linear. A path is
-//! short, but `*` and `**` differ: all places of the pattern that can be reached are followed at once, one
-//! character after the other. Neither ever goes back, so no pattern is slow on any text.
+//! Two kinds of text need two algorithms. A command line can be a hundred kilobytes, and every `*` in it means the
+//! same: the matcher searches the literal pieces between the stars from left to right, in linear time. A path is short,
+//! but `*` and `**` differ: the matcher follows all reachable positions of the pattern at once, one character after the
+//! other. Neither backtracks, so no pattern is slow on any text.
 
 use super::pattern::PatternProblem;
 
-/// The spelling of "no specifier": a lone backslash, which otherwise always stands before something.
+/// The pattern for "no specifier": a lone backslash, which otherwise always escapes a character.
 pub(super) const NO_SPECIFIER: &str = "\\";
 
-/// What specifiers a pattern matches.
+/// The specifiers that a pattern matches.
 #[derive(Debug)]
 pub(super) enum Matcher {
-    /// All of them.
     Every,
-    /// Exactly this one.
     Exact(Box<str>),
-    /// These pieces in this order with anything between them: the first begins the text, the last ends it.
+    /// These pieces in this order with anything between them. The first begins the text, the last ends it.
     Pieces(Box<[Box<str>]>),
-    /// A literal beginning, then tokens.
+    /// A literal prefix, then tokens.
     Path(Box<str>, Box<[Token]>),
 }
 
-/// One place of a path pattern.
+/// One position of a path pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
-    /// This character.
     Char(char),
     /// `*`: anything within one name.
     Name,
     /// `**`: anything.
     Any,
-    /// `**/`: no directory, or some.
+    /// `**/`: any number of directories, including zero.
     Directories,
-    /// The `/` of a closing `/**`, which may also match nothing: the directory itself. `Any` follows.
+    /// The `/` of a closing `/**`. It may match nothing, for the directory itself. `Any` follows.
     Below,
 }
 
-/// A specifier's text without its escapes.
+/// A unit of a specifier after unescaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Atom {
     Char(char),
@@ -47,7 +44,7 @@ enum Atom {
 }
 
 impl Matcher {
-    /// Reads the specifier of a path tool's pattern, which is in the one spelling of paths.
+    /// Parses the specifier of a path tool's pattern, which is a normalised path.
     pub(super) fn path(specifier: &str) -> Result<Self, PatternProblem> {
         let atoms = atoms(specifier)?;
         let literal = atoms.iter().map_while(|atom| atom.literal());
@@ -64,7 +61,7 @@ impl Matcher {
         Ok(Matcher::Path(beginning.into(), rest))
     }
 
-    /// Reads the specifier of any other tool's pattern.
+    /// Parses the specifier of any other tool's pattern.
     pub(super) fn text(specifier: &str) -> Result<Self, PatternProblem> {
         let mut pieces = vec![String::new()];
         for atom in atoms(specifier)? {
@@ -80,7 +77,7 @@ impl Matcher {
         }
     }
 
-    /// Whether the specifier is matched; none is the empty text.
+    /// Whether a specifier matches. An operation without specifier has the empty text.
     pub(super) fn matches(&self, text: &str) -> bool {
         match self {
             Matcher::Every => true,
@@ -102,7 +99,7 @@ impl Atom {
     }
 }
 
-/// Escapes a text so that, read as a specifier, it matches itself only.
+/// Escapes a text so that, parsed as a specifier, it matches only itself.
 pub(super) fn escape(text: &str) -> String {
     if text.is_empty() {
         return NO_SPECIFIER.into();
@@ -130,7 +127,7 @@ fn atoms(specifier: &str) -> Result<Vec<Atom>, PatternProblem> {
                 _ => return Err(PatternProblem::Escape),
             },
             '*' if chars.next_if_eq(&'*').is_some() => {
-                // Three stars say no more than two.
+                // Three stars mean the same as two.
                 while chars.next_if_eq(&'*').is_some() {}
                 Atom::DoubleStar
             }
@@ -141,7 +138,7 @@ fn atoms(specifier: &str) -> Result<Vec<Atom>, PatternProblem> {
     Ok(atoms)
 }
 
-/// Gives `**` its meaning by where it stands.
+/// Interprets each `**` by its position.
 fn tokens(atoms: &[Atom]) -> Vec<Token> {
     let slash = Some(&Atom::Char('/'));
     let mut tokens = Vec::with_capacity(atoms.len() + 1);
@@ -152,12 +149,13 @@ fn tokens(atoms: &[Atom]) -> Vec<Token> {
         match atom {
             Atom::Char(c) => tokens.push(Token::Char(*c)),
             Atom::Star => tokens.push(Token::Name),
-            // `**/.env` is also `.env`, `a/**/b` is also `a/b`: a deny must not be passed at the top.
+            // `**/.env` also matches `.env`, `a/**/b` also `a/b`: a deny must apply at the top too.
             Atom::DoubleStar if (at == 0 || before == slash) && after == slash => {
                 tokens.push(Token::Directories);
                 at += 1;
             }
-            // `secrets/**` is also `secrets`: listing a directory shows what is in it. `/**` names none.
+            // `secrets/**` also matches `secrets`, because listing a directory shows its entries. `/**` names no
+            // directory.
             Atom::DoubleStar if at > 1 && before == slash && after.is_none() => {
                 if tokens.last() == Some(&Token::Char('/')) {
                     tokens.pop();
@@ -176,7 +174,7 @@ fn pieces_match(pieces: &[Box<str>], text: &str) -> bool {
     let [first, between @ .., last] = pieces else { return false };
     let Some(mut rest) = text.strip_prefix(&**first) else { return false };
     for piece in between {
-        // The leftmost place leaves the most for the pieces to come, so it is never wrong to take it.
+        // The leftmost match leaves the most text for the remaining pieces, so it is always right.
         let Some(found) = rest.find(&**piece) else { return false };
         rest = &rest[found + piece.len()..];
     }
@@ -199,7 +197,7 @@ fn tokens_match(tokens: &[Token], text: &str) -> bool {
     now.reached[tokens.len()]
 }
 
-/// The places of a pattern that some reading of the text so far has reached.
+/// The positions of a pattern that the text so far can reach.
 struct MatchPositions<'a> {
     tokens: &'a [Token],
     reached: Vec<bool>,
@@ -214,7 +212,7 @@ impl<'a> MatchPositions<'a> {
         self.reached.fill(false);
     }
 
-    /// Reaches a place, and those beyond it if it may match nothing.
+    /// Reaches a position, and those beyond it if it may match nothing.
     fn enter(&mut self, from: usize) {
         let mut at = from;
         while !std::mem::replace(&mut self.reached[at], true) {
@@ -226,7 +224,7 @@ impl<'a> MatchPositions<'a> {
         }
     }
 
-    /// Goes on from a place over one character.
+    /// Advances from the position `at` over one character.
     fn step(&mut self, at: usize, token: Token, c: char) {
         match token {
             Token::Char(expected) if expected == c => self.enter(at + 1),
@@ -234,7 +232,7 @@ impl<'a> MatchPositions<'a> {
             Token::Any => self.enter(at),
             Token::Below if c == '/' => self.enter(at + 1),
             Token::Directories => {
-                // Within a directory's name: only its `/` leads on, so the place is kept but not entered.
+                // Within a directory's name: only its `/` advances, so the position is kept but not entered.
                 self.reached[at] = true;
                 if c == '/' {
                     self.enter(at + 1);

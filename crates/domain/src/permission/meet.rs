@@ -1,4 +1,4 @@
-//! The grant of a contract, and the one way to make a child's: the meet with its parent's.
+//! The grant of a contract, and the only way to create a child's grant: the meet with its parent's.
 //!
 //! Why it is like this: `docs/decisions/permission-tools-intersect.md`.
 
@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 use super::rule::Rules;
 use super::tool::ToolSet;
 
-/// What becomes of a child's `ask`.
+/// How an `ask` of a child is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAsk {
     /// It is a deny: sub-agents cannot request permission.
     Deny,
-    /// It waits for a person, durably.
+    /// It waits for a user, durably.
     Escalate,
 }
 
-/// The part of a contract that says what the agent may do (its `permissions`).
+/// The part of a contract that states what the agent may do (its `permissions`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The tools it is offered; a call to any other is denied.
+    /// The tools that the agent is offered. A call to any other is denied.
     pub allowed_tools: ToolSet,
-    /// Rules of this contract; the last match wins.
+    /// Rules of this contract. The last match wins.
     pub rules: Rules,
-    /// Whether it may have children.
+    /// Whether the agent may have children.
     pub can_spawn_children: bool,
-    /// How many levels of agents may stand beneath it.
+    /// How many levels of agents may be below the agent.
     pub max_delegation_depth: u32,
-    /// Whether it may hand its conversation to a child.
+    /// Whether the agent may share its conversation with a child.
     pub may_share_history: bool,
-    /// What becomes of an `ask`.
+    /// How an `ask` is decided.
     pub on_ask: OnAsk,
 }
 
 impl Grant {
-    /// A child's grant: what it asks for, as far as its parent has it. There is no other way to make one.
+    /// A child's grant: the part of its request that its parent's grant covers. No other function creates one.
     ///
-    /// Rules are the child's own. Its ancestors' are not merged in but stay layers of their own (see
-    /// [`Authority`](super::Authority)): merged, a child's later rule would shadow a parent's deny.
+    /// The rules are the child's own. Its ancestors' rules stay separate layers (see [`Authority`](super::Authority)).
+    /// If they were merged, a child's later rule would shadow a parent's deny.
     pub fn meet(parent: &Grant, requested: &Grant) -> Grant {
         let escalates = parent.on_ask == OnAsk::Escalate && requested.on_ask == OnAsk::Escalate;
         Grant {
@@ -55,7 +55,6 @@ impl Grant {
         }
     }
 
-    /// Whether the tool is in the grant.
     pub fn covers(&self, tool: &str) -> bool {
         self.allowed_tools.contains(tool)
     }

@@ -1,14 +1,13 @@
-//! Rules, layers and their meet: what an agent may do, decided from values alone.
+//! Permission rules, layers and their meet: decides what an agent may do, from values alone.
 //!
-//! Layers are never merged. Every source of rules (operator, project, run, each ancestor, the definition, the
-//! contract) stays a [`Layer`] of its own, and the answer to an [`Operation`] is the lowest of what they say.
-//! An agent's [`Authority`] holds its parent's, so a child asks every layer its parent asks, and some more;
-//! more layers can only lower the answer. That is the whole proof that no child, at any depth, after any
-//! resume, may do what its parent may not. One merged list loses it as soon as a later, wider rule shadows an
-//! ancestor's narrower one.
+//! Layers are never merged. Every source of rules (operator, project, run, each ancestor, the definition, the contract)
+//! stays a separate [`Layer`], and the decision about an [`Operation`] is the lowest of theirs. An agent's
+//! [`Authority`] contains its parent's, so a child has all layers of its parent and some more, and more layers can only
+//! lower the decision. That proves that no child, at any depth, after any resume, may do what its parent may not. One
+//! merged list would lose this as soon as a later, wider rule shadows an ancestor's narrower one.
 //!
-//! Rules are for people's comfort; the boundary is the sandbox and the workspace. Still, every doubt here
-//! (nobody has a say, a path with `..` or from outside, a text beyond its limit) is a deny.
+//! Rules are a convenience for users. The security boundary is the sandbox and the workspace. Still, every doubt here
+//! (no layer decides, a path with `..` or from outside, a text beyond its limit) is a deny.
 
 mod answer;
 mod approval;

@@ -1,4 +1,4 @@
-//! What an agent wants to do: a tool, and what exactly with it.
+//! An operation that an agent requests: a tool and its specifier.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,40 +6,40 @@ use std::fmt;
 /// The tools whose specifier is a path. In their patterns `*` stays within one name and `**` crosses `/`.
 pub const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "list", "glob", "grep"];
 
-/// Whether the programs that an agent starts may use the network. An operation without a tool of its own: every
-/// definition asks for it unless one of its rules says otherwise, so only a person's approval opens it.
+/// Whether the programs of an agent may use the network. It is an operation without a tool: every definition asks about
+/// it unless one of its rules matches, so only a user's approval opens it.
 pub const NETWORK: &str = "network";
 
-/// Longest specifier that is decided on: Linux passes no longer argument to a program.
+/// Maximum length of a specifier: Linux passes no longer argument to a program.
 pub const SPECIFIER_MAX_BYTES: usize = 128 * 1024;
 
-/// Longest path that is decided on: Linux opens no longer one.
+/// Maximum length of a path: Linux opens no longer one.
 pub const PATH_SPECIFIER_MAX_BYTES: usize = 4096;
 
-/// A tool and what it would be used on. The specifier is what the tool says it is: bash's command line,
-/// webfetch's host, task's definition, and for the [`PATH_TOOLS`] the path beneath the workspace.
+/// A tool and its target. The tool defines its specifier: bash's command line, webfetch's host, task's definition, and
+/// for the [`PATH_TOOLS`] the path beneath the workspace.
 ///
-/// Paths are brought into one spelling (no `.`, no doubled or closing `/`), so that `./src//a.rs` cannot walk
-/// past a rule for `src/a.rs`. A path with `..` has no meaning before links are followed, and no tool opens
-/// one that begins elsewhere: see [`Doubt`].
+/// Paths are normalised (no `.`, no doubled or closing `/`), so that `./src//a.rs` cannot bypass a rule for `src/a.rs`.
+/// A path with `..` has no meaning before links are followed, and no tool opens a path outside the workspace: see
+/// [`Doubt`].
 ///
-/// A command that starts elsewhere than at the top of the workspace is written `bash@DIR:COMMAND`. Rules are about the
-/// command wherever it starts; what a person approved word for word is about the command in that directory.
+/// A command that starts below the top of the workspace is written `bash@DIR:COMMAND`. Rules match the command in every
+/// directory. A literal approval matches the command only in that directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation<'a> {
     tool: &'a str,
     specifier: Option<Cow<'a, str>>,
-    /// Where it starts, if that is not the top of the workspace.
+    /// The start directory, if it is not the top of the workspace.
     workdir: Option<Cow<'a, str>>,
 }
 
-/// Why an operation cannot be decided; that is a deny.
+/// Why an operation cannot be decided and is denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Doubt {
     /// The specifier is longer than any real one.
     TooLong,
-    /// The path goes through `..`.
+    /// The path contains `..`.
     ParentDirectory,
     /// The path does not begin in the workspace.
     NotBeneath,
@@ -56,7 +56,7 @@ impl fmt::Display for Doubt {
 }
 
 impl<'a> Operation<'a> {
-    /// An operation; an empty specifier is none.
+    /// An empty specifier counts as none.
     pub fn new(tool: &'a str, specifier: Option<&'a str>) -> Self {
         let specifier = specifier.filter(|text| !text.is_empty());
         let specifier =
@@ -64,14 +64,14 @@ impl<'a> Operation<'a> {
         Self { tool, specifier, workdir: None }
     }
 
-    /// The same in a directory of the workspace; its top is none.
+    /// The same operation in a directory of the workspace. Its top counts as none.
     #[must_use]
     pub fn in_dir(self, workdir: Option<&'a str>) -> Self {
         let workdir = workdir.map(one_spelling).filter(|dir| !dir.is_empty() && dir != ".");
         Self { workdir, ..self }
     }
 
-    /// Reads `tool` or `tool:specifier`, as [`fmt::Display`] writes it.
+    /// Parses `tool` or `tool:specifier`, as [`fmt::Display`] writes it.
     pub fn parse(text: &'a str) -> Self {
         let (tool, specifier) = match text.split_once(':') {
             Some((tool, specifier)) => (tool, Some(specifier)),
@@ -83,22 +83,21 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Where it starts, if that is not the top of the workspace.
+    /// The start directory, if it is not the top of the workspace.
     pub fn workdir(&self) -> Option<&str> {
         self.workdir.as_deref()
     }
 
-    /// The tool's name, as the model gave it.
+    /// The tool's name, as the model wrote it.
     pub fn tool(&self) -> &str {
         self.tool
     }
 
-    /// What it would be used on.
     pub fn specifier(&self) -> Option<&str> {
         self.specifier.as_deref()
     }
 
-    /// What makes this operation undecidable, if anything.
+    /// Why this operation cannot be decided, if it cannot.
     pub fn doubt(&self) -> Option<Doubt> {
         let specifier = self.specifier()?;
         if !is_path_tool(self.tool) {
@@ -127,10 +126,10 @@ impl fmt::Display for Operation<'_> {
     }
 }
 
-/// What stands between a tool and the directory that it starts in.
+/// Separates a tool from its start directory.
 pub(super) const IN_DIR: char = '@';
 
-/// A directory as it stands before the colon of an operation.
+/// A directory, escaped for use before the colon of an operation.
 pub(super) fn encoded(dir: &str) -> Cow<'_, str> {
     if dir.contains(['%', ':']) { dir.replace('%', "%25").replace(':', "%3A").into() } else { dir.into() }
 }
@@ -139,22 +138,20 @@ pub(super) fn decoded(dir: &str) -> Cow<'_, str> {
     if dir.contains('%') { dir.replace("%3A", ":").replace("%25", "%").into() } else { dir.into() }
 }
 
-/// Whether the tool's specifier is a path.
 pub(super) fn is_path_tool(tool: &str) -> bool {
     PATH_TOOLS.contains(&tool)
 }
 
-/// Whether a path goes through `..`.
 pub(super) fn has_parent_directory(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// Whether a path begins at the top of the system or at a home directory.
+/// Whether a path begins at the root directory or at a home directory.
 pub(super) fn is_from_elsewhere(path: &str) -> bool {
     path.starts_with('/') || path == "~" || path.starts_with("~/")
 }
 
-/// The one spelling of a path: no `.` part, no doubled or closing `/`; the workspace itself is `.`.
+/// Normalises a path: no `.` part, no doubled or closing `/`. The workspace itself is `.`.
 pub(super) fn one_spelling(path: &str) -> Cow<'_, str> {
     let idle = |part: &str| part.is_empty() || part == ".";
     let relative = path.strip_prefix('/').unwrap_or(path);

@@ -1,9 +1,9 @@
-//! What an agent's rules say of paths that its tools come upon.
+//! Applies an agent's rules to the paths that its tools reach during a call.
 //!
-//! Before a call runs, its operation is decided: a tool and the path the model gave. That is not all a call
-//! touches. A link leads elsewhere, a search opens every file below its start, an edit tells what is in a
-//! file. A rule is about a file, not about the name of the tool that was used to reach it; so a tool asks
-//! again for each path it comes upon, under the name of what it does there: `read` wherever content is shown.
+//! Before a call runs, its operation is decided: a tool and the path that the model gave. A call touches more than
+//! that. A link leads elsewhere, a search opens every file below its start, an edit shows a file's content. A rule is
+//! about a file, not about the tool that reaches it. So a tool checks each path that it reaches, under the name of what
+//! it does there: `read` wherever content is shown.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,29 +14,29 @@ use super::layer::Layer;
 use super::operation::{Operation, is_path_tool};
 use super::rule::Decision;
 
-/// What an agent's rules say of paths, for its tools. Cheap to clone.
+/// An agent's rules about paths, for its tools. Cheap to clone.
 ///
-/// It knows the rules only, not which tools the agent has: an agent with `grep` but without `read` sees the
-/// lines of those files for which `read` is not ruled out.
+/// It has only the rules, not the agent's tools: an agent with `grep` but without `read` sees the lines of files that
+/// no rule closes to `read`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathRules {
     restraints: Option<Arc<Restraints>>,
-    /// What rules call the directory that paths are beneath; none if it is the workspace.
+    /// The prefix of paths in rules. None if paths are relative to the workspace.
     place: Option<Arc<str>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 struct Restraints {
-    /// Only the layers that can say anything but allow about a path; never empty.
+    /// Only the layers that can ask or deny for a path. Never empty.
     layers: Vec<Layer>,
     approvals: Approvals,
-    /// The path of the call, if a person said yes to it.
+    /// The path of the call, if a user allowed it.
     consented: Option<Box<str>>,
 }
 
 impl PathRules {
-    /// The rules of these layers. A layer that allows every path, or says nothing of any, is left out: it
-    /// cannot lower an answer.
+    /// The rules of these layers. A layer that allows every path, or decides about none, is omitted: it cannot lower a
+    /// decision.
     pub(super) fn of(layers: Vec<Layer>, approvals: &Approvals, consented: Option<&Operation<'_>>) -> Self {
         let layers: Vec<Layer> = layers.into_iter().filter(Layer::restrains_paths).collect();
         let consented = consented.filter(|operation| is_path_tool(operation.tool()));
@@ -45,12 +45,12 @@ impl PathRules {
         Self { restraints: (!restraints.layers.is_empty()).then(|| Arc::new(restraints)), place: None }
     }
 
-    /// The same for paths beneath another directory than the workspace, by what rules call that.
+    /// The same rules for paths beneath another directory than the workspace. Rules name it `place`.
     pub fn beneath(&self, place: &str) -> Self {
         Self { restraints: self.restraints.clone(), place: Some(place.into()) }
     }
 
-    /// What rules call a path.
+    /// The path as rules name it.
     pub fn named<'a>(&self, path: &'a str) -> Cow<'a, str> {
         match self.place.as_deref() {
             None => path.into(),
@@ -59,12 +59,13 @@ impl PathRules {
         }
     }
 
-    /// Whether every path is allowed to every path tool, so that nobody needs to find out where a link leads.
+    /// Whether every path is allowed to every path tool. Then no tool needs to resolve links.
     pub fn allow_everything(&self) -> bool {
         self.restraints.is_none()
     }
 
-    /// Why the agent may not use `tool` on `path`, beneath the workspace and without links; none if it may.
+    /// Why the agent may not use `tool` on `path`, which is relative to the workspace and free of links. None if it
+    /// may.
     pub fn refusal(&self, tool: &str, path: &str) -> Option<Verdict> {
         let Restraints { layers, approvals, consented } = &**self.restraints.as_ref()?;
         let path = self.named(path);
@@ -77,17 +78,17 @@ impl PathRules {
         };
         let says = layers.iter().filter_map(|layer| layer.decide(approvals, &operation));
         let mut says = says.filter(|say| !answered(say)).peekable();
-        // Whoever was left out allows it.
+        // The omitted layers allow it.
         says.peek()?;
         Some(meet(says)).filter(|verdict| verdict.decision != Decision::Allow)
     }
 }
 
-/// Whether a person's yes to a call on `at` answers what a layer says of `path`, which the call came upon.
+/// Whether a user's consent to a call on `at` also answers a layer's decision about `path`, which the call reached.
 ///
-/// It answers every `ask` about the same file: who may edit it may see it. It answers a default `ask` about what
-/// is beneath: who may search a directory of an untrusted agent's choice may open the files in it. A rule that
-/// somebody wrote about a file beneath wants to be asked itself, and a link leads to another file.
+/// It answers every `ask` about the same file: an agent that may edit a file may see it. It answers a default `ask`
+/// about paths beneath: an agent that may search a directory may open the files in it. A rule about a file beneath
+/// needs its own answer, and so does the target of a link.
 fn answers(at: &str, path: &str, say: &LayerDecision) -> bool {
     let beneath = || at == "." || path.strip_prefix(at).is_some_and(|rest| rest.starts_with('/'));
     say.decision == Decision::Ask && (path == at || (say.source == Source::Default && beneath()))

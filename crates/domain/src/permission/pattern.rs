@@ -1,19 +1,19 @@
-//! What a rule is about: `tool`, `tool:specifier`, or `*`.
+//! Patterns of rules: `tool`, `tool:specifier`, or `*`.
 //!
 //! | pattern | matches |
 //! |---|---|
 //! | `*` | every operation of every tool |
 //! | `bash`, `bash:*` | every operation of the tool |
-//! | `bash:git status*` | specifiers that begin so; `*` is anything, `/` and line ends too |
+//! | `bash:git status*` | specifiers with this beginning; `*` is anything, `/` and line ends too |
 //! | `webfetch:docs.rs`, `task:explore` | exactly this specifier |
 //! | `write:src/*.rs` | for [`PATH_TOOLS`](super::PATH_TOOLS): `*` stays within one name |
 //! | `write:src/**` | `**` crosses `/`; a closing `/**` matches the directory itself too |
-//! | `read:**/.env` | `**/` is any number of directories, none included |
+//! | `read:**/.env` | `**/` is any number of directories, including zero |
 //! | `bash@sub:make` | exactly this command, started in that directory of the workspace |
 //! | `bash:echo \*` | `\*` and `\\` are a star and a backslash |
 //! | `todo:\` | a lone backslash: the tool used without a specifier |
 //!
-//! There is nothing else: `?`, `[` and `{` stand for themselves, and case matters.
+//! No other character is special: `?`, `[` and `{` match themselves, and case matters.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -30,34 +30,33 @@ use super::operation::{
 };
 use super::tool::{InvalidToolName, ToolName};
 use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
+use crate::text::clip;
 
-/// Longest pattern: room for the longest path, and nothing a person would type is longer.
+/// Maximum length of a pattern: the longest path fits, and no user types more.
 pub const PATTERN_MAX_BYTES: usize = 4096;
+/// Maximum length of a pattern in an error message.
+const SHOWN_MAX_CHARS: usize = 80;
 
-/// The tool whose operations start in a directory.
 const BASH: &str = "bash";
 
 /// The tools whose specifier is the name of a skill.
 const SKILL_TOOLS: [&str; 2] = [SKILL_TOOL, DELEGATE_TO_AGENT];
 
-/// A text that is not a pattern.
+/// A text that is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{pattern}` is not a permission pattern: {problem}")]
 pub struct InvalidPattern {
     /// The text, shortened if it is long.
     pub pattern: String,
-    /// What is wrong with it.
     #[source]
     pub problem: PatternProblem,
 }
 
-/// What is wrong with a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PatternProblem {
-    /// Beyond the limit.
     #[error("it has more than {PATTERN_MAX_BYTES} bytes")]
     TooLong,
-    /// What stands before the colon is no tool.
+    /// The text before the colon is not a tool name.
     #[error(transparent)]
     Tool(#[from] InvalidToolName),
     /// `*:something`.
@@ -66,13 +65,13 @@ pub enum PatternProblem {
     /// `bash:`.
     #[error("nothing follows the colon; write the tool alone for all of its uses")]
     EmptySpecifier,
-    /// A backslash before anything but a star or a backslash.
+    /// A backslash before a character other than a star or a backslash.
     #[error("a backslash stands only before `*` or another backslash; write `\\\\` for the character itself")]
     Escape,
-    /// A path that never matches.
+    /// A path with `..`, which never matches.
     #[error("a path with `..` is always denied, so the pattern would never match")]
     ParentDirectory,
-    /// A path that never matches either.
+    /// A path from outside the workspace, which never matches.
     #[error(
         "paths are relative to the workspace; any other is always denied, so the pattern would never match"
     )]
@@ -82,55 +81,53 @@ pub enum PatternProblem {
     ClosingSlash,
 }
 
-/// What a rule is about. Cheap to clone; equal when written equally.
+/// The operations that a rule is about. Cheap to clone. Patterns are equal if their texts are.
 #[derive(Clone)]
 pub struct Pattern(Arc<PatternParts>);
 
 struct PatternParts {
-    /// The pattern as it is written, paths in their one spelling.
+    /// The text of the pattern, with normalised paths.
     text: Box<str>,
-    /// None is every tool.
+    /// None matches every tool.
     tool: Option<ToolName>,
-    /// The directory that it is about; none is any.
+    /// The start directory. None matches any.
     workdir: Option<Box<str>>,
     matcher: Matcher,
 }
 
 impl Pattern {
-    /// The pattern that matches this operation and nothing else, for a stored "always": what a model wrote is
-    /// never read as a wildcard. Fails only for operations that are denied anyway or too long to store.
+    /// The pattern that matches exactly this operation, for a stored "always": a text from a model never becomes a
+    /// wildcard. Fails only for operations that are denied anyway or too long to store.
     pub fn literal(operation: &Operation<'_>) -> Result<Self, InvalidPattern> {
         let specifier = escape(operation.specifier().unwrap_or_default());
         let dir = operation.workdir().map(|dir| format!("{IN_DIR}{}", encoded(dir))).unwrap_or_default();
         format!("{}{dir}:{specifier}", operation.tool()).parse()
     }
 
-    /// Whether the operation is what this pattern is about.
     pub fn matches(&self, operation: &Operation<'_>) -> bool {
         let tool_fits = self.0.tool.as_ref().is_none_or(|tool| tool.as_str() == operation.tool());
         let dir_fits = self.0.workdir.is_none() || self.0.workdir.as_deref() == operation.workdir();
         tool_fits && dir_fits && self.0.matcher.matches(operation.specifier().unwrap_or_default())
     }
 
-    /// Whether it approves the operation. One that says a command word for word, which is what "always" keeps, is about
-    /// the command where it was started; one with a wildcard is about a class of commands, wherever they start.
+    /// Whether the pattern approves the operation. A literal command, which "always" stores, approves it only in the
+    /// directory where it was started. A pattern with a wildcard approves a class of commands in every directory.
     pub(super) fn approves(&self, operation: &Operation<'_>) -> bool {
         let same_dir = self.0.workdir.as_deref() == operation.workdir();
         self.matches(operation) && (same_dir || !matches!(self.0.matcher, Matcher::Exact(_)))
     }
 
-    /// Whether its specifier begins with what it means, and not with a wildcard.
+    /// Whether the specifier begins with a literal and not with a wildcard.
     pub(super) fn names_something(&self) -> bool {
         let specifier = self.as_str().split_once(':').map_or("", |(_, specifier)| specifier);
         !specifier.is_empty() && !specifier.starts_with('*')
     }
 
-    /// Whether it can match an operation of any of these tools.
+    /// Whether the pattern can match an operation of any of these tools.
     pub fn is_about_any(&self, tools: &[&str]) -> bool {
         self.0.tool.as_ref().is_none_or(|tool| tools.contains(&tool.as_str()))
     }
 
-    /// The pattern as it is written.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
@@ -140,7 +137,8 @@ impl FromStr for Pattern {
     type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, InvalidPattern> {
-        let parsed = parse(text).map_err(|problem| InvalidPattern { pattern: clip(text), problem })?;
+        let parsed = parse(text)
+            .map_err(|problem| InvalidPattern { pattern: clip(text, SHOWN_MAX_CHARS), problem })?;
         Ok(Self(Arc::new(parsed)))
     }
 }
@@ -160,7 +158,7 @@ fn parse(text: &str) -> Result<PatternParts, PatternProblem> {
         Some(("*", _)) => Err(PatternProblem::EveryToolSpecifier),
         Some((_, "")) => Err(PatternProblem::EmptySpecifier),
         Some((tool, specifier)) => match tool.split_once(IN_DIR) {
-            // Only commands start somewhere.
+            // Only commands have a start directory.
             Some((BASH, dir)) if !dir.is_empty() => {
                 let parsed = parse_specified(BASH.parse()?, specifier)?;
                 let text = format!("{tool}:{specifier}").into();
@@ -180,14 +178,14 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<PatternParts, Patt
             return Err(PatternProblem::ClosingSlash);
         }
         let specifier = one_spelling(specifier);
-        // In its one spelling: `./~/x` becomes `~/x`, which is no pattern.
+        // Checked after normalising: `./~/x` becomes `~/x`, which is not a pattern.
         if is_from_elsewhere(&specifier) {
             return Err(PatternProblem::NotBeneath);
         }
         let matcher = Matcher::path(&specifier)?;
         (specifier, matcher)
     } else if SKILL_TOOLS.contains(&tool.as_str()) {
-        // As operations name skills: people write them as commands, and in any case.
+        // Normalised as in operations: users write skills as commands, and in any case.
         let specifier = specifier.strip_prefix('/').unwrap_or(specifier).to_ascii_lowercase();
         let matcher = Matcher::text(&specifier)?;
         (specifier.into(), matcher)
@@ -196,11 +194,6 @@ fn parse_specified(tool: ToolName, specifier: &str) -> Result<PatternParts, Patt
     };
     let text = format!("{tool}:{specifier}").into();
     Ok(PatternParts { text, tool: Some(tool), workdir: None, matcher })
-}
-
-/// Keeps a hostile text from filling an error.
-fn clip(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 impl PartialEq for Pattern {
@@ -336,7 +329,7 @@ mod tests {
             &long,
         ] {
             let error = bad.parse::<Pattern>().expect_err(bad).to_string();
-            assert!(error.contains(&format!("`{}`", clip(bad))), "{error}");
+            assert!(error.contains(&format!("`{}`", clip(bad, SHOWN_MAX_CHARS))), "{error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The rules of a project's settings files.
+//! The rules of a project's settings files, one layer per file.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::rule::Rules;
 
-/// A layer for each settings file of a project, the nearest first. They are never one list: the last match in it would
-/// let one file take back what another says.
+/// A layer for each settings file of a project, the nearest first. They are never one list: the last match would let
+/// one file override another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProjectRules(Arc<[Rules]>);
 
@@ -34,7 +34,7 @@ impl Serialize for ProjectRules {
 
 impl<'de> Deserialize<'de> for ProjectRules {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// Journals from when one file counted have its rules alone.
+        /// Older journals have the rules of a single file.
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "expected lists of rules")]
         enum RulesFormat {

@@ -1,12 +1,12 @@
-//! Names that agents do not write: what is found under them is obeyed by somebody else's program.
+//! Protected names: paths that agents do not write, because another program obeys the files there.
 //!
-//! A file under one of these names tells another agent what it may do, a shell or an editor what to run when it
-//! starts, or a CI service what to run with its secrets. A person who reviews a change looks at code; a line in
-//! one of these would act before anybody looked. So `write` and `edit` deny them whatever the rules say, and only
-//! an approval that names the path ([`Approvals::naming`]) opens it. Build files and scripts are not here: they
-//! are the code that agents are asked to write.
+//! A file under one of these names defines what another agent may do, what a shell or an editor runs when it starts, or
+//! what a CI service runs with its secrets. A user who reviews a change looks at code, but a line in one of these files
+//! would act before it is read. So `write` and `edit` deny them whatever the rules are, and only an approval that names
+//! the path ([`Approvals::naming`]) opens it. Build files and scripts are not here: they are the code that agents are
+//! asked to write.
 //!
-//! `.gitattributes` is not here either: it can only choose among programs that `.git/config`, which is, names.
+//! `.gitattributes` is not here either: it can only choose among programs that `.git/config` names, which is protected.
 //!
 //! Why it is like this: `docs/decisions/permission-protected-names.md`.
 
@@ -17,14 +17,15 @@ use super::operation::Operation;
 use super::pattern::Pattern;
 use crate::file_name;
 
-/// What git keeps. In an isolated workspace it is the agent's own, but never its file tools': no approval opens it.
+/// Git's own directory. In an isolated workspace it belongs to the agent, but never to its file tools: no approval
+/// opens it.
 const GIT: &str = ".git";
 
-/// The tools that write a file under a name.
+/// The tools that write a file.
 const WRITERS: [&str; 2] = ["write", "edit"];
 
-/// The protected names, each as the path it has at the top of a workspace. [`protected`] finds them at any depth;
-/// a sandbox binds those that exist at the top.
+/// The protected names, each as its path at the top of a workspace. [`protected`] finds them at any depth. A sandbox
+/// binds those that exist at the top.
 pub const PROTECTED: &[&str] = &[
     // Version control.
     GIT,
@@ -41,7 +42,7 @@ pub const PROTECTED: &[&str] = &[
     ".bzr",
     ".pijul",
     ".config/jj",
-    // Agents and what they may do.
+    // Agents and their permissions.
     ".posse",
     ".config/posse",
     ".agents",
@@ -85,7 +86,7 @@ pub const PROTECTED: &[&str] = &[
     ".aider.conf.yaml",
     ".mcp.json",
     ".mcp",
-    // Editors that run what a folder tells them to.
+    // Editors that run programs which a folder configures.
     ".vscode",
     ".vscode-server",
     ".vs",
@@ -131,7 +132,7 @@ pub const PROTECTED: &[&str] = &[
     ".ycm_extra_conf.py",
     ".nanorc",
     ".clangd",
-    // Debuggers and prompts of languages, which read a file where they are started.
+    // Debuggers and interactive interpreters, which read a file in their start directory.
     ".gdbinit",
     ".gdbearlyinit",
     ".lldbinit",
@@ -278,7 +279,7 @@ pub const PROTECTED: &[&str] = &[
     "grumphp.yml",
     ".rusty-hook.toml",
     ".watchmanconfig",
-    // Shells and what they read when they start or enter a directory.
+    // Shells and the files they read when they start or enter a directory.
     ".envrc",
     ".config/direnv",
     ".direnvrc",
@@ -335,7 +336,7 @@ pub const PROTECTED: &[&str] = &[
     ".config/systemd",
     ".config/environment.d",
     ".local/bin",
-    // Tools that take a program, a server or a key from here.
+    // Tools that read a program, a server or a key from here.
     ".npmrc",
     ".yarnrc",
     ".yarnrc.yml",
@@ -402,8 +403,8 @@ pub const PROTECTED: &[&str] = &[
     ".terraform",
 ];
 
-/// Files that agents obey, and people seldom read: what they are told about a project, how to work, what to leave alone.
-/// Agents may write them, because writing them well is work; but whoever takes a result over is told of each.
+/// Instruction files for agents, which users seldom read: facts about the project, how to work, what not to touch.
+/// Agents may write them, because writing them well is work. The user who applies a result gets a note about each.
 pub const INSTRUCTIONS: &[&str] = &[
     "AGENTS.md",
     "AGENTS.override.md",
@@ -435,39 +436,39 @@ pub const INSTRUCTIONS: &[&str] = &[
     "CONVENTIONS.md",
 ];
 
-/// Whether what is at a path tells agents, or a program that nobody watches, what to do: instructions, and protected names
-/// that were opened.
+/// Whether the file at a path instructs agents or an unattended program: instruction files, and protected names that
+/// were opened.
 pub fn instructs(path: &str) -> bool {
     file_name::find_in(path, &INSTRUCTIONS.iter().copied()).is_some() || protected(path).is_some()
 }
 
-/// The protected name in a path beneath the workspace, at any depth and however its letters are written: some
-/// filesystems do not tell `.GIT` from `.git`.
+/// The protected name in a path beneath the workspace, at any depth and in any spelling: some filesystems do not
+/// distinguish `.GIT` from `.git`.
 pub fn protected(path: &str) -> Option<&'static str> {
     find(path).map(|(name, _)| name)
 }
 
-/// The names at the top of a workspace that stay closed to the programs an agent starts: all but those that an
-/// approval to write opens.
+/// The names at the top of a workspace that stay closed to an agent's programs: all but those that an approval to write
+/// opens.
 pub fn still_protected(approvals: &Approvals) -> impl Iterator<Item = &'static str> + '_ {
     let opened = |name: &str| name != GIT && approvals.naming(&Operation::new("write", Some(name))).is_some();
     PROTECTED.iter().copied().filter(move |name| !opened(name))
 }
 
-/// Why `tool` may not write to `path`, beneath the workspace and without links, whatever the rules say: for the
-/// tool itself, which knows where it really writes.
+/// Why `tool` may not write to `path`, which is relative to the workspace and free of links, whatever the rules are.
+/// For the tool itself, which knows the real path.
 pub fn write_refusal(approvals: &Approvals, tool: &str, path: &str) -> Option<Verdict> {
     closed(approvals, &Operation::new(tool, Some(path))).map(Verdict::deny)
 }
 
-/// Why an operation is closed by a protected name, if it is one that writes.
+/// The protected name that forbids an operation, if the operation writes.
 pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option<DecisionReason> {
     if !WRITERS.contains(&operation.tool()) {
         return None;
     }
     let path = operation.specifier()?;
     let (name, end) = find(path)?;
-    // Who may write a file may edit it; who may only edit it has said so.
+    // An approval to write a file also covers edits. An approval to edit it does not cover writes.
     let named = || {
         let write = Operation::new("write", Some(path));
         approvals.naming(&write).or_else(|| approvals.naming(operation)).is_some()
@@ -482,9 +483,9 @@ pub(super) fn closed(approvals: &Approvals, operation: &Operation<'_>) -> Option
     Some(DecisionReason::Protected { name: at.into(), opening })
 }
 
-/// The first protected name in a path, and where it ends there.
+/// The first protected name in a path, and the offset where it ends.
 fn find(path: &str) -> Option<(&'static str, usize)> {
-    // Almost every path is settled by the first letters of its parts.
+    // Fast path: the first letters of its parts rule out almost every path.
     let settled = path.split(['/', '\\']).all(|part| {
         part.as_bytes().first().is_none_or(|first| {
             *first != b'.'
@@ -496,7 +497,7 @@ fn find(path: &str) -> Option<(&'static str, usize)> {
     if settled { None } else { file_name::find_in(path, &PROTECTED.iter().copied()) }
 }
 
-/// What names in the table begin with, if not with a dot.
+/// First letters of protected names that do not begin with a dot.
 const INITIALS: &[u8] = b"_abcdgjlmnoprstuwz";
 
 #[cfg(test)]
@@ -521,7 +522,7 @@ mod tests {
                 format!("a/b/{name}"),
                 format!("a/{}/b", name.to_uppercase()),
             ] {
-                // `.hg` is found before anything that stands below it, and so on.
+                // A name such as `.hg` is found before any longer name below it.
                 assert!(protected(&path).is_some(), "{path}");
                 assert_eq!(said(&Approvals::none(), &format!("write:{path}")).decision, Decision::Deny);
                 assert_eq!(said(&Approvals::none(), &format!("edit:{path}")).decision, Decision::Deny);
@@ -541,7 +542,7 @@ mod tests {
         }
     }
 
-    /// As other filesystems, and readers, take them.
+    /// Spellings that other filesystems or readers treat as a protected name.
     #[test]
     fn look_alikes_of_protected_names_are_protected() {
         for path in [
@@ -610,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_how_a_person_opens_the_name_and_that_works() {
+    fn the_verdict_names_what_opens_the_name_and_that_works() {
         for (operation, opening) in [
             ("write:.github/workflows/ci.yml", "write:.github/workflows/**"),
             ("edit:sub/.github/workflows/ci.yml", "write:sub/.github/workflows/**"),
@@ -618,7 +619,7 @@ mod tests {
             ("write:a*b/.npmrc", r"write:a\*b/.npmrc"),
         ] {
             let verdict = said(&Approvals::none(), operation);
-            assert!(verdict.to_string().ends_with(&format!("--allow '{opening}'")), "{verdict}");
+            assert!(verdict.to_string().ends_with(&format!("by allowing `{opening}`")), "{verdict}");
             assert_eq!(said(&approvals(&[opening]), operation).decision, Decision::Allow, "{operation}");
         }
         let workflow = "edit:.github/workflows/ci.yml";

@@ -1,4 +1,4 @@
-//! One rule, and a list of them in which the last match wins.
+//! A rule, and a list of rules in which the last match wins.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::operation::Operation;
 use super::pattern::Pattern;
 
-/// Most rules read into one list: more is a mistake, and every call looks through them.
+/// Maximum number of rules in one list. More is a mistake, and every call searches them.
 pub const RULES_MAX: usize = 1000;
 
-/// What a layer says about an operation. The order is the meaning: deny < ask < allow, and the lowest counts.
+/// The decision of a layer about an operation. Ordered: deny < ask < allow, and the lowest wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It must not happen.
+    /// The operation is forbidden.
     Deny,
-    /// A person decides.
+    /// A user decides.
     Ask,
-    /// It may happen.
+    /// The operation is allowed.
     Allow,
 }
 
@@ -40,9 +40,9 @@ impl fmt::Display for Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What it is about.
+    /// The operations that the rule matches.
     pub pattern: Pattern,
-    /// What it says.
+    /// The decision for these operations.
     pub decision: Decision,
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A list of rules, shared rather than copied: ten thousand siblings hold the same one.
+/// A list of rules, shared instead of copied: ten thousand siblings use the same one.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Rules(Arc<[Rule]>);
 
 impl Rules {
-    /// The rule that counts for the operation: the last that matches.
+    /// The rule that decides the operation: the last match.
     pub fn last_match(&self, operation: &Operation<'_>) -> Option<&Rule> {
         self.0.iter().rev().find(|rule| rule.pattern.matches(operation))
     }

@@ -1,4 +1,4 @@
-//! Short ways to write rules and grants in tests.
+//! Short constructors of rules and grants for tests.
 
 use super::{Approvals, Decision, DefinitionLayer, Grant, Layer, LayerName, OnAsk, Rule, Rules, ToolSet};
 use crate::id::RunId;
@@ -25,7 +25,7 @@ pub(super) fn definition(name: &str, default: Decision, listed: &[(&str, Decisio
     DefinitionLayer { name: name.into(), default, rules: rules(listed) }
 }
 
-/// A grant of these tools and nothing more.
+/// A grant of these tools and nothing else.
 pub(super) fn grant(tools: &[&str]) -> Grant {
     Grant {
         allowed_tools: ToolSet::parse(tools.iter().copied()).expect("tool names"),

@@ -12,7 +12,7 @@ use super::*;
 
 const TOOLS: [&str; 5] = ["bash", "read", "task", "webfetch", "write"];
 
-/// Overlapping on purpose: rules that never meet would prove nothing.
+/// The patterns overlap on purpose: rules that never conflict would prove nothing.
 const PATTERNS: [&str; 22] = [
     "*",
     "bash",
@@ -126,7 +126,7 @@ fn reread(agent: &Authority) -> Authority {
     serde_json::from_str(&text).expect("what was written is read")
 }
 
-/// `child` is nowhere wider than `parent`.
+/// Asserts that no part of `child` is wider than `parent`.
 fn assert_within(child: &Grant, parent: &Grant) {
     assert!(child.allowed_tools.is_within(&parent.allowed_tools));
     assert!(child.can_spawn_children <= parent.can_spawn_children);
@@ -135,7 +135,7 @@ fn assert_within(child: &Grant, parent: &Grant) {
     assert!(child.on_ask == OnAsk::Deny || parent.on_ask == OnAsk::Escalate);
 }
 
-/// Checks every operation for one agent; gives how many were looked at.
+/// Checks every operation for one agent. Returns how many were checked.
 fn check_agent(agent: &Authority, approvals: &Approvals) -> usize {
     let reread = reread(agent);
     assert_eq!(reread, *agent);
@@ -233,7 +233,7 @@ proptest! {
                 let expected = if before.decision == Decision::Ask { Decision::Allow } else { before.decision };
                 prop_assert_eq!(after.decision, expected);
                 prop_assert_eq!(after.by(), before.by());
-                // Whoever would deny it is asked first: a yes never reaches past a layer that says no.
+                // Layers that deny decide first: an approval never lifts a deny.
                 let denied = agent.layers().iter().any(|layer| {
                     layer.decide(&approvals, &operation).is_some_and(|say| say.decision == Decision::Deny)
                 });
@@ -294,7 +294,7 @@ proptest! {
     }
 }
 
-/// Texts over the characters that mean something to a pattern, and a few that do not.
+/// Texts with the special characters of patterns, and a few others.
 fn texts(longest: usize) -> impl Strategy<Value = String> {
     let piece = select(vec!["a", "b", "/", "*", "**", "\\", "\\*", "\\\\", ".", ":", "ä", "\n"]);
     vec(piece, 0..longest).prop_map(|pieces| pieces.concat())
@@ -304,8 +304,7 @@ fn tool_names() -> impl Strategy<Value = &'static str> {
     select(vec!["bash", "read", "webfetch", "write"])
 }
 
-/// The meaning of a specifier, written as plainly as possible and as slowly as it likes. `before` is the
-/// pattern up to here, for what depends on where a `**` stands.
+/// A naive reference matcher. `before` is the pattern up to here, which decides the meaning of a `**`.
 fn naive(path: bool, before: &str, pattern: &str, text: &str) -> bool {
     let Some(first) = pattern.chars().next() else { return text.is_empty() };
     let on = |consumed: usize, rest: &str| {

@@ -1,4 +1,4 @@
-//! Names of tools, and sets of them that ten thousand siblings can share.
+//! Tool names, and sets of them that ten thousand siblings can share.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -9,20 +9,21 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Longest tool name: model APIs take at most 128, and an MCP tool's name carries its server's.
+use crate::text::{QUOTE_MAX_CHARS, clip};
+
+/// Maximum length of a tool name: model APIs accept 128, and an MCP tool's name contains its server's.
 pub const TOOL_NAME_MAX_BYTES: usize = 128;
 
-/// A text that cannot be a tool's name.
+/// A text that is not a valid tool name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is not a tool name: 1 to {TOOL_NAME_MAX_BYTES} letters, digits or any of `_ - . /`")]
 pub struct InvalidToolName(String);
 
-/// The name of a tool. It has no `:` or `*`, so a pattern that holds one is never read as something else.
+/// A tool name has no `:` or `*`, so a pattern with one is never ambiguous.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -37,7 +38,7 @@ impl FromStr for ToolName {
         if fits && text.bytes().all(plain) {
             Ok(Self(text.into()))
         } else {
-            Err(InvalidToolName(text.chars().take(64).collect()))
+            Err(InvalidToolName(clip(text, QUOTE_MAX_CHARS)))
         }
     }
 }
@@ -86,40 +87,36 @@ impl JsonSchema for ToolName {
     }
 }
 
-/// A set of tools: sorted, without doubles, and shared rather than copied.
+/// A set of tools: sorted, without duplicates, and shared instead of copied.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ToolSet(Arc<[ToolName]>);
 
 impl ToolSet {
-    /// Reads the names; the first that is none is the error.
+    /// Parses the names. The first invalid one is the error.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidToolName> {
         names.into_iter().map(str::parse).collect()
     }
 
-    /// Whether the tool is in the set.
     pub fn contains(&self, tool: &str) -> bool {
         self.0.binary_search_by(|name| name.as_str().cmp(tool)).is_ok()
     }
 
-    /// The names in order.
+    /// The names in alphabetical order.
     pub fn iter(&self) -> std::slice::Iter<'_, ToolName> {
         self.0.iter()
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The tools that are in both sets.
     pub fn meet(&self, other: &Self) -> Self {
         let common = self.iter().filter(|name| other.contains(name.as_str()));
-        // A child usually asks for a part of what its parent has: then its set is shared, not copied.
+        // A child usually requests a subset of its parent's tools. Then its set is shared, not copied.
         match common.clone().count() {
             count if count == other.len() => other.clone(),
             count if count == self.len() => self.clone(),
@@ -127,7 +124,6 @@ impl ToolSet {
         }
     }
 
-    /// Whether every tool of this set is in the other.
     pub fn is_within(&self, other: &Self) -> bool {
         self.iter().all(|name| other.contains(name.as_str()))
     }

@@ -1,4 +1,4 @@
-//! Everything that is wrong with a plan, in one report and before anything starts.
+//! Finds all problems of a plan before anything starts, and reports them together.
 
 mod steps;
 mod together;
@@ -9,34 +9,32 @@ use std::fmt;
 use super::{GOAL_MAX_BYTES, PROBLEMS_MAX, Plan, STEPS_MAX};
 use crate::event::EffectClass;
 
-/// What a plan is checked against: what the run that carries it out would know.
+/// The environment that a plan is checked against: definitions, tools and models of the run that would execute it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PlanContext {
     /// All definitions by name, in lower case.
     pub definitions: BTreeMap<String, StepDefinition>,
-    /// All tools by name.
     pub tools: BTreeMap<String, EffectClass>,
-    /// The models that the plan names and that cannot be used, each with why.
+    /// The models that the plan names but that cannot be used, each with the reason.
     pub unusable_models: BTreeMap<String, String>,
 }
 
-/// A definition, as far as a plan depends on it.
+/// The parts of a definition that a plan depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StepDefinition {
-    /// Its tools.
     pub tools: Vec<String>,
     /// Whether the root of the run may spawn it.
     pub spawnable: bool,
 }
 
 impl PlanContext {
-    /// The definition of this name, in any case.
+    /// Looks up a definition, ignoring the case of its name.
     fn definition(&self, name: &str) -> Option<&StepDefinition> {
         self.definitions.get(name).or_else(|| self.definitions.get(&name.to_ascii_lowercase()))
     }
 
-    /// Whether a step can change its workspace. One whose definition is unknown is taken for a reader: it has a
-    /// problem already.
+    /// Whether a step can change its workspace. A step with an unknown definition counts as a reader: it already has a
+    /// problem.
     pub fn writes(&self, step: &super::Step) -> bool {
         let changes = |tool: &String| self.tools.get(tool).is_some_and(|class| class.changes_workspace());
         let own = self.definition(&step.agent).map(|definition| definition.tools.as_slice());
@@ -45,25 +43,24 @@ impl PlanContext {
     }
 }
 
-/// A step as reports name it: its title may be missing, and two may share one.
+/// A step's name in reports, with its position, because a title may be missing or not unique.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StepName {
-    /// Its position, from 0.
+    /// The position in the plan, from 0.
     pub position: usize,
-    /// Its title, shortened if it is long.
+    /// The title, shortened if it is long.
     pub title: String,
 }
 
 impl StepName {
-    /// Characters of a title that a report shows.
+    /// Maximum number of characters of a title in a report.
     const SHOWN_MAX_CHARS: usize = 60;
 
-    /// The name of the step with this title at this position.
     pub fn new(position: usize, title: &str) -> Self {
         Self { position, title: crate::text::first_line(title, Self::SHOWN_MAX_CHARS) }
     }
 
-    /// The name of the step at a position of a plan.
+    /// The name of the step at this position of a plan.
     pub(super) fn of(plan: &Plan, position: usize) -> Self {
         Self::new(position, plan.steps.get(position).map_or("", |step| step.title.as_str()))
     }
@@ -80,16 +77,14 @@ impl fmt::Display for StepName {
     }
 }
 
-/// One thing that is wrong with a plan.
+/// A problem of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The step; none for the plan as a whole.
+    /// None if the problem is about the whole plan.
     pub step: Option<StepName>,
-    /// The field.
     pub field: &'static str,
-    /// Which of the field's entries, from 0, if it is a list and one of them is wrong.
+    /// The index of the wrong entry, if the field is a list.
     pub item: Option<usize>,
-    /// What is wrong.
     pub problem: String,
 }
 
@@ -102,34 +97,34 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The fields of a text that could not be read: the plan holds stand-ins for them, which say nothing.
+/// The fields that could not be parsed. The plan has meaningless placeholder values in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unread(BTreeSet<(Option<usize>, &'static str)>);
+pub struct UnreadFields(BTreeSet<(Option<usize>, &'static str)>);
 
-impl Unread {
-    /// Adds a field of a step, or of the plan as a whole.
+impl UnreadFields {
+    /// Adds a field of a step, or of the whole plan.
     pub fn add(&mut self, step: Option<usize>, field: &'static str) {
         self.0.insert((step, field));
     }
 
-    /// Whether this field was not read.
     pub fn contains(&self, step: Option<usize>, field: &'static str) -> bool {
         self.0.contains(&(step, field))
     }
 
-    /// Whether one of these fields was not read, of whichever step.
+    /// Whether one of these fields was not parsed in any step.
     fn any(&self, fields: &[&str]) -> bool {
         self.0.iter().any(|(_, field)| fields.contains(field))
     }
 }
 
-/// All problems of a plan, [`PROBLEMS_MAX`] at most; none means that it can be carried out.
+/// All problems of a plan, [`PROBLEMS_MAX`] at most. A run can execute a plan without problems.
 pub fn check(plan: &Plan, context: &PlanContext) -> Vec<Problem> {
-    check_read(plan, context, &Unread::default())
+    check_read(plan, context, &UnreadFields::default())
 }
 
-/// All problems of a plan of which some fields could not be read; what follows from these is not told.
-pub fn check_read(plan: &Plan, context: &PlanContext, unread: &Unread) -> Vec<Problem> {
+/// Like [`check`], for a plan with fields that could not be parsed. Problems that only follow from these are not
+/// reported.
+pub fn check_read(plan: &Plan, context: &PlanContext, unread: &UnreadFields) -> Vec<Problem> {
     let mut found = CheckProgress { plan, unread, problems: Vec::new() };
     found.check_whole();
     if plan.steps.len() <= STEPS_MAX {
@@ -141,15 +136,15 @@ pub fn check_read(plan: &Plan, context: &PlanContext, unread: &Unread) -> Vec<Pr
     found.problems
 }
 
-/// What was found so far.
+/// The problems found so far.
 struct CheckProgress<'a> {
     plan: &'a Plan,
-    unread: &'a Unread,
+    unread: &'a UnreadFields,
     problems: Vec<Problem>,
 }
 
 impl CheckProgress<'_> {
-    /// Whether nothing more would be told: looking for what was probably meant has its price.
+    /// Whether further problems are no longer reported. The check then skips the costly search for suggestions.
     fn is_full(&self) -> bool {
         self.problems.len() >= PROBLEMS_MAX
     }

@@ -1,16 +1,16 @@
-//! What depends on what.
+//! The dependency graph of a plan's steps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Plan;
 
-/// The steps by position, each with those it needs.
+/// The steps by position, each with its dependencies.
 pub(super) struct Graph {
     needs: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    /// The graph of a plan. Of two steps with the same title the first is meant; unknown names are passed over.
+    /// The graph of a plan. If two steps share a title, the first is meant. Unknown names are ignored.
     pub(super) fn of(plan: &Plan) -> Self {
         let mut by_title = BTreeMap::new();
         for (position, step) in plan.steps.iter().enumerate() {
@@ -28,7 +28,7 @@ impl Graph {
         self.needs
     }
 
-    /// For each step those that need it.
+    /// The dependents of each step.
     fn needed_by(&self) -> Vec<Vec<usize>> {
         let mut needed_by = vec![Vec::new(); self.needs.len()];
         for (position, needs) in self.needs.iter().enumerate() {
@@ -39,7 +39,7 @@ impl Graph {
         needed_by
     }
 
-    /// Topological, the earlier position first; what is in or behind a cycle comes last.
+    /// Topological order, earlier positions first. Steps in or behind a cycle come last.
     pub(super) fn order(&self) -> Vec<usize> {
         let needed_by = self.needed_by();
         let mut missing: Vec<usize> = self.needs.iter().map(Vec::len).collect();
@@ -58,13 +58,13 @@ impl Graph {
         order
     }
 
-    /// The steps by the length of the longest way to them; what is in or behind a cycle is in the last wave.
+    /// The steps by the length of their longest dependency chain. Steps in or behind a cycle are in the last wave.
     pub(super) fn waves(&self) -> Vec<Vec<usize>> {
         let mut wave_of: Vec<Option<usize>> = vec![None; self.needs.len()];
         let mut waves: Vec<Vec<usize>> = Vec::new();
         let mut left_over = Vec::new();
         for position in self.order() {
-            // None if a need has no wave, which only a cycle can be the cause of.
+            // None if a dependency has no wave, which only happens in a cycle.
             let after = self.needs[position].iter().map(|need| wave_of[*need].map(|wave| wave + 1));
             let Some(wave) = after.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
             else {
@@ -86,8 +86,8 @@ impl Graph {
         waves
     }
 
-    /// For each step whether it depends on each other one, over any number of steps between.
-    pub(super) fn reach(&self) -> Reach {
+    /// The transitive dependencies of all steps.
+    pub(super) fn reach(&self) -> Reachability {
         let reached = |from: usize| {
             let mut seen = vec![false; self.needs.len()];
             let mut open = self.needs[from].clone();
@@ -99,12 +99,12 @@ impl Graph {
             }
             seen
         };
-        Reach((0..self.needs.len()).map(reached).collect())
+        Reachability((0..self.needs.len()).map(reached).collect())
     }
 
-    /// One cycle for each knot of steps that depend on each other, as positions in the order of dependence. A step
-    /// that names itself is left to whoever looks at its field.
-    pub(super) fn cycles(&self, reach: &Reach) -> Vec<Vec<usize>> {
+    /// One cycle for each strongly connected group of steps, as positions in the order of dependence. A step that
+    /// depends on itself is reported by the check of its field.
+    pub(super) fn cycles(&self, reach: &Reachability) -> Vec<Vec<usize>> {
         let mut told = vec![false; self.needs.len()];
         let mut cycles = Vec::new();
         for position in 0..self.needs.len() {
@@ -119,7 +119,7 @@ impl Graph {
         cycles
     }
 
-    /// The shortest way from a step over others to itself.
+    /// The shortest cycle through a step.
     fn way_back_to(&self, start: usize) -> Option<Vec<usize>> {
         let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
         let mut open = VecDeque::from([start]);
@@ -143,16 +143,16 @@ impl Graph {
     }
 }
 
-/// Who depends on whom, over any number of steps between.
-pub(super) struct Reach(Vec<Vec<bool>>);
+/// The transitive dependencies of all steps.
+pub(super) struct Reachability(Vec<Vec<bool>>);
 
-impl Reach {
-    /// Whether the first depends on the second.
+impl Reachability {
+    /// Whether `step` depends on `on`, directly or over other steps.
     pub(super) fn depends(&self, step: usize, on: usize) -> bool {
         self.0[step][on]
     }
 
-    /// Whether neither depends on the other, so that they could run at once.
+    /// Whether neither step depends on the other, so that they could run at once.
     pub(super) fn are_unordered(&self, a: usize, b: usize) -> bool {
         !self.depends(a, b) && !self.depends(b, a)
     }

@@ -1,6 +1,6 @@
 //! Plans: steps that the host spawns as children of a run's root, in an order that follows from the plan alone.
 //!
-//! Reading a plan's text is the agent crate's work; here it is a value that can be checked and put in order.
+//! The crate `setup` parses a plan's text. Here it is a value that can be checked and ordered.
 
 mod check;
 mod graph;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use check::{PlanContext, Problem, StepDefinition, StepName, Unread, check, check_read};
+pub use check::{PlanContext, Problem, StepDefinition, StepName, UnreadFields, check, check_read};
 pub use limits::{
     COMMAND_TIMEOUT_MAX_MS, CRITERIA_MAX, CRITERION_MAX_BYTES, DESCRIPTION_MAX_BYTES, GOAL_MAX_BYTES,
     NAME_MAX_BYTES, OWNED_MAX_BYTES, OWNS_MAX, PROBLEMS_MAX, RETRIES_MAX, STEPS_MAX, TIMEOUT_MAX_MS,
@@ -27,40 +27,40 @@ use graph::Graph;
 /// The definition of a step that names none.
 pub const DEFAULT_STEP_AGENT: &str = "general";
 
-/// A plan: what is to be true in the end, and the steps that lead there.
+/// A plan: a goal, and the steps that reach it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// What is to be true in the end. Every step is told.
+    /// The goal. The prompt of every step contains it.
     #[schemars(length(min = 1))]
     pub goal: String,
-    /// What becomes of the other steps when one fails.
+    /// How the other steps continue when one fails.
     #[serde(default)]
     pub on_failure: OnFailure,
     /// The order in which finished steps are integrated.
     #[serde(default)]
     pub integration: IntegrationOrder,
-    /// Whether steps that write and say nothing about `owns` may run at once.
+    /// Whether steps that write and have no `owns` may run at once.
     #[serde(default)]
     pub unowned_writers: UnownedWriters,
     /// The steps. Those that do not depend on each other run in parallel.
     #[schemars(length(min = 1, max = STEPS_MAX))]
     pub steps: Vec<Step>,
-    /// Who wrote it. No key of a plan file: whoever hands the plan over knows.
+    /// The author. Not a key of a plan file: the caller that submits the plan sets it.
     #[serde(default, skip_serializing_if = "Author::is_person")]
     #[schemars(skip)]
     pub author: Author,
 }
 
-/// Who wrote a plan.
+/// The author of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Author {
-    /// A person, or a person who read it and handed it over: what it says is their word.
+    /// A user wrote it, or read and submitted it, so its commands count as the user's.
     #[default]
     Person,
-    /// A model, and no person read it: it asks for no more than a `task` call of the root could, and its commands are
-    /// `bash` operations of the root.
+    /// A model wrote it, and no user read it. It may request no more than a `task` call of the root could, and its
+    /// commands are `bash` operations of the root.
     Model,
 }
 
@@ -71,11 +71,11 @@ impl Author {
     }
 }
 
-/// What becomes of the other steps when one fails. What depends on the failed one waits for its repair either way.
+/// How the other steps continue when one fails. Steps that depend on the failed one wait for its repair in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// They go on.
+    /// They continue.
     #[default]
     Continue,
     /// No further step starts.
@@ -89,29 +89,29 @@ pub enum IntegrationOrder {
     /// By dependencies, then by position: the same every time.
     #[default]
     Ordered,
-    /// As they finish: sooner, and not the same every time.
+    /// As they finish: sooner, but in an order that can differ.
     AsFinished,
 }
 
-/// What holds for writers without `owns`.
+/// How writers without `owns` are scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UnownedWriters {
-    /// Each owns everything and runs alone among writers; in a plan such steps have to be ordered.
+    /// Each owns everything and runs alone among writers. In a plan such steps must be ordered.
     #[default]
     Queue,
-    /// They run at once; a conflict is found when they are merged.
+    /// They run at once. Conflicts are found when they are merged.
     Parallel,
 }
 
-/// One step: the contract of a child, as far as a plan says it.
+/// One step: the terms of a child that a plan can set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// A few words, on one line. No other step has the same: `depends_on` names steps by it.
+    /// A few words on one line, unique in the plan: `depends_on` names steps by their titles.
     #[schemars(length(min = 1, max = TITLE_MAX_CHARS))]
     pub title: String,
-    /// What the child is asked to do. It knows the plan's goal and this text, nothing else of the plan.
+    /// The assignment of the child. The child knows the plan's goal and this text, nothing else of the plan.
     #[schemars(length(min = 1))]
     pub description: String,
     /// The definition of the child.
@@ -135,18 +135,18 @@ pub struct Step {
     /// What the child and its own children may spend.
     #[serde(default)]
     pub budget: Budget,
-    /// Fewer tools than the definition has.
+    /// A subset of the definition's tools.
     #[serde(default)]
     #[schemars(length(max = TOOLS_MAX))]
     pub tools: Option<Vec<String>>,
     /// Another model, as provider/name.
     #[serde(default)]
     pub model: Option<String>,
-    /// Turns of an attempt at most.
+    /// Maximum number of turns of an attempt.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// Working time of an attempt at most.
+    /// Maximum working time of an attempt.
     #[serde(default)]
     #[schemars(range(min = 1, max = TIMEOUT_MAX_MS))]
     pub timeout_ms: Option<u64>,
@@ -189,19 +189,19 @@ impl Default for Step {
 }
 
 impl Plan {
-    /// For each step the positions of the steps it depends on, in order and once each. Names that no step has are
-    /// passed over; [`check`] finds them.
+    /// For each step the positions of its dependencies, sorted and unique. Unknown names are ignored here, and
+    /// [`check`] reports them.
     pub fn dependencies(&self) -> Vec<Vec<usize>> {
         Graph::of(self).into_needs()
     }
 
-    /// The positions of all steps, each after those it depends on; where that leaves a choice, the earlier step
-    /// first. Steps that depend on themselves have no such place and come last; [`check`] finds them.
+    /// The positions of all steps, each after its dependencies, and earlier steps first where there is a choice. Steps
+    /// in a cycle come last, and [`check`] reports them.
     pub fn order(&self) -> Vec<usize> {
         Graph::of(self).order()
     }
 
-    /// The steps by how early they can start: those of a wave depend only on earlier waves.
+    /// The steps by how early they can start: the steps of a wave depend only on earlier waves.
     pub fn waves(&self) -> Vec<Vec<usize>> {
         Graph::of(self).waves()
     }

@@ -1,4 +1,4 @@
-//! Plans that are fine, plans with everything wrong, and random ones.
+//! Plans without problems, plans with every problem, and random plans.
 
 mod random;
 
@@ -6,8 +6,9 @@ use super::*;
 use crate::budget::Usd;
 use crate::contract::CommandCriterion;
 use crate::event::EffectClass;
+use crate::schema_check::schema_problem;
 
-/// A world with a writer, a reader and a root that is never a child.
+/// A context with a writer, a reader and a root that is never a child.
 pub(super) fn context() -> PlanContext {
     let definition = |tools: &[&str], spawnable| StepDefinition {
         tools: tools.iter().map(ToString::to_string).collect(),
@@ -62,7 +63,7 @@ fn problems(plan: &Plan) -> Vec<String> {
     check(plan, &context()).iter().map(ToString::to_string).collect()
 }
 
-/// The only problem of a plan with one step that was changed.
+/// The only problem of a plan with one changed step.
 #[track_caller]
 fn only_problem(change: impl FnOnce(&mut Step)) -> String {
     let mut step = step("a", &["src/**"], &[]);
@@ -105,7 +106,7 @@ fn all_problems_are_in_one_report() {
         problems(&plan),
         [
             "step 1 `a`: depends_on: a cycle, in which none can be first: `a` -> `b` -> `a`",
-            "step 3 `c`: agent: there is no definition `genral` (did you mean `general`?); known are `explore`, \
+            "step 3 `c`: agent: unknown definition `genral` (did you mean `general`?); available: `explore`, \
              `general`",
             "step 4 `d`: success_criteria: the command is empty",
             "step 5 `e`: owns: could run at the same time as step 4 `d` and change the same files; order them \
@@ -121,7 +122,7 @@ fn dependencies_must_lead_to_another_step() {
         found,
         [
             "step 1 `port auth`: depends_on: a step cannot depend on itself",
-            "step 2 `b`: depends_on: there is no step `port aut` (did you mean `port auth`?); steps are named by \
+            "step 2 `b`: depends_on: unknown step `port aut` (did you mean `port auth`?); steps are named by \
              title",
         ],
         "and no overlap is told where an order was meant"
@@ -173,7 +174,7 @@ fn unowned_writers_may_meet_if_the_plan_says_so() {
     assert_eq!(problems(&plan).len(), 1, "owned paths still may not overlap");
 }
 
-/// What is done to a step that was fine.
+/// A change to a valid step.
 type Change = Box<dyn FnOnce(&mut Step)>;
 
 #[test]
@@ -201,10 +202,10 @@ fn a_step_is_looked_at_in_every_field() {
         ("timeout_ms: is 0", Box::new(|s| s.timeout_ms = Some(0))),
         ("max_retries: is 11", Box::new(|s| s.max_retries = Some(11))),
         ("budget: tokens is 0", Box::new(move |s| s.budget = zero)),
-        ("agent: there is no definition `nobody`; known", Box::new(|s| s.agent = "nobody".to_owned())),
-        ("agent: `coder` cannot carry out a step", Box::new(|s| s.agent = "coder".to_owned())),
+        ("agent: unknown definition `nobody`; available: ", Box::new(|s| s.agent = "nobody".to_owned())),
+        ("agent: `coder` cannot execute a step", Box::new(|s| s.agent = "coder".to_owned())),
         ("tools: `general` does not have `task`", Box::new(|s| s.tools = Some(texts(&["task"])))),
-        ("there is no tool `raad` (did", Box::new(|s| s.tools = Some(texts(&["raad"])))),
+        ("unknown tool `raad` (did", Box::new(|s| s.tools = Some(texts(&["raad"])))),
         ("model: there is no provider", Box::new(|s| s.model = Some("none/such".to_owned()))),
         ("model: is empty", Box::new(|s| s.model = Some(String::new()))),
     ];
@@ -246,7 +247,7 @@ fn a_plan_as_a_whole_is_looked_at_too() {
 #[test]
 fn nothing_is_told_that_follows_from_a_field_that_was_not_read() {
     let plan = plan(vec![step("", &["x"], &[]), step("b", &["x"], &["a"])]);
-    let mut unread = Unread::default();
+    let mut unread = UnreadFields::default();
     unread.add(Some(0), "title");
     assert_eq!(check_read(&plan, &context(), &unread), []);
 }
@@ -266,9 +267,9 @@ fn a_plan_goes_through_json_and_is_read_strictly() {
 
 #[test]
 fn the_schema_accepts_what_the_type_accepts() {
-    let validator = jsonschema::validator_for(&Plan::json_schema()).expect("a schema");
+    let is_valid = |value: &serde_json::Value| schema_problem(&Plan::json_schema(), value).is_none();
     let plan = plan(vec![step("a", &["x"], &[])]);
-    assert!(validator.is_valid(&serde_json::to_value(&plan).expect("json")));
+    assert!(is_valid(&serde_json::to_value(&plan).expect("json")));
     for bad in [
         serde_json::json!({"goal": "g", "steps": []}),
         serde_json::json!({"goal": "g", "steps": [{"title": "a"}]}),
@@ -276,6 +277,6 @@ fn the_schema_accepts_what_the_type_accepts() {
         serde_json::json!({"goal": "g", "steps": [{"title": "a", "description": "b", "owner": []}]}),
         serde_json::json!({"goal": "g", "on_failure": "retry", "steps": [{"title": "a", "description": "b"}]}),
     ] {
-        assert!(!validator.is_valid(&bad), "{bad}");
+        assert!(!is_valid(&bad), "{bad}");
     }
 }

@@ -8,7 +8,7 @@ fn scrubber() -> Scrubber {
     Scrubber::of(SECRET).expect("a secret")
 }
 
-/// Base64 as programs write it, to compare with.
+/// The reference encoder to compare with.
 fn base64(bytes: &[u8]) -> String {
     let letters = bytes.chunks(3).flat_map(|three| {
         let word = three.iter().fold(0_usize, |word, byte| word << 8 | usize::from(*byte))
@@ -18,7 +18,7 @@ fn base64(bytes: &[u8]) -> String {
     letters.collect()
 }
 
-/// Every way to write a secret that is known to occur, with a name.
+/// Every known way to write a secret, with a name.
 fn spellings() -> Vec<(&'static str, String)> {
     let percent = |hex: fn(u8) -> String| {
         SECRET
@@ -54,7 +54,7 @@ fn a_secret_is_replaced_however_it_is_written() {
         let clean = scrubber().text(&format!("före {spelled} after")).into_owned();
         assert!(clean.contains(SCRUBBED), "{name}: {clean}");
         assert!(clean.starts_with("före ") && clean.ends_with(" after"), "{name}: {clean}");
-        // At the edges of base64 a letter or two are decided by what is around; nothing longer is left.
+        // At the edges of base64 the surrounding bytes decide a letter or two. Nothing longer remains.
         assert!(clean.len() < "före  after".len() + SCRUBBED.len() + 16, "{name}: {clean}");
     }
 }

@@ -1,4 +1,4 @@
-//! Packed bodies, and bombs.
+//! Compressed bodies and decompression bombs.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
 use super::*;
 
-/// 64 MiB of one letter, packed by brotli.
+/// 64 MiB of one letter, compressed with brotli.
 const BROTLI_BOMB: &str = "cbffff3ff825c2e2b14020f7fe8fffff7ff04b00c4611180eefd1fffffffe0970088c30200ddfb3ffeffffc12f0110870500\
     baf77ffcffff835f02200e0b0074effff8ffff07bf04401c1600e8defff1ffff0f7e0980382c00d0bdffcbffff3ffc1200715800a07bff07";
 /// `packed by brotli`.

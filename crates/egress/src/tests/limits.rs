@@ -1,4 +1,4 @@
-//! Servers that never end, never begin, or say too much.
+//! Servers that never end, never begin, or send too much.
 
 use super::*;
 
@@ -103,7 +103,7 @@ async fn nobody_there_is_said() {
     let done = here().send(brief(&format!("http://open.test:{port}/")), &opened("open.test")).await;
     let Err(EgressError::Connect { host, port: said, .. }) = done else { panic!("{done:?}") };
     assert_eq!((host.as_str(), said), ("open.test", port));
-    // The second address is tried if the first does not answer.
+    // The second address is tried if the first does not respond.
     let egress = Egress::resolving(ScriptedResolver::new(&[&["127.0.0.77", "127.0.0.1"]]));
     let done = egress.send(get(&server.url("open.test", "/")), &opened("open.test")).await;
     assert!(matches!(done, Err(EgressError::Protocol { .. })), "{done:?}");

@@ -19,10 +19,10 @@ use futures::future::BoxFuture;
 use super::*;
 use server::{Server, ServerReply};
 
-/// A public address that nobody has: fetches that get as far as this fail without leaving the machine.
+/// A public address that no machine has: fetches that get this far fail without leaving the machine.
 const NOBODY: &str = "3ffe::1";
 
-/// A resolver that says each of its answers once and then the last one for ever.
+/// A resolver that returns each of its answers once, and then repeats the last one.
 #[derive(Clone, Default)]
 struct ScriptedResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
@@ -49,7 +49,7 @@ impl Resolve for ScriptedResolver {
     }
 }
 
-/// A client for which every name leads to this machine.
+/// A client that resolves every name to this machine.
 fn here() -> Egress {
     Egress::resolving(ScriptedResolver::new(&[&["127.0.0.1"]]))
 }
@@ -58,13 +58,13 @@ fn get(url: &str) -> Request {
     Request::get(Target::parse(url).unwrap())
 }
 
-/// A request that is not patient.
+/// A request with short timeouts.
 fn brief(url: &str) -> Request {
     let short = Duration::from_millis(200);
     Request { limits: Limits { total: short, connect: short, body_max_bytes: 1 << 20 }, ..get(url) }
 }
 
-/// Everything on this host is open.
+/// Opens everything on this host.
 fn opened(host: &'static str) -> Openings {
     Openings::by(move |target| target.host() == host)
 }

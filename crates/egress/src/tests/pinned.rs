@@ -1,4 +1,4 @@
-//! The judged address is the one that is connected to.
+//! The client connects to the address that it checked.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn an_answer_that_changes_after_the_check_is_not_heard() {
     let done = egress.send(brief(&here.url("flip.test", "/")), &Openings::none()).await;
     assert!(matches!(done, Err(EgressError::Connect { .. } | EgressError::Timeout { .. })), "{done:?}");
     assert_eq!((here.connections(), resolver.asked().len()), (0, 1));
-    // The next fetch hears the new answer, and judges it.
+    // The next fetch resolves the name again, and checks the new answer.
     let done = egress.send(brief(&here.url("flip.test", "/")), &Openings::none()).await;
     assert!(matches!(done, Err(EgressError::Refused { .. })), "{done:?}");
     assert_eq!(here.connections(), 0);

@@ -1,4 +1,4 @@
-//! Redirects: each is judged, few are followed.
+//! Redirects: each is checked, few are followed.
 
 use super::*;
 
@@ -49,7 +49,7 @@ async fn another_host_is_handed_back_and_not_reached() {
 
 #[tokio::test]
 async fn every_hop_is_judged_again() {
-    // The same host, but what it leads to has changed, and only the first port was opened.
+    // The redirect leads to another port of the same host, and only the first port is open.
     let inner = Server::new(|_| ServerReply::ok("", "secret")).await;
     let port = inner.address.port();
     let outer = Server::new(move |_| ServerReply::redirect(&format!("http://open.test:{port}/"))).await;

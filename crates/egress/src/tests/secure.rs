@@ -1,4 +1,4 @@
-//! https, with a root of our own.
+//! Fetches over https, with a root certificate of these tests.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use super::server::serve;
 use super::*;
 
-// Made for these tests: a root, and a certificate by it for `secure.test`.
+// Created for these tests: a root, and a certificate from it for `secure.test`.
 const ROOT: &[u8] = include_bytes!("certificates/root.der");
 const LEAF: &[u8] = include_bytes!("certificates/leaf.der");
 const LEAF_KEY: &[u8] = include_bytes!("certificates/leaf-key.der");

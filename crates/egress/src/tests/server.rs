@@ -1,4 +1,4 @@
-//! A server that says what it is told to.
+//! A server with scripted responses.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,13 +8,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-/// What a server says to a request.
+/// The response to a request.
 pub(super) enum ServerReply {
-    /// These bytes, and the end.
+    /// These bytes, then the connection closes.
     Bytes(Vec<u8>),
-    /// These bytes, and then nothing, but the connection stays open.
+    /// These bytes, then nothing, but the connection stays open.
     Stall(Vec<u8>),
-    /// These bytes, and then the others again and again.
+    /// The first bytes once, then the second ones repeatedly.
     Endless(Vec<u8>, Vec<u8>),
 }
 
@@ -32,17 +32,17 @@ impl ServerReply {
 
 type Speech = Arc<dyn Fn(&str) -> ServerReply + Send + Sync>;
 
-/// A server on a port of its own.
+/// A server on its own port.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     connections: Arc<AtomicUsize>,
     heads: Arc<Mutex<Vec<String>>>,
-    /// Told when a client went away.
+    /// Notified when a client disconnects.
     pub(super) left: Arc<Notify>,
 }
 
 impl Server {
-    /// Says to each request, by its first line, what the function says.
+    /// Responds to each request with the function's result for its first line.
     pub(super) async fn new(says: impl Fn(&str) -> ServerReply + Send + Sync + 'static) -> Self {
         Self::on("127.0.0.1", says).await
     }
@@ -78,7 +78,7 @@ impl Server {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// What the requests began with.
+    /// The first parts of the received requests.
     pub(super) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! One spelling for each host.
+//! Each host has one spelling.
 
 use super::*;
 
@@ -146,7 +146,7 @@ mod strings {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-        /// Whatever is written: no panic, and the host that rules see is the one that is reached.
+        /// For any text: no panic, and the host that rules match is the one that is reached.
         #[test]
         fn a_target_reads_back_as_itself(pieces in prop::collection::vec(piece(), 1..8)) {
             let text = format!("http://{}", pieces.concat());
@@ -155,21 +155,21 @@ mod strings {
                 prop_assert!(!target.host().ends_with('.') && target.port() != 0);
                 let again = Target::parse(target.as_str());
                 prop_assert_eq!(again.as_ref(), Ok(&target));
-                // What the system's own parser takes for an address is one here too.
+                // A text that the standard parser accepts as an address is an address here too.
                 if let Ok(ip) = target.host().trim_matches(['[', ']']).parse::<IpAddr>() {
                     prop_assert_eq!(target.ip(), Some(ip));
                 }
             }
         }
 
-        /// No spelling of an address that is not public gets as far as a connection.
+        /// No spelling of a non-public address gets as far as a connection.
         #[test]
         fn no_spelling_reaches_what_is_not_public(pieces in prop::collection::vec(piece(), 1..8)) {
             let Ok(target) = Target::parse(&format!("http://{}", pieces.concat())) else { return Ok(()) };
             if target.ip().is_some_and(|ip| not_public(ip).is_none()) {
                 return Ok(());
             }
-            // Names lead to this machine.
+            // All names resolve to this machine.
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let done = runtime.block_on(here().send(Request::get(target), &Openings::none()));
             let refused = matches!(

@@ -1,165 +1,123 @@
-//! What a round decides: applied to the state at once, handed to the store as one commit, and only then carried out.
+//! Collects the decisions of a round for the driver. They are applied to the state at once and handed to the store as
+//! one commit. Their effects start when that commit is durable.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use futures::future::BoxFuture;
-use posse_domain::event::{Event, EventBody};
+use posse_domain::event::Event;
 use posse_domain::id::AgentId;
 
+use super::Stop;
+use super::core::Core;
 use super::effects::Effect;
-use super::{Driver, Stop};
-use crate::ports::{Basis, Commit, CommitReceipt, StoreError, Tool};
+use crate::ports::{Basis, Commit, CommitReceipt, Epoch, StoreError};
 
-/// Events from which on a commit is handed over; a wide reply is cut into several.
+/// Limit of commits that the store has received and that are not yet durable.
+const COMMITS_IN_FLIGHT_MAX: usize = 4;
+/// A batch with at least this many events is handed to the store before the end of the round. A reply with many calls
+/// therefore makes several commits.
 const COMMIT_TARGET_EVENTS: usize = 1_024;
 
-/// What a round has decided on and not yet handed over.
+/// The decisions of a round that the store has not received yet.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) events: Vec<Event>,
-    pub(super) touched: BTreeSet<AgentId>,
-    pub(super) effects: Vec<Effect>,
-    pub(super) run_changed: bool,
-    pub(super) mail_taken: Option<u64>,
+pub(crate) struct Batch {
+    pub(crate) events: Vec<Event>,
+    pub(crate) touched: BTreeSet<AgentId>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) run_changed: bool,
+    pub(crate) mail_taken: Option<u64>,
 }
 
-/// A commit on its way to the disk, and what may start once it is there.
-pub(super) struct InFlight {
-    pub(super) commit: BoxFuture<'static, Result<CommitReceipt, StoreError>>,
-    pub(super) effects: Vec<Effect>,
+impl Batch {
+    /// Whether the batch must be handed to the store before the end of the round.
+    pub(crate) fn is_full(&self) -> bool {
+        self.events.len() >= COMMIT_TARGET_EVENTS
+    }
 }
 
-impl Driver {
-    /// Applies an event to the state and adds it to the round.
-    pub(super) fn emit(&mut self, agent: AgentId, body: impl Into<EventBody>) {
-        let event = Event { agent, at_ms: self.rt.parts.system.now_ms(), body: body.into() };
-        if let Err(illegal) = self.run.apply(&event) {
-            // Never seen outside a bug. Nothing of this round is written, so the journal stays good.
-            self.poisoned.get_or_insert(Stop::Inconsistent(illegal.to_string()));
-            return;
-        }
-        if let Some(session) = self.sessions.get_mut(&event.agent) {
-            session.machine.apply(&event.body);
-            session.last_activity = event.body.kind();
-        }
-        trace(&event);
-        if let Some(replaying) = &mut self.replaying {
-            replaying.observe(&event);
-        }
-        self.projection.observe(&event, &self.run);
-        self.batch.run_changed |= matches!(
-            event.body,
-            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-        );
-        self.batch.touched.insert(event.agent.clone());
-        self.batch.events.push(event);
+/// A commit that is not yet durable, and the effects that may start once it is.
+struct InFlight {
+    commit: BoxFuture<'static, Result<CommitReceipt, StoreError>>,
+    effects: Vec<Effect>,
+}
+
+/// The commits of a run: the end of its journal, and the commits that are not yet durable.
+pub(super) struct Commits {
+    /// The epoch of the lease. `None` before the first commit of a new run.
+    pub(super) epoch: Option<Epoch>,
+    head: u64,
+    in_flight: VecDeque<InFlight>,
+}
+
+impl Commits {
+    pub(super) fn new(epoch: Option<Epoch>, head: u64) -> Self {
+        Self { epoch, head, in_flight: VecDeque::new() }
     }
 
-    /// Hands over what was decided once it is much. Only called between things that belong together: a child that
-    /// is closed in one commit and delivered in the next would, after a crash between the two, be spawned again.
-    pub(super) fn submit_if_full(&mut self) {
-        if self.batch.events.len() >= COMMIT_TARGET_EVENTS {
-            self.submit();
-        }
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty()
     }
 
-    /// Lets an effect start once everything decided so far is durable.
-    pub(super) fn after_commit(&mut self, effect: Effect) {
-        self.batch.effects.push(effect);
+    /// Whether the store may receive another commit.
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.len() < COMMITS_IN_FLIGHT_MAX
     }
 
-    pub(super) fn submit(&mut self) {
-        if self.poisoned.is_some() {
-            return;
+    /// Hands the batch to the store as one commit. Returns effects that need not wait for any commit.
+    pub(super) fn submit(&mut self, core: &mut Core) -> Vec<Effect> {
+        if core.stop.is_some() {
+            return Vec::new();
         }
-        if self.batch.events.is_empty() && self.batch.mail_taken.is_none() {
-            let effects = std::mem::take(&mut self.batch.effects);
-            match self.flight.back_mut() {
-                Some(last) => last.effects.extend(effects),
-                None => self.execute(effects),
-            }
-            return;
+        if core.batch.events.is_empty() && core.batch.mail_taken.is_none() {
+            let effects = std::mem::take(&mut core.batch.effects);
+            let Some(last) = self.in_flight.back_mut() else { return effects };
+            last.effects.extend(effects);
+            return Vec::new();
         }
-        let Batch { events, touched, effects, run_changed, mail_taken } = std::mem::take(&mut self.batch);
-        self.rt.parts.faults.hit("engine.commit.before");
+        let Batch { events, touched, effects, run_changed, mail_taken } = std::mem::take(&mut core.batch);
+        core.rt.parts.faults.hit("engine.commit.before");
         let count = events.len() as u64;
         let mut blobs = Vec::new();
-        let agents = self.projection.rows(&self.run, with_those_above(touched));
+        let agents = core.projection.rows(&core.run, with_ancestors(touched));
         let encoded: Result<Vec<_>, _> = events.into_iter().map(|event| event.encode(&mut blobs)).collect();
         let encoded = match encoded {
             Ok(encoded) => encoded,
             Err(error) => {
-                self.poisoned = Some(Stop::Inconsistent(error.to_string()));
-                return;
+                core.stop = Some(Stop::Inconsistent(error.to_string()));
+                return Vec::new();
             }
         };
         let basis = match self.epoch {
             None => Basis::New,
-            Some(epoch) => Basis::Owned { head: self.head, epoch },
+            Some(epoch) => Basis::Held { head: self.head, epoch },
         };
-        // A new run has epoch 1: later commits may be handed over before the first is durable.
+        // The first commit of a new run acquires epoch 1. Later commits may be handed over before it is durable.
         self.epoch.get_or_insert(1);
-        let run = run_changed.then(|| self.projection.run_row(&self.run));
-        let commit = Commit { key: self.key.clone(), basis, events: encoded, blobs, agents, run, mail_taken };
+        let run = run_changed.then(|| core.projection.run_row(&core.run));
+        let commit = Commit { key: core.key.clone(), basis, events: encoded, blobs, agents, run, mail_taken };
         self.head += count;
-        self.flight.push_back(InFlight { commit: self.rt.parts.store.commit(commit), effects });
+        self.in_flight.push_back(InFlight { commit: core.rt.parts.store.commit(commit), effects });
+        Vec::new()
     }
 
-    pub(super) fn committed(
-        &mut self,
-        result: Option<(Result<CommitReceipt, StoreError>, Vec<Effect>)>,
-    ) -> Result<(), StoreError> {
-        let Some((result, effects)) = result else { return Ok(()) };
-        result?;
-        self.rt.parts.faults.hit("engine.commit.after");
-        if !self.progress.borrow().durable {
-            self.progress.send_modify(|progress| progress.durable = true);
-        }
-        self.execute(effects);
-        Ok(())
-    }
-
-    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
-        self.rt.tools.get(name)
+    /// Waits for the oldest commit. Returns the effects that may start because it is durable.
+    pub(super) async fn next(&mut self) -> Option<Result<Vec<Effect>, StoreError>> {
+        let result = (&mut self.in_flight.front_mut()?.commit).await;
+        let done = self.in_flight.pop_front()?;
+        Some(result.map(|_| done.effects))
     }
 }
 
-/// These agents and all above them: what one spends is in the figures of every subtree it is part of.
-fn with_those_above(touched: BTreeSet<AgentId>) -> BTreeSet<AgentId> {
+/// Adds all ancestors. The spending of an agent counts in the figures of every subtree that contains it.
+fn with_ancestors(touched: BTreeSet<AgentId>) -> BTreeSet<AgentId> {
     let mut all = touched.clone();
     for id in touched {
         let mut above = id.parent();
-        // One that is there already brought those above it along, or will.
+        // If an ancestor is in the set already, its own ancestors are added in its own iteration.
         while let Some(next) = above.filter(|next| !all.contains(next)) {
             above = next.parent();
             all.insert(next);
         }
     }
     all
-}
-
-/// Spawning and closing are log records too, so that metrics can be made from them.
-fn trace(event: &Event) {
-    match &event.body {
-        EventBody::SubagentCreated(e) => tracing::info!(
-            agent_id = %event.agent, definition = %e.definition, skill = e.skill.as_deref(), depth = e.depth,
-            parent_id = %e.parent_id, root_id = %e.root_id, turn_limit = e.turn_limit, "sub-agent created"
-        ),
-        EventBody::SubagentClosed(e) => tracing::info!(
-            agent_id = %event.agent, final_status = ?e.final_status, close_reason = %e.close_reason,
-            turns = e.usage.turns, tool_calls = e.usage.tool_calls, wall_ms = e.usage.wall_ms,
-            input_tokens = e.usage.usage.input_tokens, output_tokens = e.usage.usage.output_tokens,
-            subtree_input_tokens = e.subtree_usage.usage.input_tokens,
-            subtree_output_tokens = e.subtree_usage.usage.output_tokens, "sub-agent closed"
-        ),
-        _ => {}
-    }
-}
-
-pub(super) async fn next_commit(
-    flight: &mut VecDeque<InFlight>,
-) -> Option<(Result<CommitReceipt, StoreError>, Vec<Effect>)> {
-    let result = (&mut flight.front_mut()?.commit).await;
-    let done = flight.pop_front()?;
-    Some((result, done.effects))
 }

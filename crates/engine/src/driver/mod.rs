@@ -1,46 +1,45 @@
-//! Carries one run: takes what came in, decides, commits, and only then lets effects start.
+//! The driver of one run: takes inputs, decides, commits, and only then starts effects.
 //!
-//! One task owns the run's state, so nothing is locked and events have one order. A round takes everything that
-//! waits in the inbox, decides on all of it, and hands the events over as one commit; while that commit is
-//! syncing the next round is already decided, and its effects wait for its own sync. What a crash cuts off is
-//! therefore always a whole number of commits, and no effect of a lost commit has begun.
+//! One task owns the run's state, so nothing is locked and events have one order. A round takes all inputs in the
+//! inbox, decides on them, and hands the events to the store as one commit. While that commit syncs, the driver decides
+//! the next round, whose effects wait for its own sync. A crash therefore always loses whole commits, and no effect of
+//! a lost commit has begun.
 //!
-//! Why it is like this: `docs/decisions/engine-one-task-per-run.md`.
+//! Files call each other in one direction (`cargo xtask tidy`): the loop (this file) calls the lifecycle of agents
+//! (advancing, dispatching, planning, requests, spawning, starting, ending, integrating, closing, answering), which
+//! calls the desks, which use the core.
+//!
+//! Why it is like this: `docs/decisions/engine-one-task-per-run.md`, `docs/decisions/engine-desks.md`.
 
-mod acting;
 mod advancing;
 mod answering;
-mod asking;
-mod calls;
-mod commands;
+mod closing;
 mod committing;
-mod delegate;
+pub(crate) mod core;
 mod desks;
+mod dispatching;
 mod effects;
 mod ending;
-mod hooking;
-pub(crate) mod insisting;
+mod following;
 mod integrating;
 mod mail;
-mod model;
-mod place;
 mod planning;
-mod publishing;
 mod ready;
 mod recover;
 mod replaying;
-mod results;
+mod requests;
 mod session;
 mod sharing;
 mod skills;
 mod spawning;
 mod starting;
 mod status;
+mod submitting;
+mod time_up;
 mod wait;
-mod waiting;
-mod winding;
+pub(crate) mod workspace_retry;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,45 +51,46 @@ use posse_domain::lifecycle::Run;
 use posse_domain::plan::Plan;
 use tokio::sync::{mpsc, watch};
 
-use self::committing::{Batch, InFlight, next_commit};
-use self::desks::merging::MergeDesk;
+use self::committing::{Batch, Commits};
+use self::core::Core;
+use self::desks::calls::CallDesk;
+use self::desks::files::FilesDesk;
+use self::desks::models::ModelDesk;
 use self::desks::preamble::PreambleDesk;
-use self::desks::shared_files::SharedFilesDesk;
 use self::desks::writers::WriterQueue;
-use self::effects::Input;
+use self::effects::{Effect, Input};
+use self::mail::Mailbox;
+use self::ready::ReadySet;
 pub(crate) use self::recover::OpenEvents;
 pub use self::replaying::Replay;
 use self::replaying::ReplayProgress;
-use self::session::Session;
-use self::status::StatusWait;
+use self::status::StatusWaits;
 use crate::deltas::{DELTA_BATCH, DeltaHub};
-use crate::ports::{Epoch, HookAnswer, Pulse, RunKey, StoreError, ToolFailure};
+use crate::ports::{Epoch, HookAnswer, RunKey, StoreError, ToolFailure};
 use crate::projection::Projection;
-use crate::runtime::{Inner, StopKind};
-use crate::scheduler::{Scheduler, SlotRequest, SlotUse};
+use crate::runtime::{Inner, RequestField, StopKind};
+use crate::scheduler::Scheduler;
 
-/// Commits handed over and not yet durable.
-const COMMITS_IN_FLIGHT_MAX: usize = 4;
-/// Inputs taken in one round.
+/// Limit of inputs that one round takes.
 const INPUTS_PER_ROUND: usize = 1_024;
 
-/// Agents of a tree whose end is worth handing memory back for.
+/// From this number of agents, the system is notified at the end of the run that memory was freed.
 const LARGE_TREE_AGENTS: usize = 1_000;
 
 /// Why a driver gave its run up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The journal could not be written, or somebody else owns the run.
+    /// The journal could not be written, or another process holds the lease.
     Store(StoreError),
-    /// The state refused an event it had decided on itself.
+    /// The state refused an event that the driver had decided on.
     Inconsistent(String),
-    /// Something the run needs is not there; nothing was written.
+    /// The run needs something that is missing. Nothing was written.
     Unavailable(String),
-    /// Whoever embeds the runtime asked for it.
-    Asked,
+    /// The embedder stopped the runtime.
+    Requested,
 }
 
-/// What a driver tells the outside.
+/// What a driver reports to its runtime.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Progress {
     /// The first commit is durable.
@@ -100,55 +100,25 @@ pub(crate) struct Progress {
 }
 
 pub(crate) struct Driver {
-    rt: Arc<Inner>,
-    key: RunKey,
-    epoch: Option<Epoch>,
-    head: u64,
-    run: Run,
-    /// Whether somebody who can be asked attends to this process.
-    attended: bool,
-    /// The run's own directory.
-    run_dir: Arc<PathBuf>,
-    sessions: HashMap<AgentId, Session>,
-    scheduler: Scheduler,
-    batch: Batch,
-    flight: VecDeque<InFlight>,
+    core: Core,
+    commits: Commits,
     inbox: mpsc::UnboundedReceiver<Input>,
-    sender: mpsc::UnboundedSender<Input>,
-    projection: Projection,
+    mail: Mailbox,
     deltas: DeltaHub,
     progress: watch::Sender<Progress>,
-    pulse: watch::Receiver<Pulse>,
-    /// Whether the store has stopped giving hints.
-    deaf: bool,
-    mail: mail::Mailbox,
-    /// When wall times are up, on a clock that does not jump.
-    deadlines: BTreeSet<(tokio::time::Instant, AgentId)>,
-    status_waits: Vec<StatusWait>,
-    writers: WriterQueue,
-    merging: MergeDesk,
-    shared_files: SharedFilesDesk,
-    /// What the run made of the files it started from, once it is delivered.
-    delivery: publishing::Delivery,
-    /// Completed children that their contract leaves open for the parent to close.
-    unclosed: BTreeSet<AgentId>,
-    /// Agents whose call did not fit into a budget. One whose call waits for something else meanwhile is passed over.
-    budget_queue: VecDeque<AgentId>,
-    /// What may be able to go on.
-    ready: ready::ReadySet,
-    /// Hooks that hear of the commands of steps, by what a step is asked for by; asked again after a crash.
-    step_hooks: BTreeMap<String, commands::StepHooks>,
-    /// Children created in this round; the ones still waiting at its end say so.
-    fresh: Vec<AgentId>,
+    models: ModelDesk,
     preambles: PreambleDesk,
-    /// The recorded run that this one repeats.
-    replaying: Option<ReplayProgress>,
-    /// What the run needs and is not there: its directory, or an agent's model.
+    calls: CallDesk,
+    files: FilesDesk,
+    writers: WriterQueue,
+    status_waits: StatusWaits,
+    /// Children created in this round. At its end, the driver journals what they still wait for.
+    fresh: Vec<AgentId>,
+    /// A requirement of the run that is missing: its directory, or an agent's model.
     missing: Option<String>,
-    poisoned: Option<Stop>,
 }
 
-/// What a new driver begins with.
+/// The initial state of a driver.
 pub(crate) struct Seed {
     pub(crate) run: Run,
     pub(crate) attended: bool,
@@ -163,126 +133,122 @@ pub(crate) struct Seed {
 
 impl Driver {
     pub(crate) fn new(rt: Arc<Inner>, seed: Seed) -> Self {
-        let Seed { mut run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
+        let Seed { run, attended, key, epoch, head, projection, deltas, progress, replay } = seed;
         let replaying = replay.map(ReplayProgress::new);
-        run.recorded_model = replaying.as_ref().map(|replaying| replaying.recorded_model().to_owned());
         #[expect(
             clippy::disallowed_methods,
             reason = "every effect in flight sends one input, and those are limited"
         )]
         let (sender, inbox) = mpsc::unbounded_channel();
-        let limits = run.kinds.values().map(|kind| (kind.name.clone(), kind.definition.parallel));
+        let limits =
+            run.definitions.values().map(|prepared| (prepared.name.clone(), prepared.definition.parallel));
         let scheduler = Scheduler::new(run.terms.parallel, limits);
-        Self {
-            pulse: rt.parts.store.watch(&key),
-            deaf: false,
-            run_dir: Arc::new(PathBuf::from(&run.dir)),
+        let mail = Mailbox::new(rt.parts.store.watch(&key));
+        let core = Core {
             rt,
             key,
-            epoch,
-            head,
+            run_dir: Arc::new(PathBuf::from(&run.dir)),
             run,
             attended,
             sessions: HashMap::new(),
             scheduler,
             batch: Batch::default(),
-            flight: VecDeque::new(),
-            inbox,
             sender,
             projection,
+            deadlines: BTreeSet::new(),
+            unclosed: BTreeSet::new(),
+            ready: ReadySet::default(),
+            replaying,
+            stop: None,
+        };
+        Self {
+            core,
+            commits: Commits::new(epoch, head),
+            inbox,
+            mail,
+            models: ModelDesk::new(deltas.clone()),
             deltas,
             progress,
-            mail: mail::Mailbox::default(),
-            deadlines: BTreeSet::new(),
-            status_waits: Vec::new(),
-            step_hooks: BTreeMap::new(),
-            writers: WriterQueue::default(),
-            merging: MergeDesk::default(),
-            shared_files: SharedFilesDesk::default(),
-            delivery: publishing::Delivery::Due,
-            unclosed: BTreeSet::new(),
-            budget_queue: VecDeque::new(),
-            ready: ready::ReadySet::default(),
-            fresh: Vec::new(),
             preambles: PreambleDesk::default(),
-            replaying,
+            calls: CallDesk::default(),
+            files: FilesDesk::default(),
+            writers: WriterQueue::default(),
+            status_waits: StatusWaits::default(),
+            fresh: Vec::new(),
             missing: None,
-            poisoned: None,
         }
     }
 
-    /// What the limits of a new run have no room for, found before anything of it is written.
-    pub(crate) fn problem_with_limits(mut self) -> Option<(&'static str, String)> {
-        let root = self.run.id.root();
+    /// The run limit that is too small for a first call and a report. Checked before anything is written.
+    pub(crate) fn problem_with_limits(mut self) -> Option<(RequestField, String)> {
+        let root = self.core.run.id.root();
         self.open_session(&root, Conversation::default()).ok()?;
-        self.first_call_problem()
+        self.models.first_call_problem(&self.core, &self.preambles)
     }
 
-    /// A new run: its first commit holds `run.started` and the root's first model call.
+    /// Starts a new run. Its first commit contains `run.started` and the root's first model call.
     pub(crate) async fn start(mut self, started: Event, plan: Option<Plan>) {
-        let root = self.run.id.root();
-        self.projection.observe(&started, &self.run);
-        self.batch.touched.insert(root.clone());
-        self.batch.run_changed = true;
-        self.batch.events.push(started);
-        self.watch_deadline(&root);
+        let root = self.core.run.id.root();
+        self.core.projection.observe(&started, &self.core.run);
+        self.core.batch.touched.insert(root.clone());
+        self.core.batch.run_changed = true;
+        self.core.batch.events.push(started);
+        self.core.watch_deadline(&root);
         if let Err(reason) = self.open_session(&root, Conversation::default()) {
-            self.poisoned = Some(Stop::Inconsistent(reason));
+            self.core.stop = Some(Stop::Inconsistent(reason));
         }
         if let Some(reason) = self.missing.take() {
-            self.poisoned = Some(Stop::Unavailable(reason));
+            self.core.stop = Some(Stop::Unavailable(reason));
         }
         if let Some(plan) = plan {
-            self.emit(root.clone(), Box::new(RunPlanned { plan }));
-            self.mark_plan();
+            self.core.emit(root.clone(), Box::new(RunPlanned { plan }));
+            self.core.mark_plan();
         }
         self.begin_run_skill();
-        self.mark_ready(&root);
+        self.core.mark_ready(&root);
         self.drive().await;
     }
 
-    /// The loop of rounds, until the run has ended or must be given up.
+    /// Executes rounds until the run has ended or must be given up.
     async fn drive(mut self) {
-        let mut heartbeat = tokio::time::interval(self.rt.options.heartbeat);
+        let mut heartbeat = tokio::time::interval(self.core.rt.options.heartbeat);
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut flush = tokio::time::interval(DELTA_BATCH);
         flush.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut stop = self.rt.stopping.subscribe();
+        let mut stop = self.core.rt.stopping.subscribe();
         let result = loop {
             self.end_round();
-            if let Some(reason) = self.poisoned.take() {
+            if let Some(reason) = self.core.stop.take() {
                 break Err(reason);
             }
-            if self.run.outcome.is_some() && self.batch.events.is_empty() && self.flight.is_empty() {
+            if self.core.run.outcome.is_some() && self.core.batch.events.is_empty() && self.commits.is_empty()
+            {
                 break Ok(());
             }
             let wake = self.next_wake();
             tokio::select! {
-                // What is rare comes first: under load the inbox is never empty, and a cancel must not wait for that.
+                // Rare inputs come first: under load the inbox is never empty, and a cancel must not wait for it.
                 biased;
                 _ = stop.changed() => {
                     let kind = *stop.borrow();
                     if kind == StopKind::Now {
-                        break Err(Stop::Asked);
+                        break Err(Stop::Requested);
                     }
                 }
                 () = sleep_until(wake), if wake.is_some() => self.on_time(),
                 _ = heartbeat.tick() => self.beat(),
                 () = self.deltas.joined() => {}
                 _ = flush.tick(), if self.deltas.has_listener() => self.deltas.flush(),
-                changed = self.pulse.changed(), if !self.deaf => match changed {
-                    Ok(()) => self.check_mailbox(),
-                    // The store gives no more hints. Asked again it would say so at once, for ever.
-                    Err(_) => self.deaf = true,
-                },
-                committed = next_commit(&mut self.flight), if !self.flight.is_empty() => {
-                    if let Err(reason) = self.committed(committed) {
-                        break Err(Stop::Store(reason));
+                () = self.mail.posted() => self.fetch_mail(),
+                Some(committed) = self.commits.next(), if !self.commits.is_empty() => match committed {
+                    Ok(effects) => {
+                        self.committed(effects);
+                        // Inputs that arrived while the commit was written are part of this round.
+                        self.take_inputs();
                     }
-                    // What finished while the disk was busy joins this round.
-                    self.take_inputs();
-                }
-                Some(input) = self.inbox.recv(), if self.flight.len() < COMMITS_IN_FLIGHT_MAX => {
+                    Err(reason) => break Err(Stop::Store(reason)),
+                },
+                Some(input) = self.inbox.recv(), if self.commits.has_room() => {
                     self.input(input);
                     self.take_inputs();
                 }
@@ -291,27 +257,28 @@ impl Driver {
         self.leave(result).await;
     }
 
-    /// Ends what is still in flight, gives the lease back and says how it ended.
+    /// Ends everything in flight, releases the lease, and reports how the run ended.
     async fn leave(self, result: Result<(), Stop>) {
         self.deltas.flush();
-        for session in self.sessions.values() {
-            session.abort_all();
+        for session in self.core.sessions.values() {
+            session.abort();
         }
+        self.calls.abort_all();
         if result.is_ok() {
-            self.rt.parts.faults.hit("engine.run.before_release");
+            self.core.rt.parts.faults.hit("engine.run.before_release");
         }
-        // A run that was fenced is not ours to release; the store knows that by the epoch.
-        if let Some(epoch) = self.epoch
-            && let Err(error) = self.rt.parts.store.release(&self.key, epoch).await
+        // If another process has the lease of this run, the store detects that by the epoch.
+        if let Some(epoch) = self.commits.epoch
+            && let Err(error) = self.core.rt.parts.store.release(&self.core.key, epoch).await
         {
-            tracing::warn!(run = %self.key.run, %error, "the run's lease could not be given back");
+            tracing::warn!(run = %self.core.key.run, %error, "the run's lease could not be given back");
         }
         if result.is_ok() {
-            self.rt.parts.faults.hit("engine.run.after_release");
+            self.core.rt.parts.faults.hit("engine.run.after_release");
         }
-        let system = self.rt.parts.system.clone();
+        let system = self.core.rt.parts.system.clone();
         let progress = self.progress.clone();
-        let large = self.run.agent_count() >= LARGE_TREE_AGENTS;
+        let large = self.core.run.agent_count() >= LARGE_TREE_AGENTS;
         drop(self);
         if large {
             system.freed();
@@ -329,9 +296,12 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
-        if let Some(problem) = self.given_up(&input) {
-            // Nothing is decided about the agent's work: it is kept, and the run asks again when it is resumed.
-            self.poisoned = Some(Stop::Unavailable(problem));
+        let is_stopped_check =
+            matches!(&input, Input::Checked { child, .. } if self.files.is_check_stopped(child));
+        if let Some(problem) = input.machine_failure().filter(|_| !is_stopped_check) {
+            // The machine failed, so the agent's work is neither accepted nor rejected. It is kept, and the operation
+            // is retried when the run is resumed.
+            self.core.stop = Some(Stop::Unavailable(problem.to_string()));
             return;
         }
         self.take(input);
@@ -339,82 +309,121 @@ impl Driver {
     }
 
     fn take(&mut self, input: Input) {
+        let (core, files, calls) = (&mut self.core, &mut self.files, &mut self.calls);
         match input {
             Input::Model(done) => self.model_done(&done),
-            Input::Waited { agent, waited } => self.waited(&agent, waited),
+            Input::Waited { agent, end } => self.waited(&agent, end),
             Input::Unready { agent, call_id, problem } => {
                 let text = format!("No command was run: {problem}.");
-                self.prepared(&agent, &call_id, Err(ToolFailure { code: Code::Unsupported, text }));
+                let failure = ToolFailure { code: Code::Unsupported, text };
+                calls.prepared(core, files, &agent, &call_id, Err(failure));
             }
-            Input::Prepared { agent, call_id, result } => self.prepared(&agent, &call_id, result),
+            Input::Prepared { agent, call_id, result } => {
+                calls.prepared(core, files, &agent, &call_id, result);
+            }
             Input::Tool { agent, call_id, result, elapsed, cut } => {
-                self.tool_done(&agent, &call_id, result, elapsed, cut);
+                calls.ended(core, files, &agent, &call_id, result, elapsed, cut);
             }
-            Input::Recovered { agent, call_id, recovered } => self.recovered(&agent, &call_id, recovered),
-            Input::Made { agent, made } => self.made(&agent, made),
-            Input::Shared { snapshot, dir } => self.shared_made(snapshot, dir),
-            Input::Snapshot { agent, taken } => self.snapshot_taken(&agent, taken),
-            Input::Salvaged { agent, salvage } => self.salvaged(&agent, salvage),
-            Input::Merged { request, merge } => self.merge_made(&request, merge),
-            Input::Checked { child, checks } => self.checks_run(&child, checks),
-            Input::Updated { child, of, new, updated } => self.updated(&child, &of, new, updated),
-            Input::Delivered(result) => self.result_published(result),
+            Input::Recovered { agent, call_id, recovered } => {
+                calls.recovered(core, files, &agent, &call_id, recovered);
+            }
             Input::Hooked { agent, about, answer } => {
-                let answer = answer.unwrap_or_else(|problem| HookAnswer::Denied(problem.text));
+                let answer = answer.unwrap_or_else(|problem| HookAnswer::Denied(problem.to_string()));
                 self.hooked(&agent, &about, answer);
             }
             Input::History { agent, conversation } => self.history_read(&agent, conversation),
             Input::Mail(mail) => self.take_mail(mail),
-            Input::Lost(error) => self.poisoned = Some(Stop::Store(error)),
+            Input::Lost(error) => core.stop = Some(Stop::Store(error)),
+            input => self.take_files(input),
         }
     }
 
-    /// Lets what is ready go on, hands out slots, says what waits, and hands the round's events to the store.
+    fn take_files(&mut self, input: Input) {
+        let (core, files) = (&mut self.core, &mut self.files);
+        match input {
+            Input::Made { agent, made } => {
+                if let Some(outcome) = files.made(core, &agent, made) {
+                    self.follow_files(outcome);
+                }
+            }
+            Input::Shared { snapshot, dir } => {
+                for outcome in files.shared_made(core, snapshot, dir) {
+                    self.follow_files(outcome);
+                }
+            }
+            Input::Snapshot { agent, taken } => self.snapshot_taken(&agent, taken),
+            Input::Salvaged { agent, salvage } => {
+                if let Some(outcome) = files.salvaged(core, &agent, salvage) {
+                    self.follow_files(outcome);
+                }
+                self.core.mark_ready(&agent);
+            }
+            Input::Merged { request, merge } => {
+                let outcome = files.merge_made(core, &request, merge);
+                self.follow_merge(request.child.parent(), outcome);
+            }
+            Input::Checked { child, checks } => {
+                let outcome = files.checks_run(core, &child, checks);
+                self.follow_merge(child.parent(), outcome);
+            }
+            Input::Updated { child, of, new, updated } => {
+                let outcome = files.updated(core, &child, &of, new, updated);
+                self.follow_merge(Some(of.agent), outcome);
+            }
+            Input::Published(result) => files.published(core, result),
+            _ => {}
+        }
+    }
+
+    /// Reports the durable commit, and starts its effects.
+    fn committed(&mut self, effects: Vec<Effect>) {
+        self.core.rt.parts.faults.hit("engine.commit.after");
+        if !self.progress.borrow().durable {
+            self.progress.send_modify(|progress| progress.durable = true);
+        }
+        self.execute(effects);
+    }
+
+    /// Advances ready agents, grants slots, journals what new children wait for, and hands the round's events to the
+    /// store.
     fn end_round(&mut self) {
         self.drain_ready();
         self.follow();
-        while let Some(want) = self.scheduler.take() {
-            self.grant(want);
+        while let Some(request) = self.core.scheduler.take() {
+            self.grant(&request);
             self.drain_ready();
         }
         self.log_waits();
         self.answer_status_waits();
         self.drain_ready();
-        if self.flight.len() < COMMITS_IN_FLIGHT_MAX || self.run.outcome.is_some() {
+        if self.commits.has_room() || self.core.run.outcome.is_some() {
             self.submit();
         }
     }
 
-    fn grant(&mut self, want: SlotRequest) {
-        match want.what {
-            SlotUse::Model => self.ask_model(&want.agent, &want.kind),
-            SlotUse::Call(call_id) => self.run_call(&want.agent, &call_id, &want.kind),
-        }
-    }
-
-    /// When the driver must look at the clock again.
+    /// When the next deadline or wait ends.
     fn next_wake(&self) -> Option<tokio::time::Instant> {
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
-        let status = self.status_waits.iter().map(|wait| wait.until).min();
+        let deadline = self.core.deadlines.first().map(|(at, _)| *at);
+        let status = self.status_waits.next_end();
         [deadline, status, self.replay_gives_up_at()].into_iter().flatten().min()
     }
 
     fn on_time(&mut self) {
         self.give_replay_up();
         let now = tokio::time::Instant::now();
-        while let Some((at, id)) = self.deadlines.first().cloned() {
+        while let Some((at, id)) = self.core.deadlines.first().cloned() {
             if at > now {
                 break;
             }
-            self.deadlines.pop_first();
+            self.core.deadlines.pop_first();
             self.deadline_passed(&id);
         }
     }
 
     fn beat(&mut self) {
-        let Some(epoch) = self.epoch.filter(|_| self.progress.borrow().durable) else { return };
-        let beat = self.rt.parts.store.heartbeat(&self.key, epoch);
-        let sender = self.sender.clone();
+        let Some(epoch) = self.commits.epoch.filter(|_| self.progress.borrow().durable) else { return };
+        let beat = self.core.rt.parts.store.heartbeat(&self.core.key, epoch);
+        let sender = self.core.sender.clone();
         tokio::spawn(async move {
             if let Err(error) = beat.await {
                 drop(sender.send(Input::Lost(error)));

@@ -1,8 +1,8 @@
-//! The ready set: agents, merge queues and the plan for which something changed in this round.
+//! The ready set of the driver: agents, merge queues and the plan for which something changed in this round.
 //!
-//! Code that makes one of them able to go on marks it, and the loop drains the set. So no agent goes on in the middle of a
-//! decision about another one, an agent that several changes concern is looked at once, and a tree of any depth or width
-//! costs no depth of calls.
+//! Code that lets one of them continue only marks it, and the loop drains the set. No agent continues in the middle of
+//! a decision about another agent, several changes advance an agent once, and the call stack does not grow with the
+//! depth or width of the tree.
 //!
 //! Why it is like this: `docs/decisions/engine-ready-set.md`.
 
@@ -10,22 +10,18 @@ use std::collections::{HashSet, VecDeque};
 
 use posse_domain::id::AgentId;
 
-use super::Driver;
-
-/// What may be able to go on.
+/// An item that may be able to continue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Candidate {
-    /// An agent, as its machine says.
     Agent(AgentId),
     /// The queue of merges into an agent's files.
     MergeQueue(AgentId),
-    /// Steps of the plan that could start.
     Plan,
 }
 
 /// Candidates in the order in which they were marked, each once.
 #[derive(Debug, Default)]
-pub(super) struct ReadySet {
+pub(crate) struct ReadySet {
     order: VecDeque<Candidate>,
     marked: HashSet<Candidate>,
 }
@@ -37,27 +33,22 @@ impl ReadySet {
         }
     }
 
+    pub(super) fn mark_agent(&mut self, id: &AgentId) {
+        self.mark(Candidate::Agent(id.clone()));
+    }
+
+    pub(super) fn mark_merge_queue(&mut self, id: &AgentId) {
+        self.mark(Candidate::MergeQueue(id.clone()));
+    }
+
+    pub(super) fn mark_plan(&mut self) {
+        self.mark(Candidate::Plan);
+    }
+
     pub(super) fn take(&mut self) -> Option<Candidate> {
         let next = self.order.pop_front()?;
         self.marked.remove(&next);
         Some(next)
-    }
-}
-
-impl Driver {
-    /// The agent may be able to go on, or to end.
-    pub(super) fn mark_ready(&mut self, id: &AgentId) {
-        self.ready.mark(Candidate::Agent(id.clone()));
-    }
-
-    /// The queue of merges into the agent's files may be able to go on.
-    pub(super) fn mark_merge_queue(&mut self, id: &AgentId) {
-        self.ready.mark(Candidate::MergeQueue(id.clone()));
-    }
-
-    /// Steps of the plan may be able to start.
-    pub(super) fn mark_plan(&mut self) {
-        self.ready.mark(Candidate::Plan);
     }
 }
 
@@ -76,7 +67,7 @@ mod tests {
             ready.mark(candidate.clone());
         }
         assert_eq!(ready.take(), Some(first.clone()));
-        // Marked while the set is drained: looked at again, after the others.
+        // Marked while the set is drained: it is taken again, after the others.
         ready.mark(first.clone());
         assert_eq!(ready.take(), Some(second));
         assert_eq!(ready.take(), Some(Candidate::Plan));

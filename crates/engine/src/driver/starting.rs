@@ -1,4 +1,5 @@
-//! The start of an agent: its session is opened, it passes what it has to wait for, and starts with its first model call.
+//! Starts agents: opens the session, waits for a conversation or a snapshot, and starts the agent with its first model
+//! call.
 
 use std::sync::Arc;
 
@@ -11,100 +12,78 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, Failure};
 
 use super::effects::Effect;
-use super::session::{Calls, ModelCallStage, SalvageProgress, Session, Start, StartPoint, TimeUp};
+use super::session::{AgentWait, Session};
 use super::{Driver, Stop};
 use crate::history::machine_of;
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
 impl Driver {
-    /// Makes the session of an agent that is in the state.
+    /// Creates the session of an agent that is in the state.
     pub(super) fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), String> {
-        let agent = self.run.open(id).ok_or("the agent is not open")?;
+        let agent = self.core.run.open(id).ok_or("the agent is not open")?;
         let contract = agent.contract.clone();
-        let kind = agent.kind.name.clone();
-        let replayed = self.replaying.as_ref().map(|replaying| Ok(replaying.model()));
-        let resolve = || self.rt.parts.models.resolve(&contract.execution.model);
+        let definition = agent.prepared.name.clone();
+        let replayed = self.core.replaying.as_ref().map(|replaying| Ok(replaying.model()));
+        let resolve = || self.core.rt.parts.models.resolve(&contract.execution.model);
         let model = match replayed.unwrap_or_else(resolve) {
             Ok(model) => model,
             Err(reason) => {
-                // A run can be cancelled without its model; anything else stops before it starts.
-                self.missing.get_or_insert(reason);
+                // Without its model a run can only be cancelled. It is given up before it does anything else.
+                self.missing.get_or_insert(reason.to_string());
                 Arc::new(NoModel)
             }
         };
-        let machine = machine_of(Some(&agent.kind.definition), &contract, prior);
-        let parent = id.parent().and_then(|parent| self.sessions.get(&parent));
-        let parent = parent.map(|parent| &parent.preamble);
-        let preamble = self.preambles.preamble_of(id, &self.run, &self.rt.tools, parent)?;
-        let facts = model.facts();
-        let relays = id.is_root() && self.run.terms.skill.is_some();
-        let session = Session {
-            machine: if relays { machine.relaying() } else { machine },
-            kind,
-            model,
-            facts,
-            preamble,
-            model_call: ModelCallStage::Idle,
-            permit: None,
-            unanswered: None,
-            start_point: StartPoint::Unknown,
-            cursor: 0,
-            calls: Calls::default(),
-            hooks: Vec::new(),
-            start: Start::Untold,
-            last_activity: "agent.subagent_created",
-            ending: None,
-            winding: TimeUp::No,
-            place: self.known_workspace(id),
-            parked: Vec::new(),
-            tip: None,
-            change: None,
-            keeping: SalvageProgress::No,
-        };
-        self.run.ledger.set_price(id, session.facts.price);
-        self.sessions.insert(id.clone(), session);
+        let machine = machine_of(Some(&agent.prepared.definition), &contract, prior);
+        let skills = self.preambles.open(id, &self.core.run, &self.core.rt.tools)?;
+        let relays = id.is_root() && self.core.run.terms.skill.is_some();
+        let machine = if relays { machine.relaying() } else { machine };
+        let facts = self.models.open(id, model);
+        self.calls.open(id, skills);
+        self.files.open(&self.core, id);
+        self.core.run.ledger.set_price(id, facts.price);
+        self.core.sessions.insert(id.clone(), Session::new(machine, definition));
         Ok(())
     }
 
-    /// Opens the session of a child that was just created.
     pub(super) fn open_child(&mut self, child: &AgentId) -> bool {
         let opened =
             self.shared_now(child).and_then(|shared| self.open_session(child, shared.unwrap_or_default()));
         if let Err(reason) = opened {
-            self.poisoned = Some(Stop::Inconsistent(reason));
+            self.core.stop = Some(Stop::Inconsistent(reason));
             return false;
         }
         self.fresh.push(child.clone());
-        self.watch_deadline(child);
-        self.enqueue_for_merge(child);
+        self.core.watch_deadline(child);
+        self.files.enqueue(&self.core, child);
         true
     }
 
     /// Starts a created child, unless it must first read a conversation.
     pub(super) fn begin_child(&mut self, child: &AgentId) {
-        let Some(agent) = self.run.open(child) else { return };
+        let Some(agent) = self.core.run.open(child) else { return };
         let continues = agent.contract.parent.continues.clone();
         if let Some(of) = continues
-            && let Some(session) = self.sessions.get_mut(child)
+            && let Some(session) = self.core.sessions.get_mut(child)
         {
-            session.start_point = StartPoint::History;
-            return self.after_commit(Effect::History { agent: child.clone(), of });
+            session.wait = AgentWait::History;
+            return self.core.after_commit(Effect::History { agent: child.clone(), of });
         }
-        self.mark_ready(child);
+        self.core.mark_ready(child);
     }
 
+    /// Takes the conversation that a child continues, or the reason why it could not be read.
     pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, String>) {
-        let Some(contract) = self.run.open(id).map(|agent| agent.contract.clone()) else { return };
-        let reading = |session: &&mut Session| session.start_point == StartPoint::History;
-        let Some(session) = self.sessions.get_mut(id).filter(reading) else { return };
-        session.start_point = StartPoint::Unknown;
+        let Some(contract) = self.core.run.open(id).map(|agent| agent.contract.clone()) else { return };
+        let reading = |session: &&mut Session| matches!(session.wait, AgentWait::History);
+        let Some(session) = self.core.sessions.get_mut(id).filter(reading) else { return };
+        session.wait = AgentWait::Idle;
         match conversation {
             Ok(prior) => {
-                // Messages may have come meanwhile: they are events, so the new machine is told of them again.
+                // Messages that arrived meanwhile are journalled already, so the new machine must take them over.
                 let waiting = session.machine.take_inbox();
                 session.machine = Machine::new(&contract, prior);
                 session.machine.put_inbox(waiting);
-                self.mark_ready(id);
+                self.core.mark_ready(id);
             }
             Err(reason) => {
                 let failure = Failure {
@@ -118,20 +97,17 @@ impl Driver {
         }
     }
 
-    /// An agent starts in the commit of its first model call: until then it can be ended without a trace of work. Does
-    /// nothing for an agent that has started.
+    /// Starts an agent in the commit of its first model call, so that an agent without a call leaves no trace of work.
+    /// Does nothing for an agent that has started.
     pub(super) fn start_agent(&mut self, id: &AgentId) {
-        let base = self.sessions.get(id).and_then(|session| match session.start_point {
-            StartPoint::Snapshot(base) => Some(base),
-            StartPoint::History | StartPoint::Unknown | StartPoint::Awaited => None,
-        });
-        if let Some((id, body)) = self.run.start(id, base) {
-            self.emit(id, body);
+        let base = self.files.base_of(id);
+        if let Ok((id, body)) = self.core.run.start(id, base) {
+            self.core.emit(id, body);
         }
     }
 }
 
-/// Stands in for a model that is not there. It is never asked: a driver with one only ends what it carries.
+/// Stands in for a missing model. It is never called: the driver gives such a run up, or only cancels it.
 struct NoModel;
 
 impl Model for NoModel {

@@ -1,4 +1,5 @@
-//! What an open agent waits for: the one place that says it, for `task_status` and for the journal.
+//! Derives what an open agent waits for, from the agent's own wait, the journal and the desks. `task_status` and the
+//! journal show it.
 
 use std::fmt;
 
@@ -8,35 +9,34 @@ use posse_domain::lifecycle::OpenState;
 use posse_domain::text::first_line;
 
 use super::Driver;
-use super::session::{CallStage, ModelCallStage, StartPoint};
+use super::desks::calls::asked_operation;
+use super::session::AgentWait;
 
-/// Characters of an operation that a status shows.
+/// Limit of characters of an operation in a status.
 const OPERATION_MAX_CHARS: usize = 120;
 
-/// What an open agent waits for; the first that applies, in this order.
+/// What an open agent waits for. If there are several reasons, the first in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AgentWait<'a> {
-    /// A person's answer about this operation.
+pub(super) enum WaitReason<'a> {
+    /// A user's answer about this operation.
     Person(&'a str),
     /// A permit of its model's provider, or the end of a pause.
     Provider,
     Hooks,
-    /// Its integration.
     Merge,
     /// The conversation of the closed child that it continues.
     History,
-    /// A snapshot of its parent's files.
     Snapshot,
-    /// Another writer.
+    /// Another writer, which must close first.
     Writer,
     Budget,
-    /// A slot for its model call.
     Slot,
     Child,
 }
 
-impl AgentWait<'_> {
-    /// What a created agent is queued for, as the journal says it. What is over with the next input is not journalled.
+impl WaitReason<'_> {
+    /// The reason why a created agent is queued, for the journal. A wait that ends with the next input is not
+    /// journalled.
     fn queued_for(wait: Option<Self>) -> Option<QueuedFor> {
         match wait {
             Some(Self::Hooks | Self::History | Self::Snapshot) => None,
@@ -49,7 +49,7 @@ impl AgentWait<'_> {
     }
 }
 
-impl fmt::Display for AgentWait<'_> {
+impl fmt::Display for WaitReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Person(operation) => {
@@ -69,46 +69,46 @@ impl fmt::Display for AgentWait<'_> {
 }
 
 impl Driver {
-    pub(super) fn wait_of(&self, id: &AgentId) -> Option<AgentWait<'_>> {
-        let (session, agent) = (self.sessions.get(id)?, self.run.open(id)?);
-        if let Some(operation) = self.asks_about(id) {
-            return Some(AgentWait::Person(operation));
+    pub(super) fn wait_of(&self, id: &AgentId) -> Option<WaitReason<'_>> {
+        let (session, agent) = (self.core.sessions.get(id)?, self.core.run.open(id)?);
+        if let Some(operation) = asked_operation(&self.core, id) {
+            return Some(WaitReason::Person(operation));
         }
         if agent.provider_wait.is_some() {
-            return Some(AgentWait::Provider);
+            return Some(WaitReason::Provider);
         }
-        if !session.hooks.is_empty() {
-            return Some(AgentWait::Hooks);
+        if self.calls.waits_for_hooks(id) {
+            return Some(WaitReason::Hooks);
         }
         if matches!(agent.state, OpenState::WaitingForMerge { .. }) {
-            return Some(AgentWait::Merge);
+            return Some(WaitReason::Merge);
         }
-        match session.start_point {
-            StartPoint::History => return Some(AgentWait::History),
-            StartPoint::Awaited => return Some(AgentWait::Snapshot),
-            StartPoint::Unknown | StartPoint::Snapshot(_) => {}
+        match session.wait {
+            AgentWait::History => return Some(WaitReason::History),
+            AgentWait::Snapshot => return Some(WaitReason::Snapshot),
+            _ if self.writers.is_waiting(id) => return Some(WaitReason::Writer),
+            AgentWait::Budget => return Some(WaitReason::Budget),
+            AgentWait::Slot => return Some(WaitReason::Slot),
+            AgentWait::Idle
+            | AgentWait::Provider(_)
+            | AgentWait::Reply(_)
+            | AgentWait::Salvage
+            | AgentWait::End { .. } => {}
         }
-        if self.writers.is_waiting(id) {
-            return Some(AgentWait::Writer);
-        }
-        match session.model_call {
-            ModelCallStage::Budget => return Some(AgentWait::Budget),
-            ModelCallStage::Slot => return Some(AgentWait::Slot),
-            ModelCallStage::Idle | ModelCallStage::Provider(_) | ModelCallStage::Reply(_) => {}
-        }
-        let waits = session.calls.values().any(|call| matches!(call.stage, CallStage::Waiting));
-        waits.then_some(AgentWait::Child)
+        self.calls.waits_in_engine(id).then_some(WaitReason::Child)
     }
 
-    /// Journals what the children wait for that were created in this round.
+    /// Journals what the children that were created in this round wait for.
     pub(super) fn log_waits(&mut self) {
         for id in std::mem::take(&mut self.fresh) {
-            if !self.sessions.contains_key(&id) {
+            if !self.core.sessions.contains_key(&id) {
                 continue;
             }
-            let queued_for = AgentWait::queued_for(self.wait_of(&id));
-            if let Some((id, body)) = queued_for.and_then(|waits_for| self.run.queue(&id, waits_for)) {
-                self.emit(id, body);
+            let queued_for = WaitReason::queued_for(self.wait_of(&id));
+            if let Some((id, body)) =
+                queued_for.and_then(|waits_for| self.core.run.queue(&id, waits_for).ok())
+            {
+                self.core.emit(id, body);
             }
         }
     }

@@ -1,11 +1,11 @@
-//! Every order of finishing, failing, cancelling, changing and crashing: it always ends, in the fixed order, and
-//! nothing has the files while somebody else has them alone.
+//! Simulates random orders of ends, failures, cancels, changes and crashes. Integration always ends and keeps the fixed
+//! order, and no other operation uses the files while one has exclusive access.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// Chance that can be drawn again.
+/// Random numbers that are reproducible from a seed.
 struct Dice(u64);
 
 impl Dice {
@@ -21,7 +21,7 @@ impl Dice {
     }
 }
 
-/// What is under way outside the machine.
+/// An effect that the simulated driver is executing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PendingEffect {
     Snapshot,
@@ -30,22 +30,22 @@ enum PendingEffect {
     Update(u32),
 }
 
-/// The world around one lane: children that work, effects that take their time, a parent that changes its files.
+/// Simulates everything around one merge queue: children that work, effects that take time, a parent that changes its
+/// files.
 struct Sim {
     chance: Dice,
-    lane: MergeQueue,
-    seats: BTreeMap<u32, QueuePosition>,
-    /// Children that still work.
+    queue: MergeQueue,
+    positions: BTreeMap<u32, QueuePosition>,
     working: BTreeSet<u32>,
-    /// Children that wait to be integrated, and whether they have checks.
+    /// Children that wait for integration, and whether they have checks.
     ready: BTreeMap<u32, bool>,
-    /// Merges that are in the journal and not yet in the files.
+    /// Merges that are journalled and not yet in the files.
     journalled: BTreeSet<u32>,
     doing: Vec<PendingEffect>,
     stopping: BTreeSet<u32>,
     changes: u32,
     changes_left: u32,
-    /// Children in the order in which they were integrated.
+    /// Children in the order of their integration.
     integrated: Vec<u32>,
     failed: BTreeSet<u32>,
     rechecked: BTreeMap<u32, u32>,
@@ -55,8 +55,8 @@ impl Sim {
     fn new(seed: u64) -> Self {
         let mut chance = Dice(seed);
         let mut sim = Self {
-            lane: MergeQueue::new(chance.one_in(2)),
-            seats: BTreeMap::new(),
+            queue: MergeQueue::new(chance.one_in(2)),
+            positions: BTreeMap::new(),
             working: BTreeSet::new(),
             ready: BTreeMap::new(),
             journalled: BTreeSet::new(),
@@ -70,22 +70,22 @@ impl Sim {
             chance,
         };
         for child in 1..=1 + u32::try_from(sim.chance.below(6)).expect("small") {
-            let seat = match sim.chance.below(4) {
+            let position = match sim.chance.below(4) {
                 0 => QueuePosition { group: Group::Alone(child), rank: 0, foreground: false },
                 1 => QueuePosition { group: Group::Plan, rank: 10 - child, foreground: true },
                 2 => QueuePosition { group: Group::Reply("m1".into()), rank: child, foreground: true },
                 _ => QueuePosition { group: Group::Reply("m2".into()), rank: child, foreground: true },
             };
-            sim.lane.apply(Fact::Joined(child, seat.clone()));
-            sim.seats.insert(child, seat);
+            sim.queue.apply(Fact::Joined(child, position.clone()));
+            sim.positions.insert(child, position);
             sim.working.insert(child);
         }
         sim
     }
 
     fn pump(&mut self) {
-        while let Some(action) = self.lane.decide() {
-            self.lane.apply(Fact::Began(action));
+        while let Some(action) = self.queue.decide() {
+            self.queue.apply(Fact::Began(action));
             match action {
                 MergeEffect::Snapshot => self.begin(PendingEffect::Snapshot),
                 MergeEffect::Merge(child) => self.begin(PendingEffect::Merge(child)),
@@ -118,13 +118,14 @@ impl Sim {
     fn accept(&mut self, child: u32) {
         self.ready.remove(&child);
         self.journalled.remove(&child);
-        let seat = &self.seats[&child];
-        for before in self.integrated.iter().filter(|before| self.seats[*before].group == seat.group) {
-            assert!(self.seats[before].rank < seat.rank, "{before} was integrated before {child}");
+        let position = &self.positions[&child];
+        for before in self.integrated.iter().filter(|before| self.positions[*before].group == position.group)
+        {
+            assert!(self.positions[before].rank < position.rank, "{before} was integrated before {child}");
         }
         let open = self.working.iter().chain(self.ready.keys());
-        for other in open.filter(|other| self.seats[*other].group == seat.group) {
-            assert!(self.seats[other].rank > seat.rank, "{child} overtook {other}");
+        for other in open.filter(|other| self.positions[*other].group == position.group) {
+            assert!(self.positions[other].rank > position.rank, "{child} overtook {other}");
         }
         self.integrated.push(child);
     }
@@ -132,47 +133,47 @@ impl Sim {
     fn fail(&mut self, child: u32) {
         self.ready.remove(&child);
         self.failed.insert(child);
-        self.lane.apply(Fact::Left(child));
+        self.queue.apply(Fact::Left(child));
         self.doing
             .retain(|doing| *doing != PendingEffect::Check(child) && *doing != PendingEffect::Merge(child));
     }
 
-    /// Ends one thing that is under way.
+    /// Ends one of the effects under way.
     fn finish(&mut self, at: usize) {
         match self.doing.remove(at) {
-            PendingEffect::Snapshot => self.lane.apply(Fact::SnapshotTaken(true)),
+            PendingEffect::Snapshot => self.queue.apply(Fact::SnapshotTaken(true)),
             PendingEffect::Merge(child) if self.chance.one_in(6) => self.fail(child),
             PendingEffect::Merge(child) => {
                 let same = self.chance.one_in(5);
-                self.lane.apply(Fact::Merged { child, same });
+                self.queue.apply(Fact::Merged { child, same });
             }
             PendingEffect::Check(child) if self.stopping.remove(&child) => {
-                self.lane.apply(Fact::CheckStopped(child));
+                self.queue.apply(Fact::CheckStopped(child));
             }
             PendingEffect::Check(child) if self.chance.one_in(5) => self.fail(child),
             PendingEffect::Check(child) => {
                 *self.rechecked.entry(child).or_default() += 1;
-                self.lane.apply(Fact::Checked(child));
+                self.queue.apply(Fact::Checked(child));
             }
             PendingEffect::Update(child) => {
-                self.lane.apply(Fact::Updated(child));
+                self.queue.apply(Fact::Updated(child));
                 self.accept(child);
             }
         }
     }
 
-    /// The process dies: what was under way is lost, the journal and the children are not.
+    /// Simulates a crash: the effects under way are lost, the journal and the children are not.
     fn crash(&mut self) {
         self.doing.clear();
         self.stopping.clear();
         self.changes = 0;
-        self.lane = MergeQueue::new(false);
+        self.queue = MergeQueue::new(false);
         for child in self.working.iter().chain(self.ready.keys()) {
-            self.lane.apply(Fact::Joined(*child, self.seats[child].clone()));
+            self.queue.apply(Fact::Joined(*child, self.positions[child].clone()));
         }
         for (child, checks) in &self.ready {
             let merged = self.journalled.contains(child);
-            self.lane.apply(Fact::Ready { child: *child, checks: *checks, merged });
+            self.queue.apply(Fact::Ready { child: *child, checks: *checks, merged });
         }
     }
 
@@ -187,26 +188,26 @@ impl Sim {
                 let Some(child) = pick(&mut self.chance, &working) else { return };
                 self.working.remove(&child);
                 if self.chance.one_in(4) {
-                    self.lane.apply(Fact::Left(child));
+                    self.queue.apply(Fact::Left(child));
                     self.failed.insert(child);
                 } else {
                     let checks = self.chance.one_in(2);
                     self.ready.insert(child, checks);
-                    self.lane.apply(Fact::Ready { child, checks, merged: false });
+                    self.queue.apply(Fact::Ready { child, checks, merged: false });
                 }
             }
-            3 if self.changes_left > 0 && self.lane.may_change() => {
+            3 if self.changes_left > 0 && self.queue.may_change() => {
                 self.changes_left -= 1;
                 self.changes += 1;
                 let alone = self.doing.iter().any(|doing| !matches!(doing, PendingEffect::Check(_)));
                 assert!(!alone, "a change began while something had the files alone: {:?}", self.doing);
-                self.lane.apply(Fact::ChangeBegan);
+                self.queue.apply(Fact::ChangeBegan);
             }
             4 | 5 if self.changes > 0 => {
                 self.changes -= 1;
-                self.lane.apply(Fact::ChangeEnded);
+                self.queue.apply(Fact::ChangeEnded);
             }
-            6 => self.lane.apply(Fact::SnapshotWanted),
+            6 => self.queue.apply(Fact::SnapshotRequested),
             7 if self.chance.one_in(10) => self.crash(),
             8 if self.chance.one_in(4) => {
                 let ready: Vec<u32> = self.ready.keys().copied().collect();
@@ -230,13 +231,13 @@ fn every_order_of_events_ends_with_everybody_integrated_once_or_failed() {
     let mut rechecks = 0;
     for seed in 0..20_000 {
         let mut sim = Sim::new(seed);
-        let children = sim.seats.len();
+        let children = sim.positions.len();
         let mut steps = 0;
         while sim.integrated.len() + sim.failed.len() < children {
             sim.step();
             sim.pump();
             steps += 1;
-            assert!(steps < 10_000, "seed {seed} does not end: {:?} {:?}", sim.lane, sim.doing);
+            assert!(steps < 10_000, "seed {seed} does not end: {:?} {:?}", sim.queue, sim.doing);
         }
         let once: BTreeSet<u32> = sim.integrated.iter().copied().collect();
         assert_eq!(once.len(), sim.integrated.len(), "seed {seed}: nobody is integrated twice");
@@ -248,60 +249,61 @@ fn every_order_of_events_ends_with_everybody_integrated_once_or_failed() {
 
 #[test]
 fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
-    let mut lane = MergeQueue::new(true);
-    lane.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: true }));
-    lane.apply(Fact::ChangeBegan);
-    lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
-    assert_eq!(lane.decide(), None, "the change ends first");
-    assert!(!lane.may_change(), "no other begins before the child had its turn");
-    lane.apply(Fact::ChangeEnded);
-    // Its checks run beside changes three times; then the files are held.
+    let mut queue = MergeQueue::new(true);
+    queue.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: true }));
+    queue.apply(Fact::ChangeBegan);
+    queue.apply(Fact::Ready { child: 1, checks: true, merged: false });
+    assert_eq!(queue.decide(), None, "the change ends first");
+    assert!(!queue.may_change(), "no other begins before the child had its turn");
+    queue.apply(Fact::ChangeEnded);
+    // The checks run beside changes of the parent `RECHECKS_MAX` times, and then with exclusive access.
     for round in 0..=RECHECKS_MAX {
-        assert_eq!(lane.decide(), Some(MergeEffect::Snapshot));
-        lane.apply(Fact::Began(MergeEffect::Snapshot));
-        lane.apply(Fact::SnapshotTaken(true));
-        assert_eq!(lane.decide(), Some(MergeEffect::Merge(1)));
-        lane.apply(Fact::Began(MergeEffect::Merge(1)));
-        lane.apply(Fact::Merged { child: 1, same: false });
-        assert_eq!(lane.decide(), Some(MergeEffect::Check(1)));
-        lane.apply(Fact::Began(MergeEffect::Check(1)));
-        assert_eq!(lane.may_change(), round < RECHECKS_MAX, "round {round}");
+        assert_eq!(queue.decide(), Some(MergeEffect::Snapshot));
+        queue.apply(Fact::Began(MergeEffect::Snapshot));
+        queue.apply(Fact::SnapshotTaken(true));
+        assert_eq!(queue.decide(), Some(MergeEffect::Merge(1)));
+        queue.apply(Fact::Began(MergeEffect::Merge(1)));
+        queue.apply(Fact::Merged { child: 1, same: false });
+        assert_eq!(queue.decide(), Some(MergeEffect::Check(1)));
+        queue.apply(Fact::Began(MergeEffect::Check(1)));
+        assert_eq!(queue.may_change(), round < RECHECKS_MAX, "round {round}");
         if round < RECHECKS_MAX {
-            lane.apply(Fact::ChangeBegan);
-            lane.apply(Fact::ChangeEnded);
+            queue.apply(Fact::ChangeBegan);
+            queue.apply(Fact::ChangeEnded);
         }
-        lane.apply(Fact::Checked(1));
+        queue.apply(Fact::Checked(1));
     }
-    assert_eq!(lane.decide(), Some(MergeEffect::Update(1)));
+    assert_eq!(queue.decide(), Some(MergeEffect::Update(1)));
 }
 
 #[test]
 fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
-    let mut lane = MergeQueue::new(true);
-    lane.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: false }));
-    lane.apply(Fact::Joined(2, QueuePosition { group: Group::Reply("m".into()), rank: 2, foreground: true }));
-    lane.apply(Fact::Ready { child: 1, checks: true, merged: false });
+    let mut queue = MergeQueue::new(true);
+    queue.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: false }));
+    queue
+        .apply(Fact::Joined(2, QueuePosition { group: Group::Reply("m".into()), rank: 2, foreground: true }));
+    queue.apply(Fact::Ready { child: 1, checks: true, merged: false });
     for action in [MergeEffect::Merge(1), MergeEffect::Check(1)] {
-        assert_eq!(lane.decide(), Some(action));
-        lane.apply(Fact::Began(action));
-        lane.apply(Fact::Merged { child: 1, same: false });
+        assert_eq!(queue.decide(), Some(action));
+        queue.apply(Fact::Began(action));
+        queue.apply(Fact::Merged { child: 1, same: false });
     }
-    assert_eq!(lane.decide(), None);
-    lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
-    assert_eq!(lane.decide(), Some(MergeEffect::StopCheck(1)));
-    lane.apply(Fact::Began(MergeEffect::StopCheck(1)));
-    assert_eq!(lane.decide(), None, "it is stopped once");
-    lane.apply(Fact::CheckStopped(1));
-    assert_eq!(lane.decide(), Some(MergeEffect::Merge(2)));
+    assert_eq!(queue.decide(), None);
+    queue.apply(Fact::Ready { child: 2, checks: false, merged: false });
+    assert_eq!(queue.decide(), Some(MergeEffect::StopCheck(1)));
+    queue.apply(Fact::Began(MergeEffect::StopCheck(1)));
+    assert_eq!(queue.decide(), None, "it is stopped once");
+    queue.apply(Fact::CheckStopped(1));
+    assert_eq!(queue.decide(), Some(MergeEffect::Merge(2)));
 }
 
 #[test]
 fn a_step_that_is_still_to_be_created_keeps_its_place() {
-    let mut lane = MergeQueue::new(true);
-    lane.apply(Fact::Joined(2, QueuePosition { group: Group::Plan, rank: 2, foreground: true }));
-    lane.apply(Fact::PlanWaitsFrom(Some(1)));
-    lane.apply(Fact::Ready { child: 2, checks: false, merged: false });
-    assert_eq!(lane.decide(), None, "the step of rank 1 comes first, though nobody works on it yet");
-    lane.apply(Fact::PlanWaitsFrom(None));
-    assert_eq!(lane.decide(), Some(MergeEffect::Merge(2)));
+    let mut queue = MergeQueue::new(true);
+    queue.apply(Fact::Joined(2, QueuePosition { group: Group::Plan, rank: 2, foreground: true }));
+    queue.apply(Fact::PlanWaitsFrom(Some(1)));
+    queue.apply(Fact::Ready { child: 2, checks: false, merged: false });
+    assert_eq!(queue.decide(), None, "the step of rank 1 comes first, though nobody works on it yet");
+    queue.apply(Fact::PlanWaitsFrom(None));
+    assert_eq!(queue.decide(), Some(MergeEffect::Merge(2)));
 }

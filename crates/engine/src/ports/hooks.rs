@@ -1,30 +1,30 @@
-//! The port to a person's hooks: programs that hear of what agents do, and may object. They can only deny or ask;
-//! nothing they say widens what an agent may do.
+//! The port to the user's hooks: programs that are notified of the operations of agents and may deny them. A hook can
+//! only deny an operation or have the user asked. No answer of a hook gives an agent more rights.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::CallContext;
 
-/// What a hook hears of.
+/// The moments at which hooks are notified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Moment {
-    /// A tool is about to be used; an objection refuses the call.
+    /// Before a tool call. An objection denies the call.
     PreToolUse,
-    /// A tool was used; an objection is told to the model.
+    /// After a tool call. An objection is added to the text that the model reads.
     PostToolUse,
-    /// A sub-agent is about to start; an objection fails it before its first turn.
+    /// Before the first turn of a sub-agent. An objection fails the sub-agent.
     SubagentStart,
-    /// A sub-agent has ended its work; an objection keeps its work from being integrated.
+    /// After the last turn of a sub-agent. An objection prevents the integration of its work.
     SubagentStop,
 }
 
 impl Moment {
-    /// All of them.
+    /// Every moment, in the order of the variants.
     pub const ALL: [Moment; 4] =
         [Moment::PreToolUse, Moment::PostToolUse, Moment::SubagentStart, Moment::SubagentStop];
 
-    /// Its name in settings and in what hooks read.
+    /// The name of the moment in settings and in the input of hooks.
     pub fn name(self) -> &'static str {
         match self {
             Moment::PreToolUse => "PreToolUse",
@@ -34,7 +34,7 @@ impl Moment {
         }
     }
 
-    /// Whether it is about a call of a tool, and not about a sub-agent.
+    /// Whether hooks are notified of a tool call at this moment, and not of a sub-agent.
     pub fn is_about_calls(self) -> bool {
         match self {
             Moment::PreToolUse | Moment::PostToolUse => true,
@@ -42,77 +42,77 @@ impl Moment {
         }
     }
 
-    /// Whether something waits for the answer that can still be kept from happening.
+    /// Whether an objection at this moment prevents the operation. After a tool call it is too late for that.
     pub fn is_gate(self) -> bool {
         self != Moment::PostToolUse
     }
 }
 
-/// What of the agent's files a hook gets.
+/// The access of a hook to files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// The agent's own, to change: the call that the hook follows could change them, and still has them.
+pub enum HookAccess {
+    /// The agent's files, writable. The hook follows a call that could change them and still has access to them.
     Change,
-    /// The agent's own, to look at.
-    Look,
-    /// Those of an agent above it, or the person's folder, because it has none of its own yet; to look at.
+    /// The agent's files, read-only.
+    Read,
+    /// The files of an ancestor, or the user's folder, read-only, because the agent itself has no files yet.
     Borrowed,
 }
 
-/// One moment, with all that a hook is told.
+/// One notification of hooks, with all data about the moment that they may read.
 #[derive(Debug, Clone)]
 pub struct HookCall {
-    /// Which moment.
+    /// The moment of the notification.
     pub moment: Moment,
-    /// The agent (the caller of the tool, or the sub-agent), and where the hook runs.
+    /// The agent (the caller of the tool, or the sub-agent), and the directory in which the hook runs.
     pub at: CallContext,
-    /// What it may do there.
-    pub reach: Reach,
-    /// The agent's definition.
+    /// The access of the hooks to the files in that directory.
+    pub reach: HookAccess,
+    /// The name of the agent's definition.
     pub definition: String,
-    /// The skill it was forked with.
+    /// The skill that the agent was forked with.
     pub skill: Option<String>,
-    /// The call, for the moments that are about one.
+    /// The tool call, for the moments before and after a call.
     pub call: Option<HookedCall>,
-    /// The sub-agent's report, at its end.
+    /// The report of the sub-agent, for the moment of its end.
     pub report: Option<String>,
 }
 
-/// The tool call that a hook hears of.
+/// The tool call that hooks are notified of.
 #[derive(Debug, Clone)]
 pub struct HookedCall {
-    /// The call's id.
+    /// The id of the call within its agent.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call.
     pub input: Value,
-    /// What came of it, after the call.
+    /// The result. Only set after the call.
     pub output: Option<String>,
-    /// Whether it starts a sub-agent, by whichever tool: whoever wants to hear of `task` hears of it too.
+    /// Whether the call starts a sub-agent, with any tool. Hooks for `task` are then notified too.
     pub spawns: bool,
 }
 
-/// What the hooks said.
+/// The combined answer of all notified hooks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookAnswer {
-    /// Nobody objects.
+    /// No hook objects.
     Goes,
-    /// A person is to decide, and this is why. Where nobody can be asked, and at every moment but before a tool, it
-    /// is an objection.
+    /// A hook wants the user to decide, for this reason. Counts as an objection if no user can be asked, and at every
+    /// moment except before a tool call.
     Asks(String),
-    /// Somebody objects, and this is why, for the model and for people.
+    /// A hook objects, for this reason, which the model and the user read.
     Denied(String),
 }
 
-/// A person's hooks.
+/// Notifies the hooks that the user configured.
 pub trait Hooks: Send + Sync + 'static {
-    /// Whether anybody wants to hear of it: `about` is the tool's name, or the sub-agent's definition. Of a call that
-    /// starts a sub-agent it is asked as `task` too. Asked before anything is done for it, on a hot path.
+    /// Whether any hook wants to be notified. `about` is the name of the tool or the definition of the sub-agent. For a
+    /// call that starts a sub-agent the engine also asks with `task`. Called for every tool call, so it must be fast.
     fn wants(&self, moment: Moment, about: &str) -> bool;
 
-    /// Tells whoever wants to hear, and waits for what they say; bounded in time, and ended early by the call's stop
-    /// signal. When it returns nothing of the hooks is alive. Called again after a crash if what they said was not
-    /// journalled.
+    /// Notifies the interested hooks and waits for their answers, for a limited time or until the stop signal of the
+    /// call. When it returns, no process of the hooks is alive. After a crash it is called again if no event followed
+    /// from the answer.
     fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer>;
 }

@@ -1,7 +1,11 @@
-//! The only traits an embedder implements, with what each must guarantee.
+//! The traits that an embedder implements, and the guarantees that the engine relies on.
+
+#![warn(missing_docs)]
 
 mod hooks;
 mod model;
+mod records;
+mod run_files;
 mod store;
 mod system;
 mod tool;
@@ -9,6 +13,8 @@ mod workspace;
 
 pub use hooks::*;
 pub use model::*;
+pub use records::*;
+pub use run_files::*;
 pub use store::*;
 pub use system::*;
 pub use tool::*;

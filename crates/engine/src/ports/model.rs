@@ -1,4 +1,4 @@
-//! The port to models.
+//! The port to models: the engine resolves a model by name, requests a permit, and makes one call at a time through it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,45 +11,46 @@ use posse_domain::event::{CallError, Purpose};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::message::Reply;
+use thiserror::Error;
 
-/// Everything one model call needs.
+/// The input of one model call.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// Who asks.
+    /// The agent whose model is called.
     pub agent: AgentId,
-    /// The asking agent's definition.
+    /// The name of the agent's definition.
     pub definition: Arc<str>,
-    /// Its depth.
+    /// The agent's depth in the tree.
     pub depth: u32,
-    /// The attempt, from 1.
+    /// Counted from 1.
     pub attempt: u32,
-    /// The turn of the attempt, from 1.
+    /// Counted from 1 within the attempt.
     pub turn: u32,
-    /// The call of the turn, from 1; more than 1 is a call retry.
+    /// Counted from 1 within the turn. More than 1 is a call retry.
     pub call: u32,
     /// Hash of the system prompt, the tools and the conversation, as the journal has it.
     pub hash: Hash,
-    /// What the call is for.
+    /// Whether the call is for work or for a report.
     pub purpose: Purpose,
     /// The system prompt.
     pub system: Arc<str>,
-    /// The agent's tools. On a report turn none may be called; they are here all the same, because a provider that
-    /// finds what it has cached by how a request begins finds nothing without them.
+    /// The agent's tools. A report turn may call no tool, but its request contains them, because the provider's cache
+    /// matches only an identical prefix.
     pub tools: Arc<[Arc<ToolSpec>]>,
-    /// The conversation; messages are shared, not copied.
+    /// The conversation. Messages are shared, not copied.
     pub messages: Vec<Arc<Message>>,
-    /// Most tokens the reply may have.
+    /// Limit of tokens in the reply.
     pub max_output_tokens: u64,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Nucleus sampling.
+    /// Nucleus sampling probability.
     pub top_p: Option<f64>,
-    /// How often each tag came back in this agent's earlier replies, folded from the journal.
+    /// How often each [tag](ModelReply::tag) was in earlier replies to this agent, folded from the journal.
     pub tags: Arc<std::collections::BTreeMap<String, u32>>,
 }
 
 impl ModelRequest {
-    /// The tools that may be called now.
+    /// The tools that the model may call in this request.
     pub fn callable(&self) -> &[Arc<ToolSpec>] {
         match self.purpose {
             Purpose::Work => &self.tools,
@@ -58,148 +59,148 @@ impl ModelRequest {
     }
 }
 
-/// A model's answer.
+/// The reply to a model call.
 #[derive(Debug, Clone)]
 pub struct ModelReply {
-    /// What it said.
+    /// The text and the tool calls.
     pub reply: Reply,
-    /// What it cost.
+    /// The tokens that the call used.
     pub usage: Usage,
-    /// Whether it is as long as it may be and was cut off there. No part of a call that was being written is in it.
+    /// Whether the reply was cut off at its length limit. It contains no incomplete tool call.
     pub cut_off: bool,
-    /// What the model wants to find again in `tags`.
+    /// A label that the model adapter receives again in [`ModelRequest::tags`] of later calls.
     pub tag: Option<String>,
 }
 
-/// A call that failed. Whether it is made again is for the engine to decide, which counts calls and time.
+/// A failed call. The engine decides whether to call again, because it counts calls and time.
 #[derive(Debug, Clone)]
 pub struct ModelFailure {
-    /// Why.
+    /// Why the call failed.
     pub error: Box<CallError>,
-    /// What it cost all the same; none if unknown, and then it counts as all that was reserved.
+    /// The tokens that the failed call used. If unknown, the engine charges the whole reserve of the call.
     pub usage: Option<Usage>,
     /// As in [`ModelReply::tag`].
     pub tag: Option<String>,
-    /// When the same request may be worth another call; none if it never is.
+    /// When the same request may succeed. `None` if it never will.
     pub retry: Option<Retry>,
 }
 
 impl ModelFailure {
-    /// A failure that another call would not mend, of a call that cost nothing.
+    /// A failure that a retry would not fix, of a call that used no tokens.
     pub fn last(error: CallError) -> Self {
         Self { error: Box::new(error), usage: Some(Usage::ZERO), tag: None, retry: None }
     }
 }
 
-/// When a failed call may be worth another one.
+/// When to repeat a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retry {
-    /// How long to wait first, jitter included.
+    /// How long to wait before the next call, jitter included.
     pub after: Duration,
-    /// Whether the provider asked for the pause: a limit of its own, and no sign that it is unwell. Such a pause may be
-    /// long, and its time does not count as time without an answer.
+    /// Whether the provider requested the pause because of a rate limit, and is not failing. Such a pause may be long,
+    /// and does not count as time without an answer.
     pub limited: bool,
 }
 
-/// How large a call is, as far as it is known beforehand.
+/// The size of a call, as far as it is known before the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallSize {
-    /// Tokens sent, as estimated.
+    /// Estimated tokens of the request.
     pub input_tokens: u64,
-    /// Most tokens of the reply.
+    /// Limit of tokens in the reply.
     pub output_tokens: u64,
 }
 
-/// Whether a call may be made now.
+/// The answer to a request for a permit.
 pub enum Admission {
-    /// Yes.
+    /// The call may be made now.
     Go(Permit),
-    /// Not yet.
+    /// The call is in the provider's queue.
     Wait(QueuedCall),
 }
 
-/// A call's place in the line of its provider.
+/// A call that waits in the queue of its provider.
 pub struct QueuedCall {
-    /// Comes when it is the call's turn. Dropping it gives the place up.
+    /// Resolves to the permit when it is the call's turn. Dropping it removes the call from the queue.
     pub turn: BoxFuture<'static, Permit>,
-    /// What is waited for, if it takes so long that people should know.
+    /// The reason for the wait, if it takes so long that users should know.
     pub notice: Option<Notice>,
 }
 
-/// What an agent waits for, for people.
+/// Why an agent waits for its provider, for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// Why: `the limit of 5 requests a minute`, `it does not answer`.
+    /// For example `the limit of 5 requests a minute`, `it does not answer`.
     pub reason: String,
-    /// How long it will take, as far as is known.
+    /// The expected duration of the wait, as far as it is known.
     pub expected: Duration,
-    /// Whether the provider is thought to be unwell, and not only busy: that is not waited for without end.
+    /// Whether the provider seems to fail, and is not only busy. The engine limits such a wait.
     pub unwell: bool,
 }
 
-/// The right to make one call; whatever it holds is given back when it is dropped.
+/// The right to make one call. Dropping it releases the resources that it holds.
 #[derive(Default)]
 pub struct Permit(Option<Box<dyn Send + Sync>>);
 
 impl Permit {
-    /// A permit that gives something back when it is dropped.
+    /// A permit that drops `held` when it is dropped itself.
     pub fn holding(held: impl Send + Sync + 'static) -> Self {
         Self(Some(Box::new(held)))
     }
 
-    /// Whether dropping it gives anything back.
+    /// Whether the permit holds any resource.
     pub fn holds(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// What is known about a model before it is asked.
+/// The limits and the price of a model.
 #[derive(Debug, Clone, Copy)]
 pub struct ModelFacts {
-    /// Tokens of conversation it can take.
+    /// Limit of tokens in a request and its reply.
     pub context_tokens: u64,
-    /// Most tokens of one reply.
+    /// Limit of tokens in one reply.
     pub max_output_tokens: u64,
-    /// Its price, if known.
+    /// The price of its tokens, if known.
     pub price: Option<Price>,
 }
 
-/// A piece of a reply as it streams in.
+/// A piece of a streaming reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamPart {
-    /// Text.
+    /// Text of the reply.
     Text(String),
     /// The name of a tool that is being called.
     Tool(String),
-    /// Thinking, as far as the provider shows it.
+    /// The model's thinking, as far as the provider shows it.
     Thinking(String),
-    /// A sign of life without anything to show, such as a piece of a tool's arguments. A provider's pings are none.
+    /// Activity without a text to show, such as a piece of a tool's arguments. Pings of a provider do not count.
     Alive,
 }
 
-/// Where a model hands over pieces while it answers. Every piece counts as a sign of life.
+/// Receives the pieces of a streaming reply. Every piece counts as activity.
 pub trait StreamSink: Send + Sync {
-    /// Takes one piece; never blocks.
+    /// Takes one piece. Must not block.
     fn part(&self, part: StreamPart);
 }
 
-/// One model.
+/// A model of a provider.
 pub trait Model: Send + Sync + 'static {
-    /// What is known about it.
+    /// The limits and the price of the model.
     fn facts(&self) -> ModelFacts;
 
-    /// Who stands behind it, for people: `anthropic`.
+    /// The provider's name for users, such as `anthropic`.
     fn provider(&self) -> Arc<str> {
         "the model".into()
     }
 
-    /// Asks for leave to make a call. Never blocks. The permit is held until the call has ended.
+    /// Requests a permit for a call. Must not block. The caller holds the permit until the call has ended.
     fn admit(&self, size: CallSize) -> Admission {
         let _ = size;
         Admission::Go(Permit::default())
     }
 
-    /// Makes one call: no retries. Dropping the future ends the call.
+    /// Makes one call, without retries. Dropping the future ends the call.
     fn call(
         &self,
         request: ModelRequest,
@@ -207,8 +208,22 @@ pub trait Model: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>>;
 }
 
-/// Finds models by name.
+/// Why a name does not resolve to a usable model.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// No model has this name.
+    #[error("{0}")]
+    Unknown(String),
+    /// The provider needs a key, and none is configured.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// The model is known but its configuration is unusable, such as a missing address or an unreadable script.
+    #[error("{0}")]
+    Unusable(String),
+}
+
+/// Resolves the names of models.
 pub trait Models: Send + Sync + 'static {
-    /// The model called `provider/model`, or why there is none.
-    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, String>;
+    /// The model with the name `provider/model`.
+    fn resolve(&self, name: &str) -> Result<Arc<dyn Model>, ModelError>;
 }

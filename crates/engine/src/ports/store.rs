@@ -1,33 +1,37 @@
-//! The journal's port.
+//! The port to the journal: the engine commits events through it, and front ends read runs from it.
 //!
 //! | operation | guarantee |
 //! |---|---|
 //! | [`Store::commit`] | all or nothing; conflict on a stale head, fenced on a stale epoch; gapless sequence per run; durable before it returns |
 //! | [`Store::read`] | ordered; never an uncommitted event or a gap |
-//! | [`Store::watch`] | a wake-up is a hint, the log is the truth |
+//! | [`Store::watch`] | a wake-up is a hint, the journal is authoritative |
 //! | [`Store::claim`] / [`Store::heartbeat`] / [`Store::release`] | at most one live lease; strictly growing epoch; the store's clock |
+//! | [`Store::claimable`] | every open run without a live lease, oldest first; a hint, only a claim decides |
 //! | [`Store::post`] / [`Store::mail`] | a durable mailbox; each command taken once, in order, by the commit that acts on it |
 //! | [`Store::remove`] | a whole run that has ended, or nothing; its id and the end of its journal stay known |
-//! | [`Store::get_blob`] | by content hash; what a commit brought is there once it returned |
+//! | [`Store::get_blob`] | by content hash; a commit's blobs can be read once it returned |
+//!
+//! Optional features of a store are in its [`Capabilities`].
 
 use std::collections::BTreeMap;
 
 use futures::future::BoxFuture;
 use posse_domain::budget::Figures;
-use posse_domain::event::{EncodedEvent, StoredEvent};
+use posse_domain::event::{EncodedEvent, FinalStatus, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::{AgentState, CloseReason, FailureReason, RunStatus};
 use posse_domain::permission::Answer;
 use posse_domain::text::Blob;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Most events one read gives.
+/// Limit of events per read.
 pub const READ_MAX_EVENTS: u32 = 4_096;
-/// Most commands that may wait in the mailbox of one run.
+/// Limit of waiting commands in the mailbox of one run.
 pub const MAILBOX_MAX: u32 = 1_024;
 
-/// Whose data it is. `local` unless an embedder or the API says otherwise.
+/// A namespace of runs: `local` unless an embedder or the API sets another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TenantId(std::sync::Arc<str>);
 
@@ -37,12 +41,12 @@ impl TenantId {
         Self("local".into())
     }
 
-    /// A tenant with this name.
+    /// The tenant of this name. A tenant need not be created.
     pub fn new(name: &str) -> Self {
         Self(name.into())
     }
 
-    /// The name.
+    /// The name, as stored in every row.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -51,71 +55,71 @@ impl TenantId {
 /// A run of a tenant: the key of almost every operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunKey {
-    /// Whose it is.
+    /// The namespace of the run.
     pub tenant: TenantId,
-    /// Which run.
+    /// Unique within its tenant.
     pub run: RunId,
 }
 
-/// Where a run's journal ends.
+/// The end of a run's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The last event's number; 0 before the first.
+    /// The last event's number. 0 before the first.
     pub seq: u64,
-    /// The last event's hash; [`Hash::ZERO`] before the first.
+    /// The last event's hash. [`Hash::ZERO`] before the first.
     pub hash: Hash,
 }
 
-/// The right to write to a run. Grows with every new owner.
+/// The number of a lease. It grows with every granted claim, and a write with an older epoch is refused.
 pub type Epoch = u64;
 
-/// What one commit relies on.
+/// The precondition of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// The run does not exist: create it, owned by this process with epoch 1.
+    /// The run does not exist: create it, with a lease of epoch 1 for this process.
     New,
-    /// This process owns the run and knows its journal up to `head`.
-    Owned {
-        /// The number of the last event that the caller knows, or has already handed to an earlier commit.
+    /// This process holds the lease of the run and knows its journal up to `head`.
+    Held {
+        /// The number of the last event that the caller knows or has already handed to an earlier commit.
         head: u64,
-        /// The caller's epoch.
+        /// The epoch of that lease.
         epoch: Epoch,
     },
 }
 
-/// Events that belong together, with everything that must be true at the same moment.
+/// Events that belong together, with the rows that must change in the same transaction.
 #[derive(Debug, Clone)]
 pub struct Commit {
-    /// The run.
+    /// The run to write to.
     pub key: RunKey,
-    /// What it relies on.
+    /// The precondition. If it does not hold, the commit is refused.
     pub basis: Basis,
-    /// The events, in order.
+    /// The new events, in order.
     pub events: Vec<EncodedEvent>,
-    /// Long texts that the events name.
+    /// Long texts that the events refer to.
     pub blobs: Vec<Blob>,
-    /// Current state of the agents that the events changed; also inserts new ones.
+    /// Current state of the agents that the events changed. Also inserts new agents.
     pub agents: Vec<AgentRow>,
-    /// Current state of the run, if the events changed it. Always there with [`Basis::New`].
+    /// Current state of the run, if the events changed it. Always set with [`Basis::New`].
     pub run: Option<RunRow>,
     /// Mailbox commands up to this number are taken by this commit.
     pub mail_taken: Option<u64>,
 }
 
-/// What a commit came to.
+/// The confirmation of a durable commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitReceipt {
     /// The journal's new end.
     pub head: Head,
-    /// The owner's epoch.
+    /// The epoch of this process's lease.
     pub epoch: Epoch,
 }
 
 /// The row of a run in the table of current state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {
-    /// `running`, `completed`, `failed` or `cancelled`.
-    pub status: String,
+    /// Whether the run has ended, and how.
+    pub status: RunStatus,
     /// The request's first line.
     pub title: String,
     /// The root's definition.
@@ -126,159 +130,183 @@ pub struct RunRow {
     pub dir: String,
     /// The embedder's session, opaque.
     pub session_id: Option<String>,
-    /// When it started, milliseconds since 1970.
+    /// When the run started, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// When it ended.
+    /// When the run ended, in milliseconds since 1970.
     pub ended_at_ms: Option<i64>,
 }
 
-/// A run as a list shows it.
+/// A run in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunEntry {
-    /// The run.
+    /// The id within the tenant of the query.
     pub run: RunId,
-    /// Its row.
+    /// The current state.
     pub row: RunRow,
-    /// How many agents it has.
+    /// The number of agents of the run.
     pub agents: u64,
-    /// Its journal's end.
+    /// The end of the run's journal.
     pub head: Head,
-    /// Who owns it, if somebody alive does.
+    /// The process that executes the run, while its lease is live.
     pub holder: Option<Holder>,
-    /// Why its head cannot be relied on: it is missing, or not where its journal ends.
+    /// Why the row or the head is not reliable: the stored status is unknown (`row` then has `failed`), or the head is
+    /// missing or not at the end of the journal. One damaged run must not prevent the list of the others.
     pub damage: Option<String>,
 }
 
-/// What the agents of one run spent.
+/// The spending of the agents of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSpending {
-    /// The run.
+    /// The run of these agents.
     pub run: RunId,
     /// The root's model.
     pub model: String,
-    /// When it was created.
+    /// When the run was created, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// What its agents spent, by their model, in the order of the names.
+    /// The agents' spending by model, sorted by name.
     pub by_model: BTreeMap<String, ModelSpending>,
 }
 
-/// What the agents of one model spent.
+/// The spending of the agents of one model.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ModelSpending {
-    /// How many there are.
+    /// The number of agents that use the model.
     pub agents: u64,
-    /// What they spent themselves.
+    /// The spending of these agents, without their children.
     pub figures: Figures,
 }
 
 /// A run that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedRun {
-    /// The run.
+    /// The former id, which is not used again.
     pub run: RunId,
-    /// Where its journal ended: a copy kept elsewhere can be compared with it.
+    /// The end of its journal, for comparison with a copy that is kept elsewhere.
     pub head: Head,
 }
 
-/// What never changes about an agent.
+/// The columns of an agent that never change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentTerms {
-    /// The parent; none for the root.
+    /// The parent. `None` for the root.
     pub parent: Option<AgentId>,
-    /// The parent's reply that asked for it.
+    /// The parent's reply that requested the agent.
     pub parent_message_id: Option<String>,
-    /// Its depth.
+    /// 0 for the root.
     pub depth: u32,
-    /// Its definition.
+    /// The name of the definition.
     pub definition: String,
     /// The contract's JSON (`context_json`).
     pub contract_json: String,
-    /// The layers that decide what it may do (`effective_permissions_json`).
+    /// The permission layers of the agent (`effective_permissions_json`).
     pub permissions_json: String,
-    /// When it was created.
+    /// When the agent was created, in milliseconds since 1970.
     pub created_at_ms: i64,
 }
 
-/// The row of an agent in the table of current state. Everything in it can be rebuilt from the events.
+/// The row of an agent in the table of current state. It can be rebuilt from the events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRow {
-    /// The agent.
+    /// The primary key of the row.
     pub id: AgentId,
-    /// Given when the row is new; none leaves what is there.
+    /// Set for a new row. `None` keeps the stored terms.
     pub terms: Option<AgentTerms>,
     /// Lifecycle state.
-    pub state: String,
-    /// `completed` or `failed` once it is known.
-    pub final_status: Option<String>,
-    /// Why it closed.
-    pub close_reason: Option<String>,
-    /// The report.
+    pub state: AgentState,
+    /// Whether the agent completed or failed. Set when that is known.
+    pub final_status: Option<FinalStatus>,
+    /// Why the agent closed. Set when it has.
+    pub close_reason: Option<CloseReason>,
+    /// The report, if the agent wrote one.
     pub result: Option<String>,
-    /// Why it failed.
-    pub error: Option<String>,
-    /// Own figures as JSON.
+    /// Why the agent failed, if it did.
+    pub error: Option<FailureReason>,
+    /// The agent's own figures as JSON.
     pub usage_json: String,
-    /// Figures of its subtree as JSON.
+    /// The figures of its subtree as JSON.
     pub subtree_usage_json: String,
-    /// When it closed.
+    /// When the agent closed, in milliseconds since 1970.
     pub completed_at_ms: Option<i64>,
+    /// The numbers of the events that describe what the agent waits for outside of the run, and for the root also the run's
+    /// plan (`Run::events_in_force`), in ascending order. A reader of current state folds them instead of the journal. None in
+    /// a row that an older version wrote.
+    pub events_in_force: Option<Vec<u64>>,
 }
 
-/// Who owns a run.
+/// The process that executes a run: the lease holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// Random name of the owning process.
-    pub owner: String,
-    /// Its process id, for people.
-    pub pid: u32,
-    /// Its epoch.
+    /// Unique among all processes that ever held a lease of this store, on any machine. Opaque.
+    pub id: String,
+    /// A name by which a user recognises the process, such as `build-7:4711`. The embedder sets it. No decision depends
+    /// on it.
+    pub label: String,
+    /// The process id, if the process runs on this machine.
+    pub pid: Option<u32>,
+    /// The epoch of its lease.
     pub epoch: Epoch,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "process {pid}"),
+            None => write!(f, "process {}", self.label),
+        }
+    }
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// This process owns the run from now on, with this epoch.
+    /// This process holds the lease of the run from now on, with this epoch.
     Granted(Epoch),
-    /// Somebody alive owns it.
+    /// The lease of another process, or an earlier lease of this process, is live.
     Held(Holder),
 }
 
-/// A command for a run that another process may own.
+/// Optional features of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether the death of a lease holder frees its runs at once. Otherwise they are free when its lease has expired.
+    pub notices_death: bool,
+}
+
+/// A command for the lease holder of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "command", deny_unknown_fields)]
 pub enum MailCommand {
-    /// End an agent and all below it.
+    /// End an agent and its subtree.
     Cancel {
-        /// Which; the root ends the run.
+        /// The agent to end. Ending the root ends the run.
         agent: AgentId,
-        /// Why.
+        /// The reason that the user gave.
         reason: String,
-        /// At once, without grace.
+        /// Whether to end it at once, without grace.
         kill: bool,
     },
-    /// A person's answer to a question about one call.
+    /// A user's answer to a question about one call.
     Answer {
-        /// Whose call.
+        /// The agent whose call waits.
         agent: AgentId,
-        /// Which.
+        /// The id of the call within its agent.
         call_id: String,
-        /// What it would do: the hash of the question.
+        /// The hash of the question. An answer to another question is not used.
         approval: Hash,
-        /// The answer.
+        /// What the user decided.
         answer: Answer,
     },
     /// A message for an agent.
     Send {
-        /// Whom.
+        /// The recipient.
         agent: AgentId,
-        /// What.
+        /// The text, which the agent's model receives without changes.
         text: String,
     },
 }
 
 impl MailCommand {
-    /// Whom it is for.
+    /// The agent that the command is for.
     pub fn agent(&self) -> &AgentId {
         match self {
             Self::Cancel { agent, .. } | Self::Answer { agent, .. } | Self::Send { agent, .. } => agent,
@@ -289,120 +317,131 @@ impl MailCommand {
 /// A command in a mailbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mail {
-    /// Its number; grows.
+    /// The number of the command. It grows with each command of the run.
     pub id: u64,
-    /// The command.
+    /// The operation for the lease holder.
     pub command: MailCommand,
 }
 
 /// A hint that a run changed. Both numbers only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pulse {
-    /// The last event known to be durable.
+    /// The number of the last event that is known to be durable.
     pub head: u64,
-    /// Counts commands posted (or suspected, when another process changed something).
-    pub posts: u64,
+    /// The number of commands that were ever put into the mailbox.
+    pub messages: u64,
 }
 
-/// What a look at the whole store found.
+/// The result of a check for damage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// What is wrong; empty if nothing was found.
+    /// The damage that was found. Empty if there is none.
     pub problems: Vec<String>,
 }
 
-/// Why the store did not do it.
+/// Why an operation of the store failed. A `subject` is the affected part of the store, such as a file, a disk, or a
+/// database on another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
-    /// The caller did not know the journal's end.
+    /// The journal does not end where the caller expected.
     #[error("the journal of run {run} ends at {actual}, not at {expected}")]
     Conflict {
-        /// The run.
+        /// The run of the commit.
         run: RunId,
-        /// Where the caller thought it ends.
+        /// The number of the last event that the caller knew.
         expected: u64,
-        /// Where it ends.
+        /// The number of the last event in the journal.
         actual: u64,
     },
-    /// Somebody else owns the run by now.
-    #[error("run {run} is owned by somebody else since epoch {actual}; this process had {held}")]
+    /// The caller lost its lease: another claim was granted meanwhile, or the lease was released.
+    #[error(
+        "this process does not hold the lease of run {run}: its epoch is {held}, the epoch in force is {actual}"
+    )]
     Fenced {
-        /// The run.
+        /// The run that the caller wanted to write to.
         run: RunId,
-        /// The caller's epoch.
+        /// The epoch of the caller's lease.
         held: Epoch,
-        /// The epoch in force.
+        /// The current epoch.
         actual: Epoch,
     },
-    /// No such run.
+    /// The tenant has no run with this id.
     #[error("there is no run {0}")]
     UnknownRun(RunId),
-    /// The run has not ended, or somebody alive owns it.
+    /// The run has not ended, or its lease is live.
     #[error("run {0} is open")]
     Open(RunId),
-    /// The run exists already.
+    /// The id of a new run is already in use.
     #[error("run {0} exists already")]
     Exists(RunId),
-    /// The mailbox is full.
+    /// The mailbox is full. The command was not added.
     #[error("the mailbox of run {0} is full ({MAILBOX_MAX} commands wait)")]
     MailboxFull(RunId),
-    /// No such blob.
+    /// The tenant has no blob with this hash.
     #[error("blob {0} is missing")]
     UnknownBlob(Hash),
-    /// No room on the disk; nothing was written.
-    #[error("no space left on the disk that holds {0}")]
-    Full(String),
-    /// Not writable.
-    #[error("{0} cannot be written")]
-    ReadOnly(String),
-    /// Damaged.
-    #[error("{path} is damaged: {problem}")]
+    /// No space is left. Nothing was written.
+    #[error("no space left on {subject}")]
+    Full {
+        /// The full file system or database.
+        subject: String,
+    },
+    /// The store, or its underlying storage, does not accept writes.
+    #[error("{subject} cannot be written")]
+    ReadOnly {
+        /// The file or database that cannot be written.
+        subject: String,
+    },
+    /// The store as a whole is damaged, or a part of it that belongs to no single run.
+    #[error("{subject} is damaged: {problem}")]
     Corrupt {
-        /// The file.
-        path: String,
-        /// What was found.
+        /// The damaged part.
+        subject: String,
+        /// A description of the damage.
         problem: String,
     },
-    /// A row of one run, or an event of it, is not what was written.
+    /// A row or an event of one run differs from what was written.
     #[error("run {run} is damaged: {problem}")]
     Damaged {
-        /// The run.
+        /// The damaged run. Other runs are reliable.
         run: RunId,
-        /// What was found.
+        /// A description of the damage.
         problem: String,
     },
-    /// Written by a newer Posse.
-    #[error("{path} was written by a newer Posse (format {found}, this one knows {known})")]
+    /// The data has a format that only a newer version of Posse can read.
+    #[error("{subject} was written by a newer Posse (format {found}, this one knows {known})")]
     Newer {
-        /// The file.
-        path: String,
-        /// The format found.
+        /// The part with the newer format.
+        subject: String,
+        /// The format of the data.
         found: u32,
-        /// The newest this Posse knows.
+        /// The newest format that this version can read.
         known: u32,
     },
-    /// On a filesystem whose locks cannot be trusted.
-    #[error("{path} is on a network filesystem ({kind}); set POSSE_HOME to a local directory")]
-    NetworkFilesystem {
-        /// The directory.
-        path: String,
-        /// The filesystem's name.
-        kind: String,
+    /// The location cannot satisfy the store's guarantees, such as a network file system.
+    #[error("{subject} cannot hold the journal: {problem}")]
+    Unsuitable {
+        /// The unsuitable location.
+        subject: String,
+        /// Why it is unsuitable.
+        problem: String,
     },
-    /// Anything else; the text says what.
+    /// Any other failure of the underlying storage.
     #[error("{0}")]
     Failed(String),
 }
 
-/// The journal and the tables of current state beside it.
-///
-/// A store serves one process; several processes may share the data beneath it.
+/// The journal and the tables of current state. A store serves one process. Several processes may share the data
+/// beneath it.
 pub trait Store: Send + Sync + 'static {
-    /// Writes `commit` durably. Several commits of one run may be under way at once: they are carried out in the
-    /// order of the calls, and if one fails those after it fail too (their head is stale).
+    /// The optional features of this store.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Writes `commit` durably. Several commits of one run may be under way at once. They are executed in call order,
+    /// and if one fails, all later ones fail too (their head is stale).
     fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>>;
 
-    /// Events after `after`, at most `limit` (and never more than [`READ_MAX_EVENTS`]).
+    /// Reads the events after number `after`, at most `limit` and never more than [`READ_MAX_EVENTS`].
     fn read(
         &self,
         key: &RunKey,
@@ -410,28 +449,34 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<StoredEvent>, StoreError>>;
 
-    /// The journal's end.
+    /// The end of the journal.
     fn head(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;
 
-    /// Hints about one run, from this process at once and from others within 100 ms.
+    /// Hints that a run changed: at once for changes by this process, within 100 ms for changes by others.
     fn watch(&self, key: &RunKey) -> tokio::sync::watch::Receiver<Pulse>;
 
-    /// Takes ownership of a run: at once if nobody alive owns it, after its lease if the owner is silent.
+    /// Acquires the lease of a run, unless another lease is live. A lease ends when it is released, when its time is
+    /// over on the store's clock, or at once when its holder dies, if the store [notices
+    /// that](Capabilities::notices_death).
     fn claim(&self, key: &RunKey) -> BoxFuture<'static, Result<Claim, StoreError>>;
 
-    /// Renews a lease; [`StoreError::Fenced`] if it was lost.
+    /// Renews a lease. Returns [`StoreError::Fenced`] if the lease was lost.
     fn heartbeat(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Gives a run up. Does nothing if it was lost already.
+    /// Releases a lease. Does nothing if it was lost already.
     fn release(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Puts a command in a run's mailbox and gives its number.
+    /// The oldest open runs without a live lease holder, for a process that looks for work. Another process may claim
+    /// them first.
+    fn claimable(&self, tenant: &TenantId, limit: u32) -> BoxFuture<'static, Result<Vec<RunId>, StoreError>>;
+
+    /// Adds a command to a run's mailbox and returns its number.
     fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>>;
 
     /// The commands that no commit has taken yet, in order.
     fn mail(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<Mail>, StoreError>>;
 
-    /// A blob's content.
+    /// The content of a blob.
     fn get_blob(&self, tenant: &TenantId, hash: &Hash) -> BoxFuture<'static, Result<Vec<u8>, StoreError>>;
 
     /// The newest runs whose id starts with `prefix`, newest first.
@@ -442,21 +487,21 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>>;
 
-    /// The agents of a run in the order of their creation. `terms` is always there.
+    /// The agents of a run in the order of their creation. `terms` is always set.
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>>;
 
-    /// What the agents of the newest runs spent, newest first: at most `limit` runs, and one question for all of them.
+    /// The spending of the agents of the newest runs, newest first: at most `limit` runs, read with one query.
     fn spending(
         &self,
         tenant: &TenantId,
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>>;
 
-    /// Removes a run that has ended and that nobody alive owns: its events, its rows, its mail. Its id and where its
-    /// journal ended stay known. Blobs stay too: other runs may name the same content.
+    /// Removes an ended run without a live lease: its events, its rows, its mail. Its id and the end of its journal
+    /// stay known. Blobs stay too, because other runs may refer to the same content.
     fn remove(&self, key: &RunKey) -> BoxFuture<'static, Result<Head, StoreError>>;
 
-    /// Runs that were removed and whose id starts with `prefix`, the last removed first.
+    /// Removed runs whose id starts with `prefix`, the last removed first.
     fn removed(
         &self,
         tenant: &TenantId,
@@ -464,9 +509,10 @@ pub trait Store: Send + Sync + 'static {
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<RemovedRun>, StoreError>>;
 
-    /// Looks for damage in the rows of one run that its events say nothing about: its lease, its mail, and whose they are.
+    /// Checks the rows of one run that do not follow from its events: its lease, its mailbox, and the tenant of each
+    /// row.
     fn check_run(&self, key: &RunKey) -> BoxFuture<'static, Result<Health, StoreError>>;
 
-    /// Looks for damage that no single read would show.
+    /// Checks for damage that no single read would show.
     fn check(&self) -> BoxFuture<'static, Result<Health, StoreError>>;
 }

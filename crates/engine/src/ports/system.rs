@@ -1,46 +1,50 @@
-//! Clock, chance and fault points: what a test replaces to make a run repeatable, or to make it die.
+//! The port to the clock, random numbers and fault points. Tests replace them to make runs repeatable, or to end the
+//! process at a chosen point.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use posse_domain::id::RunId;
 
-/// Wall time and randomness.
+use super::RecordError;
+
+/// Wall time, randomness, and the processes of this machine.
 pub trait System: Send + Sync + 'static {
-    /// Milliseconds since 1970. May jump; only records use it, never a timeout.
+    /// Milliseconds since 1970. May jump, so only records use it, never a timeout.
     fn now_ms(&self) -> i64;
 
-    /// Sixty-four random bits, for ids.
+    /// 64 random bits, for ids.
     fn random(&self) -> u64;
 
-    /// Whether a working directory is there. A run never falls back to another one.
+    /// Whether a working directory exists. A run never falls back to another directory.
     fn has_dir(&self, dir: &str) -> bool {
         let _ = dir;
         true
     }
 
-    /// Ends what an earlier owner of a run has left running on this machine, and returns when it is gone. Called
-    /// before a new owner goes on; if it fails, nobody does.
-    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), String>> {
+    /// Ends the processes that an earlier lease holder of the run left on this machine, and returns when they are gone.
+    /// Called before a new lease holder continues the run. If it fails, the run is not continued.
+    fn end_effects(&self, run: &RunId) -> BoxFuture<'static, Result<(), RecordError>> {
         let _ = run;
         Box::pin(async { Ok(()) })
     }
 
-    /// A large tree has ended and its memory is free: a chance to hand it back. Nothing relies on it.
+    /// Called when a large tree of agents has ended. An implementation may return the freed memory to the system.
+    /// Nothing relies on it.
     fn freed(&self) {}
 }
 
-/// Named places where a test can end the process. A production build passes none, and pays one branch.
+/// Named points at which a test can end the process. Without a hook, a fault point costs one branch.
 #[derive(Clone, Default)]
 pub struct Faults(Option<Arc<dyn Fn(&'static str) + Send + Sync>>);
 
 impl Faults {
-    /// Calls `hook` at every point with its name.
+    /// Calls `hook` with the name of every fault point that is passed.
     pub fn new(hook: impl Fn(&'static str) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hook)))
     }
 
-    /// Passes the point `name`.
+    /// Passes the fault point `name`.
     #[inline]
     pub fn hit(&self, name: &'static str) {
         if let Some(hook) = &self.0 {

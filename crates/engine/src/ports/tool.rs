@@ -1,8 +1,8 @@
-//! The port to tools.
+//! The port to tools: the engine describes, prepares and executes the tool calls of agents through it.
 //!
-//! A tool is either an *effect* (it touches the outside: read, write, exec, net) or a *request* (it asks the
-//! engine: delegate, journal). An effect is carried out in two parts, so that what it will do can be committed
-//! before it does it: `prepare` only looks, [`PreparedEffect::run`] acts.
+//! A tool is either an *effect* (it acts on the outside world: read, write, exec, net) or a *request* (it makes a
+//! request to the engine: delegate, journal). An effect has two parts, so that its intent can be committed before it
+//! acts: [`EffectTool::prepare`] changes nothing, and [`PreparedEffect::run`] acts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,92 +21,118 @@ use posse_domain::permission::{Approvals, PathRules};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// Where programs and models see a workspace, wherever it is: the same for every agent of every run.
+use super::WorkspaceId;
+
+/// The path at which programs and models see a workspace. It is the same for every agent of every run, independent of
+/// the actual directory.
 pub const WORKSPACE_SHOWN_AT: &str = "/workspace";
 
-/// Where and for whom a call runs. Everything a tool knows of its caller is in here.
+/// The agent, directory and limits of a call. A tool knows nothing else about its caller.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// The calling agent.
     pub agent: AgentId,
-    /// Its place in the tree.
+    /// The agent's position in the tree.
     pub context: Arc<ExecutionContext>,
-    /// The call's id.
+    /// The id of the call within its agent.
     pub call_id: Arc<str>,
-    /// The workspace; every path is beneath it.
+    /// The directory of the workspace. Every path of the call is beneath it.
     pub workspace: Arc<PathBuf>,
-    /// Whether the workspace is the agent's own; otherwise it is the person's folder.
-    pub isolated: bool,
-    /// Hashes of the files the agent has read, so that a write can tell whether they changed since.
+    /// The kind of files in the directory.
+    pub files: CallFiles,
+    /// Hashes of the files that the agent has read, so that a write can detect whether they changed since.
     pub seen: Arc<dyn SeenFiles>,
     /// The directories of the skills that the agent may use, by name.
     pub skills: Arc<SkillDirs>,
-    /// What the agent's rules say of paths. The call's own operation was decided before; a tool asks here for
-    /// what else it comes upon: where a link leads, and, as `read`, every file whose content it would show.
+    /// The agent's rules about paths. The engine has already decided on the call's own operation. A tool must check
+    /// here every other path that it finds: the target of a link, and, as `read`, every file whose content it would
+    /// show.
     pub rules: PathRules,
-    /// What a person allowed by name: opens protected names and addresses that are not public.
+    /// The protected names and non-public addresses that the user allowed.
     pub approvals: Approvals,
     /// Whether programs may use the network.
     pub network: bool,
-    /// How long the call may take. A tool that can end its work gently does so at this limit; one that does not is
-    /// dropped a little later.
+    /// The time limit of the call. A tool that can end its work gracefully does so at this limit. The engine aborts any
+    /// other call a little later.
     pub limit: Duration,
-    /// How long it may give no sign of life: a program that prints nothing for that long is ended.
+    /// The idle timeout: a program that prints nothing for this long is ended.
     pub idle: Duration,
-    /// Says when the call is to end before that.
+    /// Signals that the call must end before its limit.
     pub stop: StopSignal,
 }
 
-/// Where the files of skills are: `skill://NAME/PATH` is the file `PATH` beneath the directory of `NAME`.
+/// The kind of files that a call works on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallFiles {
+    /// An isolated workspace: the calling agent's own, or for a hook that of an ancestor.
+    Workspace(WorkspaceId),
+    /// The files of a snapshot, shared by all agents that only read them.
+    Shared,
+    /// The user's folder, in a run in which no agent can change files, or the directory of a skill.
+    Folder,
+}
+
+impl CallFiles {
+    /// Whether Posse stores these files, so that programs and models see them at [`WORKSPACE_SHOWN_AT`].
+    pub fn is_isolated(&self) -> bool {
+        match self {
+            Self::Workspace(_) | Self::Shared => true,
+            Self::Folder => false,
+        }
+    }
+}
+
+/// The directories of skills: `skill://NAME/PATH` is the file `PATH` beneath the directory of `NAME`.
 pub type SkillDirs = BTreeMap<String, SkillDir>;
 
 /// The directory of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillDir {
-    /// Where it is.
+    /// The path on this machine.
     pub path: PathBuf,
-    /// The project that it is part of: what its git ignores is not read. None if it is the person's own.
+    /// The project that contains the directory. Files that its git ignores are not read. `None` for a skill of the
+    /// user.
     pub project: Option<PathBuf>,
 }
 
-/// How much a call is asked to hurry.
+/// Whether, and how fast, a call must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// It may go on.
+    /// The call may continue.
     None,
-    /// It is to end what it does, gracefully.
+    /// The call must end gracefully.
     Gently,
-    /// It is to end at once.
+    /// The call must end at once.
     AtOnce,
 }
 
-/// Tells a running call that it is to end. Cheap to clone.
+/// Signals to a running call that it must end. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct StopSignal(Option<watch::Receiver<Urgency>>);
 
 impl StopSignal {
-    /// A signal, and what gives it. Dropping the latter is not a stop.
+    /// A signal and its sender. Dropping the sender does not stop the call.
     pub fn new() -> (watch::Sender<Urgency>, Self) {
         let (sender, receiver) = watch::channel(Urgency::None);
         (sender, Self(Some(receiver)))
     }
 
-    /// The signal that this sender gives.
+    /// A new receiver of this sender's signal.
     pub fn of(sender: &watch::Sender<Urgency>) -> Self {
         Self(Some(sender.subscribe()))
     }
 
-    /// A signal that nobody ever gives: for calls that are dropped, or waited for.
+    /// A signal that is never sent, for calls that the engine aborts or awaits instead of stopping them.
     pub fn never() -> Self {
         Self::default()
     }
 
-    /// How much the call is to hurry now.
+    /// The current urgency.
     pub fn now(&self) -> Urgency {
         self.0.as_ref().map_or(Urgency::None, |signal| *signal.borrow())
     }
 
-    /// Returns once the call is to hurry at least this much; never, if nobody can say so any more.
+    /// Waits until the urgency is at least this. Never returns if the sender is dropped before.
     pub async fn at_least(&mut self, urgency: Urgency) {
         if let Some(signal) = &mut self.0
             && signal.wait_for(|now| *now >= urgency).await.is_ok()
@@ -117,36 +143,36 @@ impl StopSignal {
     }
 }
 
-/// What an agent has read so far in this process.
+/// The files that an agent has read so far, with their hashes.
 pub trait SeenFiles: Send + Sync + std::fmt::Debug {
-    /// The hash the agent last saw of `path`.
+    /// The hash of `path` when the agent last read it.
     fn seen(&self, path: &str) -> Option<posse_domain::hash::Hash>;
-    /// Notes that the agent has seen `path` with this content.
+    /// Records that the agent has read `path` with this content.
     fn note(&self, path: &str, hash: posse_domain::hash::Hash);
 }
 
-/// What a tool gives back.
+/// The result of a successful call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// The text that the model reads.
     pub text: String,
-    /// What it sees beside it.
+    /// The images that the model gets with the text.
     pub images: Vec<Image>,
 }
 
 impl ToolOutput {
-    /// An output that is text alone.
+    /// An output that consists of text only.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), images: Vec::new() }
     }
 }
 
-/// Why a tool did not do it; the text goes back to the model.
+/// The result of a failed call. The model reads the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFailure {
-    /// Why, as a word.
+    /// The kind of failure.
     pub code: Code,
-    /// Why, for the model: what is wrong and what to do.
+    /// For the model: the problem, and how to avoid it.
     pub text: String,
 }
 
@@ -156,7 +182,7 @@ impl ToolFailure {
         Self { code: Code::ToolError, text: text.into() }
     }
 
-    /// Input that does not fit.
+    /// The failure of a call whose arguments the tool cannot use.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self { code: Code::InvalidInput, text: text.into() }
     }
@@ -165,36 +191,36 @@ impl ToolFailure {
 /// The result of an effect.
 pub type ToolResult = Result<ToolOutput, ToolFailure>;
 
-/// An effect that is ready to happen.
+/// A prepared effect that has not started.
 pub struct PreparedEffect {
-    /// For a write: what it will do.
+    /// The files that a write will change. Only set for a write.
     pub write: Option<WriteIntent>,
-    /// For an exec: what its programs will run in.
+    /// The sandbox in which the programs will run. Only set for an exec.
     pub sandbox: Option<String>,
-    /// Does it. Dropping the future ends what it began, as far as that can be ended.
+    /// Executes the effect. Dropping the future aborts the effect as far as possible.
     pub run: Box<dyn FnOnce() -> BoxFuture<'static, ToolResult> + Send>,
 }
 
-/// How an effect that had begun stands after a crash.
+/// What is known after a crash about an effect that had begun.
 pub enum RecoveredEffect {
-    /// It happened; this is its result.
+    /// The effect happened, with this result.
     Done(ToolOutput),
-    /// It did not happen; it can be done now.
+    /// The effect did not happen, and can be executed now.
     Apply(PreparedEffect),
-    /// Nobody can tell.
+    /// It cannot be determined whether the effect happened.
     Unknown,
 }
 
-/// A tool that touches the outside.
+/// A tool that acts on the outside world.
 pub trait EffectTool: Send + Sync + 'static {
-    /// Looks and validates, without changing anything.
+    /// Validates the arguments and reads the data that the effect needs, without changing anything.
     fn prepare(
         &self,
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>>;
 
-    /// Finds out what became of a write whose result is not in the journal. Only called for writes.
+    /// Determines after a crash whether a write happened whose result is not in the journal. Only called for writes.
     fn recover(
         &self,
         call: CallContext,
@@ -205,97 +231,97 @@ pub trait EffectTool: Send + Sync + 'static {
         Box::pin(async { RecoveredEffect::Unknown })
     }
 
-    /// A limit on the call's own time, beyond the agent's.
+    /// The call's own timeout, in addition to the agent's limits.
     fn timeout(&self, input: &Value) -> Option<Duration> {
         let _ = input;
         None
     }
 }
 
-/// What a tool asks of the engine. Decided purely, in the commit of the reply that asked.
+/// A request of a tool to the engine. The engine decides on it in the commit of the reply that contains the call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EngineRequest {
-    /// A new child.
+    /// Creates a child.
     Spawn(Box<SpawnRequest>),
-    /// How a child stands.
+    /// Reports the states of children.
     Status {
-        /// Which; none for all of the caller's.
+        /// The child. `None` for all children of the caller.
         task_id: Option<String>,
         /// How long to wait for a change.
         wait_ms: Option<u64>,
     },
-    /// A message to a running child.
+    /// Sends a message to a running child.
     Send {
-        /// Which.
+        /// The task id of the recipient.
         task_id: String,
-        /// What.
+        /// The text of the message.
         message: String,
     },
-    /// Ends a child and all below it.
+    /// Cancels a child and its subtree.
     Cancel {
-        /// Which.
+        /// The task id of the child to cancel.
         task_id: String,
-        /// Why.
+        /// The reason, for the journal.
         reason: String,
     },
-    /// Closes a child that stays open after completion.
+    /// Closes a child that stays open after its completion.
     Close {
-        /// Which.
+        /// The task id of the child to close.
         task_id: String,
     },
-    /// Replaces the agent's own list.
+    /// Replaces the agent's own todo list.
     Todo(Vec<TodoItem>),
-    /// A skill: its text, or what its sub-agent makes of it.
+    /// Loads the instructions of a skill, or forks a sub-agent with it.
     Skill {
-        /// Which.
+        /// The name of the skill.
         name: String,
-        /// What it is called with; may be empty.
+        /// The arguments of the skill. May be empty.
         arguments: String,
     },
 }
 
-/// A tool that asks the engine.
+/// A tool that makes a request to the engine.
 pub trait RequestTool: Send + Sync + 'static {
-    /// Turns typed input into a request.
+    /// Converts typed input into a request.
     fn request(&self, input: Value) -> Result<EngineRequest, ToolFailure>;
 }
 
-/// How a tool works.
+/// The implementation of a tool.
 #[derive(Clone)]
 pub enum Handler {
-    /// It touches the outside.
+    /// Acts on the outside world.
     Effect(Arc<dyn EffectTool>),
-    /// It asks the engine.
+    /// Makes a request to the engine.
     Request(Arc<dyn RequestTool>),
 }
 
-/// A definition as the text of `task` lists it.
+/// A definition that an agent may spawn, as the description of `task` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spawnable {
-    /// Its name.
+    /// The name of the definition.
     pub name: String,
-    /// When to use it.
+    /// When to use the definition, for the model.
     pub description: String,
-    /// Whether its agents may spawn in turn.
+    /// Whether its agents may spawn children themselves.
     pub may_spawn: bool,
-    /// Whether its agents' calls ask a person: nobody trusted it.
+    /// Whether the user is asked about the calls of its agents, because no user has trusted the definition.
     pub asks: bool,
 }
 
-/// Tells a model about a tool, given the definitions its agent may spawn.
+/// Creates the description of a tool for a model, from the definitions that the agent may spawn.
 pub type Describe = Arc<dyn Fn(&[Spawnable]) -> ToolSpec + Send + Sync>;
 
-/// One tool.
+/// A tool that agents can call.
 #[derive(Clone)]
 pub struct Tool {
-    /// Its name.
+    /// The unique name by which models call the tool.
     pub name: &'static str,
-    /// What it does to the outside.
+    /// The class of its effect.
     pub class: EffectClass,
-    /// What the model reads about it; depends on what the agent may spawn.
+    /// Creates the description that the model reads. It depends on the definitions that the agent may spawn.
     pub describe: Describe,
-    /// What a call acts on, as permission rules see it (a path, a command, a definition's name).
+    /// The specifier of a call for permission rules: a path, a command, the name of a definition.
     pub specifier: fn(&Value) -> Option<String>,
-    /// How it works.
+    /// The implementation.
     pub handler: Handler,
 }

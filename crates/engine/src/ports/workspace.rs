@@ -1,9 +1,15 @@
-//! The port to workspaces: where agents work, and how their work comes together.
+//! The port to workspaces: the lease holder creates the files that agents work on, and merges their changes, through
+//! it.
 //!
-//! Everything an implementation says it has done is durable before it says so. Everything may be asked for again
-//! after a crash, with the same arguments, and ends in the same state: a merge happens once or not at all.
+//! | operation | guarantee |
+//! |---|---|
+//! | all | a completed operation is durable; repeated after a crash with the same arguments, it ends in the same state |
+//! | `begin`, `snapshot`, `salvage` | the commit has the files on disk; nothing in the user's folder changes |
+//! | `make`, `shared` | all files of a commit, or none; the layout on disk is up to the implementation |
+//! | `merge` | writes commits only; `update` moves one work ref by compare and swap, then updates the files: a merge happens once or not at all |
+//! | `check` | commands see the merged files, and change nothing that another check or agent sees |
+//! | `publish` | at most one new ref in the user's repository |
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,197 +19,244 @@ use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
+use thiserror::Error;
 
 use super::{CallContext, StopSignal};
 
-/// Why something was not done, for people and models.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkspaceProblem {
-    /// In words.
-    pub text: String,
-    /// Whether the machine failed and not what was asked for: a helper was killed, or memory, processes or descriptors ran
-    /// out. Asked again, it may be done.
-    pub passing: bool,
-    /// Whether what was asked for may be what made the machine fail: a command whose sandbox ended, while another sandbox
-    /// started well right after. If it is so each time it is asked for, it is.
-    pub suspect: bool,
+/// Why an operation on files failed. Nothing was lost, and nothing is half done.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WorkspaceError {
+    /// The machine failed, not the request: a helper was killed, or memory, processes or descriptors ran out. The same
+    /// request may succeed later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The machine failed, and the request may be the cause: the sandbox of a command ended, while another sandbox
+    /// started well right after it. If every try ends like this, the request is the cause.
+    #[error("{0}")]
+    Suspect(String),
+    /// Another process has held a lock for too long.
+    #[error("{0}")]
+    Held(String),
+    /// The request cannot be served as it is: a project that is too large or of an unsupported kind, a missing program,
+    /// a target that is not empty. The text states what to change.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The user's set-up command failed.
+    #[error("{0}")]
+    SetUp(String),
+    /// A file, ref or object differs from what was written.
+    #[error("{0}")]
+    Damaged(String),
 }
 
-impl WorkspaceProblem {
-    /// One that may be gone when the same is asked for again.
-    pub fn passing(text: impl Into<String>) -> Self {
-        Self { text: text.into(), passing: true, suspect: false }
+impl WorkspaceError {
+    /// Whether the same request may succeed when it is repeated.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unavailable(_) | Self::Suspect(_) => true,
+            Self::Held(_) | Self::Unsupported(_) | Self::SetUp(_) | Self::Damaged(_) => false,
+        }
     }
 
-    /// One that may be gone when the same is asked for again; if it never is, what was asked for is its cause.
-    pub fn suspect(text: impl Into<String>) -> Self {
-        Self { suspect: true, ..Self::passing(text) }
-    }
-}
-
-impl From<String> for WorkspaceProblem {
-    fn from(text: String) -> Self {
-        Self { text, passing: false, suspect: false }
-    }
-}
-
-impl From<&str> for WorkspaceProblem {
-    fn from(text: &str) -> Self {
-        text.to_owned().into()
-    }
-}
-
-impl fmt::Display for WorkspaceProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+    /// The same error, with the failed operation `what` before its text.
+    pub fn during(self, what: &str) -> Self {
+        let text = format!("{what}: {self}");
+        match self {
+            Self::Unavailable(_) => Self::Unavailable(text),
+            Self::Suspect(_) => Self::Suspect(text),
+            Self::Held(_) => Self::Held(text),
+            Self::Unsupported(_) => Self::Unsupported(text),
+            Self::SetUp(_) => Self::SetUp(text),
+            Self::Damaged(_) => Self::Damaged(text),
+        }
     }
 }
 
-/// What is awaited of a port to workspaces.
-pub type WorkspaceResult<T> = BoxFuture<'static, Result<T, WorkspaceProblem>>;
+/// The future of an operation on workspaces.
+pub type WorkspaceResult<T> = BoxFuture<'static, Result<T, WorkspaceError>>;
 
 /// The workspace of one attempt of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WorkspaceId {
-    /// The agent.
+    /// The agent that works in the workspace.
     pub agent: AgentId,
-    /// The attempt.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
 }
 
 /// A workspace that is on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeWorkspace {
-    /// Where.
+    /// The directory of its files.
     pub dir: PathBuf,
-    /// The commit that its files are, if it was made now: where its line stands.
+    /// The commit of its files and its work ref, if this call created the workspace.
     pub commit: Option<ObjectId>,
-    /// What the agent should know about it.
+    /// Notes for the agent about the workspace.
     pub notes: Vec<String>,
 }
 
-/// A workspace whose files are kept.
+/// The salvage of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Salvage {
-    /// The commit with everything in it.
+    /// The commit with all files of the workspace.
     pub commit: ObjectId,
-    /// Whether its files differ from those of the commit it was made from.
+    /// Whether its files differ from those of the commit that it was created from.
     pub changed: bool,
-    /// Ignored files that are not in it; a bounded list.
+    /// Ignored files that are not in the commit, a bounded list.
     pub left_out: Vec<String>,
-    /// How many there are.
+    /// The number of ignored files that are not in the commit.
     pub left_out_count: u64,
 }
 
-/// A child's change, to be merged into its parent's files.
+/// A child's change that is to be merged into its parent's files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MergeRequest {
-    /// The child.
+    /// The child whose change is merged.
     pub child: AgentId,
-    /// What the child was asked to do, for the commit's message.
+    /// The child's task, for the commit message.
     pub title: String,
-    /// The parent's files now.
+    /// The commit of the parent's current files.
     pub ours: ObjectId,
     /// The snapshot that the child started from.
     pub base: ObjectId,
-    /// The child's commit.
+    /// The commit with the child's changes.
     pub theirs: ObjectId,
-    /// The paths that the child may change; empty for all.
+    /// The paths that the child may change. Empty means all.
     pub owns: Vec<String>,
-    /// What a person allowed by name: opens protected names.
+    /// The protected names that the user allowed.
     pub approvals: Approvals,
 }
 
-/// What came of a merge. Nothing of the parent was touched yet.
+/// The result of a merge. The parent's files and its work ref are not changed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Merge {
-    /// A commit holds both sides. It may have the same files as the parent's.
+    /// A commit with the changes of both sides. Its files may equal those of the parent.
     Merged {
-        /// The commit.
+        /// The merge commit.
         commit: ObjectId,
-        /// Its tree.
+        /// The tree of the commit.
         tree: ObjectId,
-        /// How many paths of the parent it changes.
+        /// The number of the parent's paths that the merge changes.
         paths: u64,
     },
     /// Both sides changed these files.
     Conflict {
-        /// The files.
+        /// The conflicting paths.
         files: Vec<String>,
     },
     /// The gate refused the change.
     Refused {
-        /// Whether it is outside what the child owns; otherwise it is something nobody may change.
-        ownership: bool,
-        /// Each path with why.
+        /// The most serious reason.
+        code: RefusedCode,
+        /// `path: reason`, a bounded list.
         problems: Vec<String>,
     },
+}
+
+/// Why the gate refuses a change, most serious reason first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusedCode {
+    /// A path that could become `.git` somewhere, or lead out of the tree.
+    DotGit,
+    /// A new or changed submodule.
+    Submodule,
+    /// A symbolic link that leaves the tree or leads into `.git`.
+    Symlink,
+    /// An entry of a kind that git does not write.
+    Mode,
+    /// A new name with characters that control a terminal or change the direction of text.
+    Name,
+    /// A protected name that the user did not allow.
+    Protected,
+    /// A path that the child does not own.
+    Ownership,
+}
+
+impl RefusedCode {
+    /// The name of the reason in events and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DotGit => "GIT_PATH",
+            Self::Submodule => "SUBMODULE",
+            Self::Symlink => "SYMLINK_ESCAPE",
+            Self::Mode => "ENTRY_KIND",
+            Self::Name => "UNPRINTABLE_NAME",
+            Self::Protected => "PROTECTED_PATH",
+            Self::Ownership => "OWNERSHIP_VIOLATION",
+        }
+    }
 }
 
 /// Command criteria to run on a merged tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckRequest {
-    /// The child.
+    /// The child whose work is checked.
     pub child: AgentId,
-    /// Whose files the tree is about to become; its scratch directory is kept warm.
+    /// The parent whose files the tree will become. Its checks share a scratch directory, which keeps build caches.
     pub parent: AgentId,
-    /// The merged commit.
+    /// The merge commit.
     pub commit: ObjectId,
-    /// The commands, each with its time limit.
+    /// The commands, each with its timeout.
     pub commands: Vec<(String, Duration)>,
-    /// Whether they may use the network.
+    /// Whether the commands may use the network.
     pub network: bool,
 }
 
-/// What bringing files up to date came upon.
+/// The result of an update of a workspace's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UpdateOutcome {
-    /// Files found with a content of neither side; they were kept as they are.
-    pub kept: Vec<String>,
+    /// Files whose content was neither the old nor the new one. They were not changed.
+    pub conflicts_left: Vec<String>,
+    /// The number of files that were written or removed.
+    pub written: usize,
 }
 
-/// Makes workspaces, and merges what was done in them.
+/// Creates workspaces, and merges the changes that agents make in them.
 pub trait Workspaces: Send + Sync + 'static {
-    /// Takes a snapshot of a folder for a new run. Touches nothing in it.
+    /// Takes a snapshot of a folder for a new run. Changes nothing in the folder.
     fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot>;
 
-    /// Where the workspace of an attempt is, once it was made.
+    /// The directory of an attempt's workspace, which must have been created.
     fn dir(&self, of: &WorkspaceId) -> PathBuf;
 
-    /// Makes an isolated workspace with the files of `origin`. One that was made only in part is made anew; one that
-    /// is complete stays as it is.
+    /// Creates an isolated workspace with the files of `origin`. An incomplete workspace is created again. A complete
+    /// one is not changed.
     fn make(&self, of: WorkspaceId, origin: ObjectId) -> WorkspaceResult<MadeWorkspace>;
 
-    /// Makes ready what the programs of a call need beside the files of its workspace. Asked for before each call and hook
-    /// that runs programs, and at once done if it is there. Nothing is needed where this is not implemented.
+    /// Provides everything that the programs of a call need beside the files of the workspace. Called before each call
+    /// and hook that runs programs. Returns at once if everything exists. An implementation that needs nothing keeps
+    /// this default.
     fn ready(&self, call: &CallContext) -> WorkspaceResult<()> {
         let _ = call;
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// A directory with the files of a snapshot that nobody can change, shared by all who only read.
+    /// A directory with the files of a snapshot that no program can change, shared by all agents that only read.
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf>;
 
-    /// Commits the files of a workspace onto its line; the line's end, if nothing has changed.
+    /// Commits the files of a workspace to its work ref. If nothing has changed, returns the current commit of the work
+    /// ref.
     fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId>;
 
-    /// The same, and keeps it under a ref for as long as salvage is kept. `base` is what the agent started from.
+    /// Commits the files of a workspace like [`Workspaces::snapshot`], and keeps the commit under a ref as long as
+    /// salvage is kept. `base` is the commit that the agent started from.
     fn salvage(&self, of: WorkspaceId, base: ObjectId) -> WorkspaceResult<Salvage>;
 
-    /// Gates a child's change and merges it. Writes commits only.
+    /// Checks a child's change against the gate and merges it. Writes only commits.
     fn merge(&self, request: MergeRequest) -> WorkspaceResult<Merge>;
 
-    /// Runs commands on a merged tree, in a sandbox and in a directory that nobody else sees.
+    /// Runs commands on a merged tree, in a sandbox and in a directory that no agent sees.
     fn check(&self, request: CheckRequest, stop: StopSignal) -> WorkspaceResult<Vec<CheckRecord>>;
 
-    /// Moves the line of a workspace from one commit to the next, and then its files, if it is on disk. Asked for
-    /// again it finishes what it had begun.
+    /// Moves the work ref of a workspace from `old` to `new`, then updates its files, if the workspace is on disk. A
+    /// second call completes an interrupted update.
     fn update(&self, of: WorkspaceId, old: ObjectId, new: ObjectId) -> WorkspaceResult<UpdateOutcome>;
 
-    /// Makes the root's line the run's result: a branch in the person's repository, if there is one. What no agent may
-    /// change, and no approval opens, is left out of it. None if it has the files that the run started from.
+    /// Publishes the root's work ref as the run's result: a branch in the user's repository, if there is one. Changes
+    /// to protected names without an approval are omitted. Returns `None` if the result equals the files that the run
+    /// started from.
     fn publish(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>>;
 
-    /// Writes a report where people find it, for `posse report` and for whoever looks into the state directory.
+    /// Writes a report to a file for users. The journal has its text too.
     fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()>;
 }

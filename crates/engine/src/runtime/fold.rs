@@ -1,4 +1,4 @@
-//! A run as its journal tells it: read from its beginning, with its chain checked on the way.
+//! Folds a run from its whole journal for the runtime, and checks the hash chain while it reads.
 
 use posse_domain::event::Event;
 use posse_domain::hash::Hash;
@@ -9,7 +9,6 @@ use crate::driver::OpenEvents;
 use crate::history::{HistoryError, decode, fill, first_event, read_events};
 use crate::ports::{Head, RunKey, Store, StoreError};
 
-/// A run as its journal tells it.
 pub(super) struct LoadedRun {
     pub(super) run: Run,
     pub(super) events: OpenEvents,
@@ -18,7 +17,8 @@ pub(super) struct LoadedRun {
 }
 
 impl Runtime {
-    /// The same state if nobody wrote since it was folded, else folded again; nobody else writes any more.
+    /// Folds the run again if another process wrote to its journal between the fold and the claim of the lease. After
+    /// the claim, only this process writes.
     pub(super) async fn up_to_date(
         &self,
         key: &RunKey,
@@ -30,13 +30,14 @@ impl Runtime {
         }
         if folded.head != head {
             let (run, seq) = (key.run.clone(), folded.head.seq + 1);
-            let problem = format!("the events end at {}, the journal at {}", folded.head.seq, head.seq);
+            let problem =
+                format!("the last event is {}, but the stored head is {}", folded.head.seq, head.seq);
             return Err(RuntimeError::Damaged { run, seq, problem });
         }
         Ok(folded)
     }
 
-    /// Folds a run's journal, checking its chain on the way.
+    /// Folds the journal of a run and checks its hash chain.
     pub(super) async fn fold(&self, key: &RunKey) -> Result<LoadedRun, RuntimeError> {
         let store = &*self.0.parts.store;
         let damaged = |seq, problem: String| RuntimeError::Damaged { run: key.run.clone(), seq, problem };
@@ -60,7 +61,7 @@ impl Runtime {
             let event = decode(key, &stored)?;
             let applied = match &mut run {
                 Some(run) => run.apply(&event),
-                // The beginning has texts that the run cannot do without.
+                // The state needs the long texts of the first event, so that event was read with its texts.
                 None => Run::begin(first.as_ref().unwrap_or(&event)).map(|begun| run = Some(begun)),
             };
             if let Err(illegal) = applied {

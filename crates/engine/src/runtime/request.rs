@@ -1,4 +1,4 @@
-//! Checks a request before anything is written, and makes the first event of it.
+//! Checks a run request for the runtime before anything is written, and creates the first event of the run.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use posse_domain::request::{RunRequest, RunTerms};
 use posse_domain::skill::DiscoveredDefinitions;
 use posse_domain::text::first_line;
 
-use super::{Runtime, RuntimeError};
+use super::{RequestField, Runtime, RuntimeError};
 
-/// Largest request of a user.
+/// Size limit of a user's request.
 pub const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Characters of the request that stand for the goal.
+/// Limit of characters of the request's first line that become the goal in the root's contract.
 const GOAL_MAX_CHARS: usize = 200;
 
-/// A request in which nothing wrong was found, with what was looked up for that.
+/// A valid run request, with the values that its checks looked up.
 pub(super) struct CheckedRequest {
     pub(super) request: RunRequest,
     pub(super) tools: ToolSet,
@@ -35,24 +35,24 @@ pub(super) struct CheckedRequest {
 }
 
 impl Runtime {
-    /// Finds what is wrong with a request before anything is written.
+    /// Checks a run request before anything is written.
     pub(super) fn check(&self, request: RunRequest, is_replay: bool) -> Result<CheckedRequest, RuntimeError> {
         let text = check_texts(&request)?;
         let discovered = match request.discovered() {
             Ok(discovered) => discovered,
-            Err(problem) => return invalid("catalogue", problem),
+            Err(problem) => return invalid(RequestField::Catalogue, problem),
         };
         let known = || request.definitions.iter().chain(&discovered.definitions);
         let Some(root) = known().find(|d| d.name.eq_ignore_ascii_case(&request.definition)) else {
             let known: Vec<&str> = known().map(|d| d.name.as_str()).collect();
             return invalid(
-                "agent",
-                format!("there is no agent `{}`; known are {}", request.definition, known.join(", ")),
+                RequestField::Agent,
+                format!("unknown agent `{}`; available: {}", request.definition, known.join(", ")),
             );
         };
         let root = root.clone();
         if !self.0.parts.system.has_dir(&request.dir) {
-            return invalid("dir", format!("{} is not a directory", request.dir));
+            return invalid(RequestField::Dir, format!("{} is not a directory", request.dir));
         }
         check_numbers(&request)?;
         if !is_replay {
@@ -60,7 +60,10 @@ impl Runtime {
         }
         let kind_tools = posse_domain::lifecycle::tools_of(&root);
         let Ok(tools) = ToolSet::parse(kind_tools.iter().map(String::as_str)) else {
-            return invalid("agent", format!("`{}` lists a tool whose name is none", root.name));
+            return invalid(
+                RequestField::Agent,
+                format!("`{}` lists a tool with an invalid name", root.name),
+            );
         };
         let tools = SkillRights::new(&root, None).tools(&tools, &discovered.skills.iter());
         check_skill(&request, &root, &discovered)?;
@@ -70,71 +73,80 @@ impl Runtime {
     fn check_model(&self, request: &RunRequest) -> Result<(), RuntimeError> {
         let model = match self.0.parts.models.resolve(&request.model) {
             Ok(model) => model,
-            Err(problem) => return invalid("model", problem),
+            Err(problem) => return invalid(RequestField::Model, problem.to_string()),
         };
         if request.budget.usd.is_some() && model.facts().price.is_none() {
-            return invalid("max-usd", format!("the price of `{}` is unknown", request.model));
+            return invalid(RequestField::BudgetUsd, format!("the price of `{}` is unknown", request.model));
         }
         Ok(())
     }
 }
 
-fn invalid<T>(field: &'static str, problem: String) -> Result<T, RuntimeError> {
+fn invalid<T>(field: RequestField, problem: String) -> Result<T, RuntimeError> {
     Err(RuntimeError::Invalid { field, problem })
 }
 
-/// Gives the text of the request, which is here unless the request comes from a journal that was not read whole.
+/// Checks the long texts and returns the text of the request. Texts are missing only in a request that was read from a
+/// journal without its blobs.
 fn check_texts(request: &RunRequest) -> Result<Arc<str>, RuntimeError> {
-    let named = [Some(("request", &request.text)), request.prompt.as_ref().map(|prompt| ("prompt", prompt))];
-    for (name, text) in named.into_iter().flatten() {
+    let named = [
+        Some((RequestField::Request, &request.text)),
+        request.prompt.as_ref().map(|prompt| (RequestField::Prompt, prompt)),
+    ];
+    for (field, text) in named.into_iter().flatten() {
         if text.missing().is_some() {
-            return invalid(name, "its text was not fetched".to_owned());
+            return invalid(field, "its text was not fetched".to_owned());
         }
         if text.len_bytes() > REQUEST_MAX_BYTES as u64 {
-            return invalid(name, format!("has more than {REQUEST_MAX_BYTES} bytes"));
+            return invalid(field, format!("has more than {REQUEST_MAX_BYTES} bytes"));
         }
     }
     let text = request.text.to_shared();
     if text.trim().is_empty() {
-        return invalid("request", "is empty".to_owned());
+        return invalid(RequestField::Request, "is empty".to_owned());
     }
     Ok(text)
 }
 
 fn check_numbers(request: &RunRequest) -> Result<(), RuntimeError> {
     if request.terms.base_turns == Some(0) {
-        return invalid("max-turns", "must be at least 1: the last turn is the report".to_owned());
+        return invalid(RequestField::Turns, "must be at least 1: the last turn is the report".to_owned());
     }
     if request.terms.parallel == 0 {
-        return invalid("parallel", "must be at least 1".to_owned());
+        return invalid(RequestField::Parallel, "must be at least 1".to_owned());
     }
     if request.budget.agents == Some(0) {
-        return invalid("max-agents", "must be at least 1: the root is one".to_owned());
+        return invalid(RequestField::BudgetAgents, "must be at least 1: the root is one".to_owned());
     }
     Ok(())
 }
 
-/// A run of a skill needs one that is there and that no rule denies, and is nothing else.
+/// Checks that the skill of a run exists, that no rule denies it, and that the run has no plan beside it.
 fn check_skill(
     request: &RunRequest,
     root: &Definition,
     discovered: &DiscoveredDefinitions,
 ) -> Result<(), RuntimeError> {
-    let RunTerms { skill, called_skill, operator_rules, run_rules, project_rules, .. } = &request.terms;
-    let Some(name) = skill.as_ref().or(called_skill.as_ref()) else { return Ok(()) };
+    let RunTerms { skill, loaded_skill, operator_rules, run_rules, project_rules, .. } = &request.terms;
+    let Some(name) = skill.as_ref().or(loaded_skill.as_ref()) else { return Ok(()) };
     if request.plan.is_some() {
-        return invalid("skill", "a run carries out a plan or a skill, not both".to_owned());
+        return invalid(RequestField::Skill, "a run executes a plan or a skill, not both".to_owned());
     }
     let names = || discovered.skills.iter().map(|skill| skill.name.as_str());
     let Some(name) = names().find(|known| known.eq_ignore_ascii_case(name)) else {
-        return invalid("skill", format!("there is no skill `{name}`{}", hint(nearest(name, names()))));
+        return invalid(
+            RequestField::Skill,
+            format!("unknown skill `{name}`{}", hint(nearest(name, names()))),
+        );
     };
     let own: Rules = root.rules.clone().into();
     let operation = Operation::new(SKILL_TOOL, Some(name));
     let layers = [operator_rules, run_rules, &own].into_iter().chain(project_rules.iter());
     let mut decisive = layers.filter_map(|rules| rules.last_match(&operation));
     match decisive.find(|rule| rule.decision == Decision::Deny) {
-        Some(rule) => invalid("skill", format!("`{name}` is denied by the rule `{}`", rule.pattern)),
+        Some(rule) => {
+            invalid(RequestField::Skill, format!("`{name}` is denied by the rule `{}`", rule.pattern))
+        }
         None => Ok(()),
     }
 }
@@ -144,7 +156,7 @@ impl CheckedRequest {
     pub(super) fn started(&self, id: &RunId, base: Option<BaseSnapshot>) -> RunStarted {
         let contract = self.root_contract(id);
         let mut request = RunRequest { definition: self.root.name.clone(), ..self.request.clone() };
-        // Whether writers run beside each other is for a person to say. The plan has an event of its own.
+        // Only a user's plan may let writers without owned paths run in parallel. The plan itself has its own event.
         if let Some(plan) = request.plan.take()
             && plan.author == Author::Person
         {
@@ -197,7 +209,7 @@ impl CheckedRequest {
                 top_p: root.top_p,
                 max_turns: turn_limit(0, request.terms.base_turns, root.max_turns, None),
                 turn_timeout_ms: None,
-                // The root has one attempt, and no attempt timeout unless one is set.
+                // The root has one attempt, and no attempt timeout unless the request sets one.
                 attempt_timeout_ms: None,
                 idle_timeout_ms: request.idle_timeout_ms,
                 max_retries: 0,

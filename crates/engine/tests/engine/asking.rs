@@ -1,8 +1,9 @@
-//! Calls that wait for a person: what is asked, who answers, and what a crash, a cancel or a clock does meanwhile.
+//! Calls that wait for a user: the question, the answer, and the effect of a crash, a cancel or a deadline meanwhile.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
+use posse_domain::definition::Trust;
 use posse_domain::event::{AnsweredBy, Event, EventBody, InputRequested, QuestionAnswer};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
@@ -25,7 +26,7 @@ fn asks(pattern: &str) -> Rule {
     Rule { pattern: pattern.parse().expect(pattern), decision: Decision::Ask }
 }
 
-/// A run whose definitions ask before anybody strikes.
+/// A run whose definitions ask before any agent calls `strike`.
 pub(crate) fn striking(world: &World) -> RunRequest {
     let mut spec = world.spec();
     for definition in &mut spec.definitions {
@@ -38,12 +39,11 @@ pub(crate) fn escalating(spec: RunRequest) -> RunRequest {
     RunRequest { on_ask: OnAsk::Escalate, ..spec }
 }
 
-/// The questions that nobody has answered.
 fn open(events: &[Event]) -> Vec<(AgentId, InputRequested)> {
     open_at(events).into_iter().map(|(_, agent, asked)| (agent, asked)).collect()
 }
 
-/// The same with the place of each: call ids come again.
+/// The open questions with their positions, because call ids repeat.
 fn open_at(events: &[Event]) -> Vec<(usize, AgentId, InputRequested)> {
     let mut open: Vec<(usize, AgentId, InputRequested)> = Vec::new();
     for (at, event) in events.iter().enumerate() {
@@ -246,8 +246,8 @@ async fn where_nobody_can_be_asked_the_agent_is_told_what_would_have_helped() {
     spec.terms.operator_rules = Rules::from(vec![asks("strike:b")]);
     let ended = world.run(spec).await;
     let said: Vec<String> = ended.results("0").into_iter().map(|(_, _, said)| said).collect();
-    assert!(said[0].ends_with(r"in advance with --allow 'strike:a\*'"), "{said:?}");
-    assert!(said[1].contains("nobody to ask") && !said[1].contains("--allow"), "{said:?}");
+    assert!(said[0].ends_with(r"a user can allow `strike:a\*` in advance"), "{said:?}");
+    assert!(said[1].contains("no user can be asked") && !said[1].contains("in advance"), "{said:?}");
     assert_eq!(count(&ended, "agent.input_requested"), 0);
 }
 
@@ -283,7 +283,7 @@ async fn a_yes_reaches_what_the_tool_asks_about_the_same_file() {
     });
     std::fs::write(world.dir.path().join("a.txt"), "one").expect("a file");
     let mut spec = world.spec();
-    spec.definitions[0].default = Decision::Ask;
+    spec.definitions[0].trust = Trust::Untrusted;
     let process = world.process();
     let handle = start_attended(&process, spec).await;
     say(&world, &asked(&world, handle.id()).await, Answer::Once).await;
@@ -390,7 +390,7 @@ async fn a_cancel_while_somebody_is_asked_answers_every_call_once() {
     let ended = world.ended(&handle).await;
     assert_eq!((ended.status(), world.outside.count("strike")), ("cancelled", 0));
     assert!(answers(&ended).is_empty());
-    assert_eq!(ended.run.open_requests().count(), 0);
+    assert_eq!(ended.run.open_questions().count(), 0);
     assert_eq!(questions.len(), 2);
 }
 
@@ -418,7 +418,7 @@ async fn a_parent_sees_what_its_child_waits_for() {
     assert!(told[1].2.contains("waits for a person: strike:a"), "{told:?}");
 }
 
-/// Starts a run, waits for its question, and cuts the power.
+/// Starts a run, waits for its question, and simulates a power loss.
 async fn dead_with_a_question(
     world: &World,
     spec: RunRequest,
@@ -476,7 +476,7 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     let ended = world.ended(&handle).await;
     assert_eq!(world.outside.count("strike"), 0);
     assert_eq!(answers(&ended), [(QuestionAnswer::Deny, false, AnsweredBy::Host)]);
-    assert!(ended.result("0").1.contains("there is nobody to ask"), "{:?}", ended.result("0"));
+    assert!(ended.result("0").1.contains("no user can be asked"), "{:?}", ended.result("0"));
     let world = one_strike();
     let (run, before) = dead_with_a_question(&world, striking(&world), true).await;
     let heir = world.process();
@@ -490,22 +490,22 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     assert_eq!(world.outside.count("strike"), 1);
 }
 
-/// Somebody who answers every question, whoever carries the run, until they are dropped.
+/// A user who answers every question of a run, whichever process executes the run, until the value is dropped.
 pub(crate) struct Person(tokio::task::JoinHandle<()>);
 
 impl Person {
-    /// Says yes to everything.
+    /// Allows every operation.
     fn attends(world: &World) -> Self {
         Self::says(world, |_| Answer::Once)
     }
 
-    /// Says this of the question at that place in the journal.
+    /// Answers each question with `say`, which gets the question's position in the journal.
     pub(crate) fn says(world: &World, say: impl Fn(usize) -> Answer + Send + 'static) -> Self {
         let store = world.store().another_process();
         Self(tokio::spawn(async move {
             let tenant = posse_engine::ports::TenantId::local();
             let run = loop {
-                // A run that does not exist gives no hints.
+                // The store sends no hints about a run that does not exist yet.
                 match store.runs(&tenant, "", 1).await.expect("runs").pop() {
                     Some(entry) => break entry.run,
                     None => tokio::task::yield_now().await,
@@ -535,7 +535,7 @@ impl Drop for Person {
     }
 }
 
-/// Questions at two depths, before a command and before a write.
+/// Asks questions at two depths, before a command and before a write.
 fn asking() -> World {
     World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")).call("strike", json!({"on": "root"})),
@@ -552,7 +552,7 @@ fn asking_spec(world: &World) -> RunRequest {
     spec
 }
 
-/// Whatever dies when: each question is asked once and answered once, and what it was about happens at most once.
+/// Wherever the process dies, each question is asked and answered once, and its operation happens at most once.
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_and_answers_survive_death_at_every_pass_of_every_point() {
     let world = asking();

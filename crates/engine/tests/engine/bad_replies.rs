@@ -1,4 +1,4 @@
-//! Replies no model should give: answered, counted, never run in part.
+//! Invalid replies of a model are answered and counted, and are never run in part.
 
 use posse_domain::event::EventBody;
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
@@ -51,7 +51,7 @@ async fn arguments_that_are_no_json_object_are_answered_and_not_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_id_given_twice_is_answered_and_not_run() {
-    // The last call is the doubled one: when the first is answered on the spot the turn is over at once.
+    // The last call has the repeated id: if the first is answered at once, the turn is over at once.
     for (tool, input) in [
         ("todo", json!({"items": [{"text": "a", "status": "pending"}]})),
         ("strike", json!({})),
@@ -182,7 +182,7 @@ async fn a_reply_that_was_cut_off_is_no_report() {
     let ended = world.run(world.spec()).await;
     assert_eq!(ended.text(), "done");
     assert!(newest(&world.asked_by("0")[1]).contains("cut off"), "it is told");
-    // With no turn left it is what there is.
+    // With no turn left, the truncated text is the report.
     let world = World::new(|_| ScriptedAnswer::text("So far I kn").cut_off());
     let mut spec = world.spec();
     spec.terms.base_turns = Some(2);

@@ -1,5 +1,5 @@
-//! Cancelling: journalled first, the whole subtree, nothing starts after it. The check of every run sees to
-//! that nothing begins after a cancel; here are the moments at which it comes.
+//! Cancels: they are journalled first, they end the whole subtree, and nothing starts after them. The check of every
+//! run asserts that nothing begins after a cancel. These tests vary the moment of the cancel.
 
 use posse_domain::event::{EffectClass, EventBody};
 use posse_models::scripted::ScriptedAnswer;
@@ -32,7 +32,7 @@ async fn cancelling_the_root_ends_the_whole_tree_children_first() {
     assert_eq!(ended.run.agent_count(), 7);
     for event in &ended.events {
         if let EventBody::SubagentClosed(closed) = &event.body {
-            assert_eq!(closed.close_reason, "cancelled");
+            assert_eq!(closed.close_reason.as_str(), "cancelled");
         }
     }
 }
@@ -57,7 +57,7 @@ async fn cancelling_a_child_leaves_the_rest_alone() {
     assert!(results.iter().any(|(_, ok, _)| *ok));
 }
 
-/// One slot only: whoever keeps a slot when it is cancelled stops everybody else for ever.
+/// The run has only one slot, so a cancelled agent that kept its slot would block all others for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_cancelled_while_its_tool_looks_gives_its_slot_back() {
     for class in [EffectClass::Exec, EffectClass::Read, EffectClass::Net] {
@@ -188,7 +188,7 @@ async fn a_command_posted_while_nobody_owns_the_run_is_taken_by_the_next_owner()
     assert_eq!(left, [], "each command is taken once");
 }
 
-/// A kill does not wait for a command, and a cancel that was patient can be overtaken by it.
+/// A kill does not wait for a command, and can overtake an earlier cancel that waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() {
     for cancel_first in [false, true] {
@@ -212,7 +212,7 @@ async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() 
         }
         let reason = "now".to_owned();
         world.post(handle.id(), posse_engine::ports::MailCommand::Cancel { agent, reason, kill: true }).await;
-        // The gate stays closed: whoever waits for the command waits for ever.
+        // The gate stays closed: if the engine waited for the command, it would wait for ever.
         let ended = world.ended(&handle).await;
         assert_eq!(ended.status(), "completed", "the root goes on, with its one slot");
         let (ok, said) = ended.result("1");

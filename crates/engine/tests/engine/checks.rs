@@ -1,4 +1,4 @@
-//! What holds for every run, whatever a test does to it.
+//! Invariants that every run of these tests must satisfy.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use posse_engine::{read_events, verify};
 
 use crate::world::listing;
 
-/// All events of a run, whole.
+/// All events of a run, with their long texts.
 pub(crate) async fn read(store: &dyn Store, key: &RunKey) -> Vec<Event> {
     let mut events = Vec::new();
     read_events(store, key, 0, |stored| {
@@ -31,24 +31,21 @@ pub(crate) async fn read(store: &dyn Store, key: &RunKey) -> Vec<Event> {
     events
 }
 
-/// Checks a run that has ended; gives its events and its state.
+/// Checks an ended run, and returns its events and its state.
 pub(crate) async fn check(store: &dyn Store, key: &RunKey) -> (Vec<Event>, Run) {
     let events = read(store, key).await;
     let run = whole(&events);
     let outcome = run.outcome.as_ref();
     assert!(outcome.is_some(), "the run has not ended:\n{}", listing(&events));
     let entry = store.runs(&key.tenant, key.run.as_str(), 1).await.expect("runs").remove(0);
-    assert_eq!(
-        Some(entry.row.status.as_str()),
-        outcome.map(posse_domain::lifecycle::Outcome::status).map(posse_domain::lifecycle::RunStatus::as_str)
-    );
+    assert_eq!(Some(entry.row.status), outcome.map(posse_domain::lifecycle::Outcome::status));
     if let Err(error) = verify(store, key).await {
         panic!("{error}, in:\n{}", listing(&events));
     }
     (events, run)
 }
 
-/// Checks what holds for the events of a run, ended or not; gives its state.
+/// Checks the events of a run, ended or not, and returns its state.
 pub(crate) fn whole(events: &[Event]) -> Run {
     let mut order = OrderChecker::default();
     let mut run = Run::begin(&events[0]).expect("begins");
@@ -87,7 +84,7 @@ pub(crate) fn whole(events: &[Event]) -> Run {
     run
 }
 
-/// Every call of a reply has exactly one result, before the agent speaks or ends again.
+/// Every call of a reply has exactly one result, before the agent's next model call or its end.
 #[derive(Default)]
 struct Calls {
     open: HashMap<AgentId, HashMap<String, bool>>,
@@ -145,8 +142,8 @@ fn result(open: &mut HashMap<String, bool>, call_id: &str) -> Result<(), String>
     open.remove(call_id).map(|_| ()).ok_or_else(|| format!("a result for `{call_id}`, which is no open call"))
 }
 
-/// Every child's end reaches its parent once: as the result of its call, or as a message. Of a plan's steps only
-/// those that failed at work are news, and only they are told.
+/// Every child's end reaches its parent once, as the result of its call or as a message. Of the steps of a plan, only
+/// those that started and failed are reported to the root.
 fn delivered_once(events: &[Event]) {
     let mut deliveries: HashMap<&AgentId, usize> = HashMap::new();
     let mut background: HashMap<&AgentId, bool> = HashMap::new();
@@ -160,7 +157,7 @@ fn delivered_once(events: &[Event]) {
                     silent.insert(&event.agent);
                 }
             }
-            // A step that went to work and failed is told of; one that was abandoned never started.
+            // A step that started and failed is reported. An abandoned step never started.
             EventBody::SubagentStarted(_) if silent.contains(&event.agent) => {
                 deliveries.insert(&event.agent, 0);
             }
@@ -196,7 +193,7 @@ fn delivered_once(events: &[Event]) {
     }
 }
 
-/// What the tree spent is the sum of what its agents spent, and nothing is set aside any more.
+/// The spending of the tree is the sum of its agents' spending, and no reserve remains.
 fn balanced(run: &Run, events: &[Event]) {
     let root = run.id.root();
     let total = run.ledger.subtree(&root).copied().expect("the root is in the ledger");

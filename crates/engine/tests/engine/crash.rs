@@ -1,4 +1,5 @@
-//! A process dies at every point it passes, and another goes on: nothing lost, nothing doubled.
+//! A process dies at every fault point that it passes, and another process continues the run. Nothing is lost, and
+//! nothing happens twice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,7 +18,7 @@ fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-/// A tree that passes every kind of point: reads, writes, commands, the network, children in the foreground and
+/// A tree that passes every kind of fault point: reads, writes, commands, the network, children in the foreground and
 /// in the background, a failed attempt, a refusal, messages, a list, a child that continues another.
 fn busy() -> World {
     World::new(|request| {
@@ -53,7 +54,7 @@ fn busy() -> World {
     })
 }
 
-/// What a process had written when it died.
+/// The durable state at the death of a process.
 struct Remains {
     events: Vec<Event>,
     asked: usize,
@@ -64,7 +65,7 @@ async fn remains(world: &World, run: &RunId) -> Remains {
     Remains { events: checks::read(world.store(), &world.key(run)).await, asked }
 }
 
-/// Whether the run ended here; otherwise the process died.
+/// Waits for the end of the run or of the process. Returns whether the run ended.
 async fn carried(process: &Process, handle: &posse_engine::RunHandle) -> bool {
     let power = process.power.as_ref().expect("mortal");
     tokio::select! {
@@ -72,18 +73,18 @@ async fn carried(process: &Process, handle: &posse_engine::RunHandle) -> bool {
         () = power.lost() => false,
         ended = handle.ended() => match ended {
             Ok(()) => true,
-            // The driver was unwound by its death.
+            // The death of the process unwound the driver.
             Err(_) if !power.is_on() => false,
             Err(error) => panic!("{error}"),
         },
     }
 }
 
-/// Starts a run in a process that dies so; gives the run if anything of it is durable.
+/// Starts a run in a process that dies at `death`. Returns the run if any of its events is durable.
 async fn start(world: &World, spec: RunRequest, death: Option<CrashPoint>) -> (Process, Option<RunId>, bool) {
     let process = world.mortal(death);
     let starting = process.runtime.clone();
-    // Dying unwinds the task that starts the run, which must not be the test.
+    // Dying unwinds the task that starts the run, so that must not be the test's own task.
     let started = tokio::spawn(async move { starting.start(spec).await });
     let power = process.power.clone().expect("mortal");
     let handle = tokio::select! {
@@ -99,7 +100,7 @@ async fn start(world: &World, spec: RunRequest, death: Option<CrashPoint>) -> (P
     (process, runs.first().map(|entry| entry.run.clone()), ended)
 }
 
-/// Goes on with a run in a process that dies so; whether the run has ended.
+/// Continues a run in a process that dies at `death`. Returns whether the run has ended.
 pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<CrashPoint>) -> bool {
     let process = world.mortal(death);
     let (runtime, id) = (process.runtime.clone(), run.clone());
@@ -118,11 +119,11 @@ pub(crate) async fn go_on(world: &World, run: &RunId, death: Option<CrashPoint>)
     }
 }
 
-/// What must hold between the moment of a death and the end of the run.
+/// Invariants between the moment of a death and the end of the run.
 fn nothing_lost(world: &World, before: &Remains, after: &EndedRun) {
-    // What was durable is still there, as it was.
+    // Every durable event is still there, unchanged.
     assert_eq!(after.events[..before.events.len()], before.events[..], "{}", listing(&after.events));
-    // No finished model call is made again.
+    // No finished model call is repeated.
     let finished: HashSet<(String, u32, u32)> = before
         .events
         .iter()
@@ -139,7 +140,7 @@ fn nothing_lost(world: &World, before: &Remains, after: &EndedRun) {
     }
 }
 
-/// Every command happened once, or at most once and its agent was told that nobody knows.
+/// Every command happened exactly once, or at most once if its result states that the outcome is unknown.
 fn struck_at_most_once(world: &World, ended: &EndedRun) {
     let mut struck: BTreeMap<(String, String), usize> = BTreeMap::new();
     for (tool, agent, call) in world.outside.all() {
@@ -169,7 +170,8 @@ fn struck_at_most_once(world: &World, ended: &EndedRun) {
     }
 }
 
-/// Lets a run die at a point, goes on until it ends, and checks all of it. Gives how often the point was passed.
+/// Lets the process of a run die at each of these points in turn, continues the run until it ends, and checks
+/// everything.
 pub(crate) async fn dies_at(world: &World, spec: RunRequest, deaths: &[CrashPoint]) -> EndedRun {
     let mut deaths = deaths.iter().copied();
     let (_, run, mut ended) = start(world, spec.clone(), deaths.next()).await;
@@ -177,7 +179,7 @@ pub(crate) async fn dies_at(world: &World, spec: RunRequest, deaths: &[CrashPoin
     let run = if let Some(run) = run {
         run
     } else {
-        // Nothing was durable: there is no run, and the person starts it again.
+        // No event was durable, so there is no run, and the user starts it again.
         let (_, run, now_ended) = start(world, spec, None).await;
         ended = now_ended;
         run.expect("it starts")
@@ -202,13 +204,14 @@ fn ends_well(ended: &EndedRun, world: &World, what: &str) {
     assert_eq!(read("built.txt"), "by the child", "{what}");
 }
 
-/// Lets a run die at every pass of every point that it passes, and go on; how often that was.
+/// For every pass of every fault point: lets the process of a run die there and continues the run. Returns the number
+/// of deaths.
 pub(crate) async fn survives_everywhere(
     make: impl Fn() -> World,
     spec: impl Fn(&World) -> RunRequest,
     ends_well: impl Fn(&EndedRun, &World, &str),
 ) -> u64 {
-    // How often each point is passed when nobody dies.
+    // How often each point is passed if the process does not die.
     let world = make();
     let (process, run, ended) = start(&world, spec(&world), None).await;
     assert!(ended);
@@ -219,7 +222,7 @@ pub(crate) async fn survives_everywhere(
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = make();
             let ended = dies_at(&world, spec(&world), &[CrashPoint { point, pass }]).await;
-            // After the last commit there is nothing left to go wrong; a command that was cut off is no failure.
+            // After the last commit nothing can fail any more. An interrupted command does not count as a failure.
             ends_well(&ended, &world, &format!("{point} {pass}"));
             deaths += 1;
         }
@@ -232,7 +235,7 @@ async fn a_run_survives_death_at_every_pass_of_every_point() {
     survives_everywhere(busy, World::spec, ends_well).await;
 }
 
-/// Going on is where it dies again, and again.
+/// The process dies again, and again, while it resumes the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_survives_death_while_it_is_put_back_on_its_feet() {
     let first = [
@@ -281,8 +284,8 @@ async fn a_run_survives_one_death_after_the_other() {
     }
 }
 
-/// Wide enough that its events do not fit into one commit. The calls that are answered at once move the place where
-/// the commits are cut, so that it is tried at every event of a call.
+/// A tree so wide that its events do not fit into one commit. Calls that are answered at once shift the boundary
+/// between commits, so that every event of a call is tried as a boundary.
 fn wide(at_once: usize) -> World {
     World::new(move |request| match (request.depth, request.turn) {
         (0, 1) => {
@@ -295,7 +298,6 @@ fn wide(at_once: usize) -> World {
     })
 }
 
-/// Children of a wide tree.
 const WIDTH: usize = 450;
 
 fn wide_spec(world: &World) -> RunRequest {
@@ -319,7 +321,8 @@ async fn a_wide_reply_survives_death_between_its_commits() {
     }
 }
 
-/// The end of a wide tree is more than one commit would hold, and one cancel: a child that is closed is delivered.
+/// The end of a wide tree needs more than one commit, but is one cancel. A closed child is still reported to its
+/// parent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wide_cancel_survives_death_in_the_middle() {
     for at_once in 0..3 {
@@ -331,7 +334,7 @@ async fn a_wide_cancel_survives_death_in_the_middle() {
             let handle = dying.runtime.start(wide_spec(&world)).await.expect("started");
             let run = handle.id().clone();
             gate.reached(WIDTH).await;
-            // It dies with the commit that takes the cancel, or with the one after it, if there is one.
+            // The process dies with the commit that takes the cancel, or with the next commit, if there is one.
             dying.power.as_ref().expect("mortal").die_at("engine.commit.before", 1 + after);
             world.cancel(&run.root()).await;
             carried(&dying, &handle).await;
@@ -373,7 +376,7 @@ async fn a_stopped_runtime_leaves_its_runs_to_others() {
     assert_eq!(calls, [1, 2], "the call that was cut off is repeated within its turn");
 }
 
-/// A call that was cut off is settled at what it had reserved, and made again: never under-counted.
+/// An interrupted call is charged with its reserve and repeated, so spending is never under-counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_call_cut_off_by_a_crash_is_counted_at_what_it_had_reserved() {
     let world = World::new(|request| match request.purpose {

@@ -1,4 +1,4 @@
-//! Children: in the foreground and in the background, their results, their state, messages to them.
+//! Children in the foreground and in the background: their results, their state, messages to them.
 
 use posse_domain::event::{EventBody, Sender};
 use posse_domain::permission::Decision;
@@ -14,7 +14,7 @@ fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-/// The root makes these calls on its first turn and repeats what it hears on its second; children say "found".
+/// The root makes these calls on its first turn and repeats their results on its second. Children report "found".
 fn split(calls: impl Fn() -> Vec<ScriptedCall> + Send + Sync + 'static) -> World {
     World::new(move |request| match (request.depth, request.turn) {
         (0, 1) => text("I split it.").calls(calls()),
@@ -56,7 +56,7 @@ async fn children_of_one_reply_run_at_the_same_time() {
         .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    // Only if all five are asked at once does the gate ever open.
+    // The gate opens only if all five models are called at the same time.
     gate.reached(5).await;
     gate.open();
     let ended = world.ended(&handle).await;
@@ -78,7 +78,7 @@ async fn a_background_child_returns_at_once_and_its_completion_wakes_the_idle_pa
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let root = handle.id().root();
-    // The root has answered its second turn without calls: it is idle, not finished.
+    // The root has answered its second turn without calls. It is idle, not finished.
     world
         .until(handle.id(), |event| {
             event.agent == root && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 2)

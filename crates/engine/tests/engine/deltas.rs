@@ -1,4 +1,4 @@
-//! What a model says while it says it: whoever listens hears it one batch later.
+//! Deltas: a reader receives each piece of a model's reply one batch after the model has streamed it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::{Instant, advance, timeout};
 use crate::tools::Gate;
 use crate::world::World;
 
-/// How long text may wait for more of it.
+/// How long text may wait for more text.
 const BATCH: Duration = Duration::from_millis(16);
-/// How long nothing else wakes a driver that waits for a model.
+/// Longer than the test, so that no heartbeat wakes a driver that waits for a model.
 const BEAT: Duration = Duration::from_mins(10);
 const WORDS: &str = "I have begun";
 
-/// A root that speaks once `speak` opens, and whose stream stays open until `end` does.
+/// A root that streams its reply when `speak` opens, and whose stream stays open until `end` opens.
 fn speaking(speak: &Gate, end: &Gate) -> World {
     let (speak, end) = (speak.clone(), end.clone());
     World::new(|_| ScriptedAnswer::text(WORDS))
@@ -27,11 +27,11 @@ fn speaking(speak: &Gate, end: &Gate) -> World {
         .in_virtual_time()
 }
 
-/// Lets the root speak, and its words come while its stream is open, within a batch.
+/// Lets the root stream its reply, and checks that it arrives within a batch, while the stream is still open.
 async fn assert_heard_in_time(speak: &Gate, deltas: &mut Receiver<Arc<[Delta]>>, handle: &RunHandle) {
     let said = Instant::now();
     speak.open();
-    // Both may be due in the same moment, hence twice as long.
+    // Both timers may be due in the same moment, hence twice the time.
     let batch = timeout(2 * BATCH, deltas.recv()).await.expect("in time").expect("words");
     assert!(said.elapsed() <= BATCH, "{:?}", said.elapsed());
     let root = handle.id().root();
@@ -48,7 +48,7 @@ async fn who_listens_while_a_call_is_open_hears_it_within_a_batch() {
     let process = world.process_that_beats(BEAT);
     let handle = process.runtime.start(world.spec()).await.expect("started");
     speak.reached(1).await;
-    // The driver waits meanwhile, and nobody listens.
+    // The driver waits meanwhile, and no reader has subscribed.
     advance(Duration::from_secs(1)).await;
     let mut deltas = handle.deltas();
     assert_heard_in_time(&speak, &mut deltas, &handle).await;
@@ -64,7 +64,7 @@ async fn who_has_listened_for_long_hears_it_within_a_batch() {
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let mut deltas = handle.deltas();
     speak.reached(1).await;
-    // Wherever in a batch the words fall.
+    // The text may arrive at any point within a batch.
     advance(Duration::from_millis(1_001)).await;
     assert_heard_in_time(&speak, &mut deltas, &handle).await;
     end.open();

@@ -1,4 +1,4 @@
-//! Hooks: each moment, what an objection does to it, in which order, and what a cancel or a crash does meanwhile.
+//! Hooks at each moment: the effect of an objection, the order, and the effect of a cancel or a crash meanwhile.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use posse_domain::code::Code;
 use posse_domain::event::{Event, EventBody, HostNote, Sender};
 use posse_domain::permission::{Answer, Decision, Rule, Rules};
 use posse_engine::FAULT_POINTS;
-use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
+use posse_engine::ports::{HookAccess, HookAnswer, HookCall, Hooks, Moment, Urgency};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -26,11 +26,12 @@ fn no(reason: &str) -> HookAnswer {
     HookAnswer::Denied(reason.to_owned())
 }
 
-/// What a hook heard: the moment, whom it is about, and how it may reach files.
-type HookRecord = Arc<Mutex<Vec<(Moment, String, Reach)>>>;
+/// The notifications of a hook: the moment, the tool or agent, and the access to files.
+type HookRecord = Arc<Mutex<Vec<(Moment, String, HookAccess)>>>;
 type AnswerFn = Arc<dyn Fn(&HookCall) -> HookAnswer + Send + Sync>;
 
-/// Hears of one moment, waits at a gate if there is one, and answers from a closure. Told to end, it does.
+/// Hooks that are notified at some moments, wait at a gate if there is one, answer from a closure, and end on the stop
+/// signal.
 #[derive(Clone)]
 struct ScriptedHooks {
     moments: Vec<Moment>,
@@ -56,11 +57,11 @@ impl ScriptedHooks {
         self
     }
 
-    fn heard(&self) -> Vec<(Moment, String, Reach)> {
+    fn heard(&self) -> Vec<(Moment, String, HookAccess)> {
         self.heard.lock().expect("no panic while it is held").clone()
     }
 
-    /// How many were told to end, and did.
+    /// The number of hooks that ended because of the stop signal.
     fn ended(&self) -> usize {
         *self.ended.lock().expect("no panic while it is held")
     }
@@ -140,7 +141,7 @@ async fn a_call_of_any_class_is_refused_by_a_hook_before_it_happens() {
     assert!(decided.iter().all(|(_, how, layer)| *how == Decision::Deny && layer.as_deref() == Some("hook")));
     assert!(decided.iter().any(|(operation, ..)| operation == "strike:b"), "{decided:?}");
     assert_eq!(hooks.heard().len(), 6);
-    assert!(hooks.heard().iter().all(|(.., reach)| *reach == Reach::Look));
+    assert!(hooks.heard().iter().all(|(.., reach)| *reach == HookAccess::Read));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,7 +172,7 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
         ("1", 1) => text("").call("todo", json!({"items": []})),
         _ => text("done"),
     });
-    // Only the root's look waits; its child, which has the only slot, goes on.
+    // Only the root's `probe` waits. Its child, which has the only slot, continues.
     let hooks = OneToolHooks { hooks, tool: "probe" };
     let world = world.with_hooks(hooks);
     let process = world.process();
@@ -188,7 +189,6 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
     assert_eq!(order, ["probe", "strike"]);
 }
 
-/// Hooks that hear of one tool.
 struct OneToolHooks {
     hooks: ScriptedHooks,
     tool: &'static str,
@@ -256,7 +256,7 @@ async fn a_hook_after_a_change_may_change_the_files_and_keeps_them_from_others()
     assert_eq!(ended.status(), "completed");
     let heard = hooks.heard();
     assert_eq!(heard.len(), 2);
-    assert!(heard.iter().all(|(.., reach)| *reach == Reach::Change), "{heard:?}");
+    assert!(heard.iter().all(|(.., reach)| *reach == HookAccess::Change), "{heard:?}");
     let files = world.workspaces().result(handle.id()).expect("a result");
     assert_eq!((files["a"].as_str(), files["b"].as_str()), ("1", "2"));
 }
@@ -274,7 +274,7 @@ async fn a_child_that_a_hook_does_not_let_start_has_no_turn() {
     assert!(!ok && said.starts_with("PERMISSION_DENIED: ") && said.contains("scouts are resting"), "{said}");
     assert_eq!(ended.kinds("1"), ["subagent_created", "subagent_failed", "subagent_closed"]);
     assert_eq!(world.asked_by_depth(1), 0);
-    assert_eq!(hooks.heard(), [(Moment::SubagentStart, "scout".to_owned(), Reach::Borrowed)]);
+    assert_eq!(hooks.heard(), [(Moment::SubagentStart, "scout".to_owned(), HookAccess::Borrowed)]);
     let kind = ended.of("1").find_map(|event| match &event.body {
         EventBody::SubagentFailed(e) => Some((e.kind.as_str(), e.code)),
         _ => None,
@@ -307,7 +307,7 @@ async fn a_childs_work_that_a_hook_objects_to_is_not_integrated() {
     let said = ended.results("0");
     assert!(said.iter().all(|(_, ok, said)| !ok && said.starts_with("CHECKS_FAILED: ")), "{said:?}");
     assert!(!ended.events.iter().any(|event| event.body.kind() == "agent.worktree_merged"));
-    assert!(hooks.heard().contains(&(Moment::SubagentStop, "builder".to_owned(), Reach::Look)));
+    assert!(hooks.heard().contains(&(Moment::SubagentStop, "builder".to_owned(), HookAccess::Read)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,10 +352,10 @@ async fn an_ask_of_a_hook_is_a_question_to_a_person() {
     assert_eq!(world.outside.count("strike"), 1);
     assert_eq!(hooks.heard().len(), 1, "it is not asked again about what a person answered");
     assert_eq!(ended.status(), "completed");
-    // Where nobody can be asked it is a no.
+    // If no user can be asked, the call is denied.
     let ended = world.run(world.spec()).await;
     let (ok, said) = ended.result("0");
-    assert!(!ok && said.contains("nobody to ask") && said.contains("is it Friday?"), "{said}");
+    assert!(!ok && said.contains("no user can be asked") && said.contains("is it Friday?"), "{said}");
     assert_eq!(world.outside.count("strike"), 1);
 }
 
@@ -383,7 +383,7 @@ async fn a_question_of_a_hook_is_answered_by_nobody_but_a_person_also_after_a_cr
     assert_eq!(hooks.heard().len(), 1);
 }
 
-/// One tree for every moment: a look, a change and a child.
+/// One tree for every moment: a read, a change and a child.
 fn busy(request: &posse_engine::ports::ModelRequest) -> ScriptedAnswer {
     match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")),
@@ -450,7 +450,7 @@ async fn hooks_that_a_crash_cut_off_are_asked_again() {
     }
 }
 
-/// Whatever dies when: nothing happens that a hook refused, and everything ends.
+/// Wherever the process dies, no operation happens that a hook refused, and every run ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn hooks_survive_death_at_every_pass_of_every_point() {
     let say = |call: &HookCall| match (call.moment, &call.call) {

@@ -1,9 +1,9 @@
-//! Children that write: their own files, merged in a fixed order once the host has checked them.
+//! Children that write: each has its own files, which are merged in a fixed order after the host has checked them.
 
 use posse_domain::code::Code;
 use posse_domain::event::EventBody;
 use posse_domain::id::AgentId;
-use posse_engine::ports::{ModelRequest, WorkspaceProblem};
+use posse_engine::ports::{ModelRequest, WorkspaceError};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ pub(crate) fn task(input: Value) -> ScriptedCall {
     ScriptedCall::new("task", input)
 }
 
-/// A `task` for a builder that is told what to put where: `PATH=TEXT`, and owns it.
+/// A `task` for a builder with a prompt `PATH=TEXT`: it writes the text to the path, and owns these paths.
 fn build(what: &str, owns: &[&str]) -> Value {
     let mut input = child("builder", what);
     input["owns"] = json!(owns);
     input
 }
 
-/// What a builder does: it puts what its prompt says, then says that it did.
+/// The script of a builder: it writes the file in its prompt, then reports.
 pub(crate) fn builder(request: &ModelRequest) -> ScriptedAnswer {
     let posse_agent::conversation::Message::User(said) = &*request.messages[0] else { panic!("no prompt") };
     let what = said.split_whitespace().find(|word| word.contains('=')).unwrap_or("x=y");
@@ -41,7 +41,7 @@ pub(crate) fn builder(request: &ModelRequest) -> ScriptedAnswer {
     }
 }
 
-/// The root asks for these at once, then ends.
+/// The root requests these children at once, then ends.
 fn boss(asked: Vec<ScriptedCall>) -> impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static {
     move |request| match (&*request.definition, request.turn) {
         ("boss", 1) => calls(asked.clone()),
@@ -77,13 +77,13 @@ async fn a_childs_change_is_merged_into_what_the_run_delivers() {
     for kind in order {
         assert!(kinds[..merged].contains(&kind), "{kind} comes before the merge: {kinds:?}");
     }
-    // The root only delegated: it needs no files on disk, only its line moves.
+    // The root only delegated: it needs no files on disk, and only its work ref moves.
     assert_eq!((world.workspaces().asked("make"), world.workspaces().asked("snapshot")), (1, 0));
     let report = world.workspaces().report(&ended.run.id.root(), ".posse/step-0-result.md");
     assert_eq!(report.as_deref(), Some("I put it there."));
 }
 
-/// An agent between two others that never needed files of its own: what its child made is its change.
+/// An agent in the middle of the tree without its own files: its change consists of its child's changes.
 #[tokio::test]
 async fn what_is_merged_into_one_that_only_delegates_goes_up_with_it() {
     let script = |request: &ModelRequest| match (&*request.definition, request.turn) {
@@ -211,7 +211,7 @@ async fn commands_of_the_contract_run_on_the_merged_tree_and_decide() {
     };
     let calls = vec![
         criteria(build("a/x=1", &["a/**"]), "a/x=1"),
-        // Only true of the merged tree: the other child made that file.
+        // Only true of the merged tree, because the other child created that file.
         criteria(build("b/x=2", &["b/**"]), "a/x=1"),
         criteria(build("c/x=3", &["c/**"]), "c/x=4"),
     ];
@@ -306,7 +306,7 @@ async fn what_the_root_changed_by_itself_is_delivered_too() {
     assert!(completed.result.as_ref().is_some_and(|result| result.branch.is_some()));
 }
 
-/// Dies at every point that such a run passes, once at each pass, and always ends in the same files, merged once.
+/// The run is killed at every pass of every fault point, and always ends with the same files, merged once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
     let world = || {
@@ -329,10 +329,10 @@ async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
                 panic!("killed at {point} it did not complete");
             };
             killed += 1;
-            // Without any change there is no result: then everything was cut off.
+            // Without any change there is no result. Then everything was interrupted.
             let files = world.workspaces().result(&ended.run.id);
             let mut files = files.unwrap_or_else(|| [("README".to_owned(), "a project".to_owned())].into());
-            // A command that was cut off is not run again by itself, so its file may be missing.
+            // An interrupted command is not run again, so its file may be missing.
             for cut in ["own", "a/x", "b/x"] {
                 if let (None, Some(text)) = (files.get(cut), expected.get(cut)) {
                     let interrupted =
@@ -354,7 +354,7 @@ async fn a_run_of_writers_killed_anywhere_merges_everything_once() {
     assert!(killed > 30, "{killed}");
 }
 
-/// Everything that the machine can fail at, from making a workspace to delivering what came of it.
+/// Every operation at which the machine can fail, from creating a workspace to publishing the result.
 const STEPS: [&str; 8] = ["make", "ready", "snapshot", "salvage", "merge", "check", "update", "deliver"];
 
 fn checked_child() -> Value {
@@ -403,7 +403,8 @@ async fn a_machine_that_fails_for_good_ends_the_process_and_not_the_work() {
     }
 }
 
-/// What is asked for may itself be what ends its helpers: if it does so each time, its agent has failed, and the run goes on.
+/// A command may itself be the cause that its helper processes end. If that happens on each try, its agent fails, and
+/// the run continues.
 #[tokio::test(start_paused = true)]
 async fn a_check_that_ends_its_own_sandbox_each_time_fails_its_child_and_not_the_run() {
     for (times, status) in [(3, "completed"), (1_000, "failed")] {
@@ -411,7 +412,7 @@ async fn a_check_that_ends_its_own_sandbox_each_time_fails_its_child_and_not_the
         world.workspaces().fail(
             "check",
             times,
-            WorkspaceProblem::suspect("the command ended its own sandbox"),
+            WorkspaceError::Suspect("the command ended its own sandbox".to_owned()),
         );
         let ended = world.run(world.spec()).await;
         assert_eq!(ended.status(), "completed", "{}", ended.text());
@@ -423,13 +424,13 @@ async fn a_check_that_ends_its_own_sandbox_each_time_fails_its_child_and_not_the
     }
 }
 
-/// One killed helper among them, and nobody knows: then it is the machine that failed.
+/// If a helper was killed on one of the tries, the cause is uncertain. This counts as a failure of the machine.
 #[tokio::test(start_paused = true)]
 async fn a_check_that_is_not_always_the_suspect_is_the_machines_failure() {
     let world = World::new(boss(vec![task(checked_child())])).isolated().in_virtual_time();
-    let suspect = WorkspaceProblem::suspect("the command ended its own sandbox");
+    let suspect = WorkspaceError::Suspect("the command ended its own sandbox".to_owned());
     world.workspaces().fail("check", 4, suspect);
-    world.workspaces().fail("check", 1, WorkspaceProblem::passing("check was killed"));
+    world.workspaces().fail("check", 1, WorkspaceError::Unavailable("check was killed".to_owned()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("the run starts");
     let error = handle.ended().await.expect_err("it cannot go on").to_string();

@@ -1,11 +1,11 @@
-//! Depth, agents, tokens, wall time, turns: every cap is exact, and every run ends.
+//! Limits of depth, agents, tokens, wall time and turns: every limit is exact, and every run ends.
 
 use std::time::Duration;
 
 use posse_domain::budget::{Budget, Price, REPORT_TOKENS, Usage, Usd};
 use posse_domain::event::{EventBody, Purpose, ReportCause};
-use posse_engine::RunTerms;
 use posse_engine::ports::ModelFacts;
+use posse_engine::{RequestField, RunTerms};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -27,8 +27,8 @@ fn tokens(tokens: u64) -> Usage {
     }
 }
 
-/// Every agent spawns two leads on every turn it has. The prompts differ: the same call failing again and again
-/// would end the attempt.
+/// Every agent spawns two leads on every turn. The prompts differ, because a call that fails again and again would end
+/// the attempt.
 fn always_spawning() -> World {
     World::new(|request| {
         let prompt = format!("more of {} in turn {}", request.agent, request.turn);
@@ -135,7 +135,7 @@ async fn calls_that_do_not_fit_now_wait_in_line_and_all_get_through() {
     })
     .with_facts(facts);
     let mut spec = world.spec();
-    // Room for about two calls at once beside the part that is kept for reports.
+    // Budget for about two calls at once beside the reserve for reports.
     spec.budget.tokens = Some(10_000 + 7 * REPORT_TOKENS);
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed", "{}", ended.text());
@@ -228,28 +228,37 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     let spec = world.spec();
     let with = |budget| posse_engine::RunRequest { budget, ..spec.clone() };
     let with_terms = |terms| posse_engine::RunRequest { terms, ..spec.clone() };
-    let table: Vec<(&str, posse_engine::RunRequest)> = vec![
-        ("request", posse_engine::RunRequest { text: "  ".into(), ..spec.clone() }),
-        ("request", posse_engine::RunRequest { text: "x".repeat(5 << 20).into(), ..spec.clone() }),
-        ("prompt", posse_engine::RunRequest { prompt: Some("x".repeat(5 << 20).into()), ..spec.clone() }),
-        ("agent", posse_engine::RunRequest { definition: "nobody".to_owned(), ..spec.clone() }),
-        ("model", posse_engine::RunRequest { model: "nobody/nothing".to_owned(), ..spec.clone() }),
-        ("max-turns", with_terms(RunTerms { base_turns: Some(0), ..RunTerms::default() })),
-        ("parallel", with_terms(RunTerms { parallel: 0, ..RunTerms::default() })),
+    let table: Vec<(RequestField, posse_engine::RunRequest)> = vec![
+        (RequestField::Request, posse_engine::RunRequest { text: "  ".into(), ..spec.clone() }),
         (
-            "max-agents",
+            RequestField::Request,
+            posse_engine::RunRequest { text: "x".repeat(5 << 20).into(), ..spec.clone() },
+        ),
+        (
+            RequestField::Prompt,
+            posse_engine::RunRequest { prompt: Some("x".repeat(5 << 20).into()), ..spec.clone() },
+        ),
+        (RequestField::Agent, posse_engine::RunRequest { definition: "nobody".to_owned(), ..spec.clone() }),
+        (
+            RequestField::Model,
+            posse_engine::RunRequest { model: "nobody/nothing".to_owned(), ..spec.clone() },
+        ),
+        (RequestField::Turns, with_terms(RunTerms { base_turns: Some(0), ..RunTerms::default() })),
+        (RequestField::Parallel, with_terms(RunTerms { parallel: 0, ..RunTerms::default() })),
+        (
+            RequestField::BudgetAgents,
             posse_engine::RunRequest { budget: Budget { agents: Some(0), ..Budget::NONE }, ..spec.clone() },
         ),
         (
-            "max-usd",
+            RequestField::BudgetUsd,
             posse_engine::RunRequest {
                 budget: Budget { usd: Some(Usd::from_micros(1)), ..Budget::NONE },
                 ..spec.clone()
             },
         ),
-        ("max-tokens", with(Budget { tokens: Some(REPORT_TOKENS), ..Budget::NONE })),
-        ("max-tokens", with(Budget { tokens: Some(0), ..Budget::NONE })),
-        ("max-time", with(Budget { wall_ms: Some(0), ..Budget::NONE })),
+        (RequestField::BudgetTokens, with(Budget { tokens: Some(REPORT_TOKENS), ..Budget::NONE })),
+        (RequestField::BudgetTokens, with(Budget { tokens: Some(0), ..Budget::NONE })),
+        (RequestField::BudgetTime, with(Budget { wall_ms: Some(0), ..Budget::NONE })),
     ];
     for (field, spec) in table {
         let started = process.runtime.start(spec).await;
@@ -261,8 +270,8 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
     assert_eq!(runs.expect("runs"), [], "nothing was written");
 }
 
-/// Its children are not cancelled because it cannot afford another turn of work: it waits for them, and writes its report
-/// when they have ended.
+/// An agent that cannot afford another turn of work does not cancel its children. It waits for them, and writes its
+/// report when they have ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have_ended() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 300, price: None };
@@ -275,7 +284,7 @@ async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have
             text("").call("task", input).usage(tokens(100))
         }
         ("1", 1) => text("").call("task", background("scout", "y")).usage(tokens(100)),
-        // It spends more than it has, and then its child completes.
+        // It spends more than its budget, and then its child completes.
         ("1", 2) => text("What I know.").usage(tokens(60_000)),
         ("1", _) => text("All of it.").usage(tokens(100)),
         ("1.1", _) => text("found late").usage(tokens(100)),

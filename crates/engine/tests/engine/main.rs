@@ -1,7 +1,7 @@
-//! The engine over the store in memory: whole runs, told from outside.
+//! Tests of the engine over the store in memory: whole runs, observed from outside.
 //!
-//! Every run ends in [`checks::check`]: the journal verified, the order of events, one result for every call,
-//! every completion delivered once, nothing begun after a cancel. A test says only what is special about it.
+//! Every run ends in [`checks::check`]: the journal is valid, the events are in order, every call has one result, every
+//! completion is reported once, nothing begins after a cancel. A test asserts only its special case.
 
 mod asking;
 mod bad_replies;
@@ -12,9 +12,9 @@ mod delegation;
 mod deltas;
 mod hooks;
 mod integration;
+mod leases;
 mod limits;
 mod model_commands;
-mod owners;
 mod permission;
 mod plans;
 mod power;

@@ -1,8 +1,8 @@
-//! Commands that models write as success criteria: each is a `bash` call of the agent that asks for the child, whichever
-//! way it asks, and is decided before the child exists.
+//! Commands that models write as success criteria: each is a `bash` call of the agent that requests the child, however
+//! it requests it, and is decided before the child exists.
 
 use posse_domain::contract::{CommandCriterion, Criterion};
-use posse_domain::definition::Definition;
+use posse_domain::definition::{Definition, Trust};
 use posse_domain::event::{Event, EventBody};
 use posse_domain::permission::{Answer, Approvals, Decision, OnAsk, ProjectRules, Rule, Rules};
 use posse_domain::plan::{Author, Plan, Step, UnownedWriters};
@@ -25,14 +25,14 @@ fn rules(pattern: &str, decision: Decision) -> Rules {
     vec![rule(pattern, decision)].into()
 }
 
-/// A `task` for a builder that puts `a=1`, with these criteria.
+/// A `task` for a builder that writes `a=1`, with these criteria.
 fn checked(criteria: &Value) -> Value {
     let mut input = child("builder", "a=1");
     input["success_criteria"] = criteria.clone();
     input
 }
 
-/// The boss asks for this once.
+/// The boss makes this `task` call once.
 fn boss(input: Value) -> impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static {
     move |request| match (&*request.definition, request.turn) {
         ("boss", 1) => calls([task(input.clone())]),
@@ -49,7 +49,7 @@ fn without_bash(spec: &mut RunRequest, name: &str) {
     of(spec, name).tools.retain(|tool| tool != "bash");
 }
 
-/// What was decided about `bash` operations: agent, call, operation, decision.
+/// The decisions about `bash` operations: agent, call, operation, decision.
 fn decided(ended: &EndedRun) -> Vec<(String, String, String, Decision)> {
     let decided = |event: &Event| match &event.body {
         EventBody::PermissionDecided(e) if e.operation.starts_with("bash") => {
@@ -65,7 +65,7 @@ fn count(ended: &EndedRun, kind: &str) -> usize {
     ended.events.iter().filter(|event| event.body.kind() == kind).count()
 }
 
-/// Hooks that hear of `bash` before it is used, and of nothing else.
+/// Hooks that are notified only before a `bash` call.
 struct OnBash(HookAnswer);
 
 impl Hooks for OnBash {
@@ -87,7 +87,7 @@ struct Case {
     criteria: Value,
     rights: fn(&mut RunRequest),
     hook: Option<HookAnswer>,
-    /// What the refusal says; none if the commands run.
+    /// A text in the refusal. `None` if the commands run.
     refused: Option<&'static str>,
 }
 
@@ -143,9 +143,9 @@ fn denials() -> Vec<Case> {
             )
         },
         case(
-            "an ask of the definition, and nobody to ask",
+            "an ask of the definition, and no user can be asked",
             |spec| of(spec, "boss").rules = vec![rule("bash", Decision::Ask)],
-            Some("nobody to ask"),
+            Some("no user can be asked"),
         ),
         case(
             "an ask of the operator is not lifted by an approval",
@@ -154,15 +154,15 @@ fn denials() -> Vec<Case> {
                 spec.terms.approvals =
                     ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
             },
-            Some("nobody to ask"),
+            Some("no user can be asked"),
         ),
         case(
             "a definition that asks by default",
             |spec| {
-                of(spec, "boss").default = Decision::Ask;
+                of(spec, "boss").trust = Trust::Untrusted;
                 of(spec, "boss").rules = vec![rule("task", Decision::Allow)];
             },
-            Some("nobody to ask"),
+            Some("no user can be asked"),
         ),
         Case {
             criteria: json!([{"command": "secret=1"}]),
@@ -177,7 +177,7 @@ fn denials() -> Vec<Case> {
         Case {
             criteria: json!([{"command": "secret=1"}]),
             hook: Some(HookAnswer::Asks("who knows".to_owned())),
-            ..case("a hook that asks, and nobody is there", |_| {}, Some("nobody to ask"))
+            ..case("a hook that asks, and no user attends", |_| {}, Some("no user can be asked"))
         },
         Case {
             criteria: json!([{"command": "secret=1"}]),
@@ -277,7 +277,7 @@ async fn a_command_that_its_agent_may_run_is_run_and_the_decision_is_in_the_jour
     }
 }
 
-/// What somebody who may not use `bash` tries, and what they are told.
+/// The ways in which an agent without `bash` tries to have a command run, and the reasons for which it is refused.
 #[tokio::test]
 async fn no_other_way_to_ask_for_a_child_runs_a_command_of_one_that_may_not() {
     type Way = (&'static str, fn() -> World, fn(&mut RunRequest));
@@ -371,7 +371,7 @@ async fn words_need_no_right_to_run_anything() {
     assert!(decided(&ended).is_empty());
 }
 
-/// A person is asked about each command, all at once; the child exists only after the last yes.
+/// A user is asked about all commands at once. The child exists only after the last approval.
 #[tokio::test]
 async fn a_person_is_asked_about_every_command_before_the_child_is_created() {
     let criteria = json!([{"command": "a=1"}, {"command": "README=a project"}]);
@@ -415,7 +415,7 @@ async fn a_person_is_asked_about_every_command_before_the_child_is_created() {
     }
 }
 
-/// A provider chooses the ids of calls, and may choose those that the host gives to commands and to steps.
+/// A provider chooses the ids of calls, and may choose ids that the host gives to commands and to steps.
 #[tokio::test]
 async fn an_id_that_a_provider_chose_answers_no_hook_and_no_question_of_another_call() {
     for (asked_about, of_command) in [("c9/command-7", "c9"), ("step-1/command-1", "step-1")] {
@@ -596,7 +596,7 @@ async fn a_models_plan_whose_step_waits_for_a_person_can_be_cancelled() {
     assert_eq!(world.workspaces().asked("check"), 0);
 }
 
-/// Wherever the process dies, a plan's commands are decided again, and the run ends as it would have.
+/// Wherever the process dies, a plan's commands are decided again, and the run ends in the same way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_anywhere_neither_loses_a_command_nor_runs_one_that_is_denied() {
     let world = || World::new(builder).isolated().with_hooks(OnBash(HookAnswer::Denied("no".to_owned())));

@@ -1,4 +1,5 @@
-//! Plans: the host spawns the steps, in the order that follows from the plan; the root is asked only if one fails.
+//! Plans: the host spawns the steps in the order that follows from the plan. The root's model is called only if a step
+//! fails.
 
 use posse_domain::code::Code;
 use posse_domain::contract::{CommandCriterion, Criterion};
@@ -26,7 +27,7 @@ fn plan(steps: Vec<Step>) -> Plan {
     }
 }
 
-/// A step whose builder puts `PATH=TEXT`, which it owns.
+/// A step whose builder writes `PATH=TEXT` to a path that it owns.
 fn step(title: &str, what: &str, depends_on: &[&str]) -> Step {
     Step {
         title: title.to_owned(),
@@ -46,7 +47,7 @@ fn spec(world: &World, plan: Plan) -> RunRequest {
     RunRequest { plan: Some(plan), ..world.spec() }
 }
 
-/// Builders build; the root is silent.
+/// Builders build. The root's model must not be called.
 fn silent(request: &ModelRequest) -> ScriptedAnswer {
     assert_ne!(&*request.definition, "boss", "nobody asks the root while all goes well");
     builder(request)
@@ -70,7 +71,7 @@ fn final_text(ended: &EndedRun) -> String {
 #[tokio::test]
 async fn steps_run_as_their_dependencies_are_integrated_and_the_root_is_not_asked() {
     let world = World::new(silent).isolated();
-    // Written last first: the order follows from the dependencies, not from the text.
+    // The steps are listed in reverse: the order follows from the dependencies, not from the text.
     let plan = plan(vec![
         Step { success_criteria: command("a=1"), ..step("last", "d=4", &["left", "right"]) },
         step("left", "b=2", &["first"]),
@@ -151,7 +152,7 @@ async fn what_depends_on_a_step_that_nobody_repairs_fails_with_it_and_the_rest_g
             step("second", "b=2", &["first"]),
             step("third", "c=3", &["second"]),
             {
-                // It waits for one that goes well, so that the failure comes first.
+                // It waits for a step that succeeds, so that the failure comes first.
                 step("aside", "d=4", &["long"])
             },
             step("long", "e=5", &[]),
@@ -217,7 +218,8 @@ async fn a_plan_killed_anywhere_goes_on_from_the_last_integrated_step() {
     }
 }
 
-/// A random plan: dependencies go back, owners overlap only in order (as the check of plans demands), some fail.
+/// A random plan: steps depend on earlier steps, owners overlap only in order (as the check of plans demands), some
+/// steps fail.
 fn random(seed: u64) -> (World, RunRequest, Dice) {
     let mut chance = Dice::of(seed, &["plan"]);
     let count = 1 + chance.below(6);
@@ -286,7 +288,7 @@ fn by_chance(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     }
 }
 
-/// How many random plans are carried out in each of eight tests.
+/// The number of random plans in each of eight tests.
 const PLANS: u64 = 1_250;
 
 async fn random_plans_end(seeds: std::ops::Range<u64>) {
@@ -314,7 +316,7 @@ async fn random_plans_end(seeds: std::ops::Range<u64>) {
     }
 }
 
-/// Ten thousand in all, in parts that run at once.
+/// Ten thousand plans in all, split into tests that run at the same time.
 macro_rules! parts {
     ($($name:ident $part:literal)*) => {
         $(#[tokio::test(flavor = "multi_thread")]

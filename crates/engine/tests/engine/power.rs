@@ -1,4 +1,4 @@
-//! A process that can lose its power at any moment: from then on nothing of it reaches the outside.
+//! A process that can lose its power at any moment. After that, none of its effects reaches the outside.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,22 +7,23 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
 use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
+use posse_domain::id::RunId;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, CommitReceipt, Epoch, Faults, Head, Health, Mail, MailCommand, Pulse,
-    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Capabilities, Claim, Commit, CommitReceipt, Epoch, Faults, Head, Health, Mail, MailCommand,
+    Pulse, RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_store::MemoryStore;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// When a process dies: at the n-th pass of a fault point.
+/// The moment at which a process dies: the n-th pass of a fault point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CrashPoint {
     pub(crate) point: &'static str,
     pub(crate) pass: u64,
 }
 
-/// Whether a process lives. One lock covers its life and everything it does to the outside, so that nothing
-/// happens after its death, on whatever thread.
+/// Whether a process lives. One lock covers its life and all its effects on the outside, so that no thread acts after
+/// its death.
 #[derive(Clone)]
 pub(crate) struct Power(Arc<Mutex<State>>, watch::Sender<bool>);
 
@@ -42,7 +43,7 @@ impl Power {
         self.0.lock().expect("no panic while it is held")
     }
 
-    /// Does something to the outside, unless the process is dead.
+    /// Executes an effect on the outside, unless the process is dead.
     pub(crate) fn act<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
         let state = self.state();
         state.store.is_some().then(act)
@@ -52,7 +53,7 @@ impl Power {
         self.state().store.as_ref().map(act)
     }
 
-    /// Cuts the power. The handle of the store goes with it: its leases bind nobody any more.
+    /// Cuts the power. The handle of the store is dropped, so its leases end.
     pub(crate) fn cut(&self) {
         self.state().store = None;
         self.1.send_replace(false);
@@ -62,7 +63,7 @@ impl Power {
         *self.1.borrow()
     }
 
-    /// Ends when the power is cut.
+    /// Waits until the power is cut.
     pub(crate) async fn lost(&self) {
         let mut on = self.1.subscribe();
         drop(on.wait_for(|on| !on).await);
@@ -91,7 +92,7 @@ impl Power {
             self.cut();
         }
         if dead {
-            // A dead process does not return from where it was. This unwinds its task without a word.
+            // A dead process does not return from the fault point. This unwinds its task without a message.
             std::panic::resume_unwind(Box::new("the power is cut"));
         }
     }
@@ -102,15 +103,15 @@ impl Power {
     }
 }
 
-/// The store of a process that can die. Commits are carried out late, in their order, by somebody else: what a
-/// driver has handed over is not yet durable, as with a disk.
+/// The store of a process that can die. A separate task executes the commits later, in their order: as with a disk, a
+/// commit that the store has received is not yet durable.
 pub(crate) struct LateStore {
     power: Power,
     commits: mpsc::Sender<(Commit, oneshot::Sender<Result<CommitReceipt, StoreError>>)>,
     rewrite: fn(&mut Commit),
 }
 
-/// Commits that wait for the disk; a driver never has more under way.
+/// Limit of commits that wait for the disk. A driver never has more under way.
 const COMMITS_MAX: usize = 64;
 
 impl LateStore {
@@ -126,7 +127,7 @@ impl LateStore {
             let mut turn: u32 = 0;
             while let Some((commit, answer)) = queue.recv().await {
                 turn = turn.wrapping_add(1);
-                // Sometimes at once, sometimes after everybody else has had a turn or two.
+                // Sometimes at once, sometimes after the other tasks have run once or more.
                 for _ in 0..turn % 4 {
                     tokio::task::yield_now().await;
                 }
@@ -148,6 +149,10 @@ impl LateStore {
 }
 
 impl Store for LateStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { notices_death: true }
+    }
+
     fn commit(&self, mut commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         (self.rewrite)(&mut commit);
         let (answer, answered) = oneshot::channel();
@@ -191,6 +196,10 @@ impl Store for LateStore {
 
     fn release(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
         self.ask(|store| store.release(key, epoch))
+    }
+
+    fn claimable(&self, tenant: &TenantId, limit: u32) -> BoxFuture<'static, Result<Vec<RunId>, StoreError>> {
+        self.ask(|store| store.claimable(tenant, limit))
     }
 
     fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>> {

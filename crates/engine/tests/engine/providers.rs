@@ -1,4 +1,4 @@
-//! Providers that fail, ask for pauses, or let nobody through: call retries, waits, conversations that are too long.
+//! Providers that fail, request pauses, or give no permits: call retries, waits, conversations that are too long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ fn replies<'a>(ended: &'a EndedRun, agent: &'a str) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Each call of an agent: its turn, its number in the turn, and whether another was to follow it.
+/// Each call of an agent: its turn, its number in the turn, and whether a retry was to follow it.
 fn calls(ended: &EndedRun, agent: &str) -> Vec<(u32, u32, bool)> {
     replies(ended, agent)
         .map(|e| (e.turn, e.call, e.error.as_ref().is_some_and(|error| error.again)))
@@ -225,13 +225,13 @@ async fn a_conversation_that_stays_too_long_is_no_loop() {
     let ended = world.run(world.spec()).await;
     assert_eq!(ended.text(), "CONTEXT_OVERFLOW: prompt is too long");
     assert_eq!(calls(&ended, "0").last_chunk(), Some(&[(8, 1, true), (8, 2, false)]));
-    // With nothing to leave out there is no second call at all.
+    // If no output can be omitted, there is no second call.
     let world = World::new(|_| too_long());
     let ended = world.run(world.spec()).await;
     assert_eq!(calls(&ended, "0"), [(1, 1, false)]);
 }
 
-/// Lets `at_once` calls through at once; the others stand in line.
+/// Admits `at_once` calls at the same time. The others wait in a queue.
 fn narrow(at_once: usize, notice: Option<Notice>) -> (Arc<Semaphore>, impl Fn() -> Admission) {
     let places = Arc::new(Semaphore::new(at_once));
     let line = places.clone();
@@ -295,7 +295,7 @@ async fn one_that_waits_for_leave_can_be_cancelled() {
     let ended = world.ended(&handle).await;
     assert_eq!(ended.status(), "cancelled");
     places.add_permits(1);
-    // The task that stood in line ends a moment after it was told to.
+    // The task that waited in the provider queue ends a moment after it was aborted.
     let free = tokio::time::timeout(Duration::from_secs(10), places.acquire()).await;
     assert!(free.is_ok_and(|place| place.is_ok()), "nobody stands in line any more");
 }

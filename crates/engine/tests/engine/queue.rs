@@ -1,4 +1,4 @@
-//! Slots: how many run at once, in what order, and that no tree can deadlock on them.
+//! Slots: how many calls run at once, in which order, and that no tree can deadlock on them.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,9 +1,10 @@
-//! Spawning and closing as `tracing` records, for logs and metrics.
+//! The `tracing` records of spawning and closing, for logs and metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, OnceLock};
 
+use posse_domain::id::RunId;
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 use tracing::field::{Field, Visit};
@@ -14,9 +15,31 @@ use crate::world::{World, child};
 
 type Record = BTreeMap<String, String>;
 
-/// Keeps the fields of every record.
-#[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<Record>>>);
+/// The fields of every record of this process. One collector for all tests: `tracing` remembers for each place in the code
+/// whether any collector wants its records, and a test on another thread without one could be the first to pass it.
+static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+
+struct Keeper;
+
+impl Keeper {
+    fn install() {
+        static INSTALLED: OnceLock<()> = OnceLock::new();
+        INSTALLED.get_or_init(|| {
+            tracing::subscriber::set_global_default(Self).expect("no other collector");
+            // Other tests may have passed these places before.
+            tracing::callsite::rebuild_interest_cache();
+        });
+    }
+
+    /// The records about agents of a run.
+    fn records_of(run: &RunId) -> Vec<Record> {
+        let run = run.to_string();
+        let records = RECORDS.lock().expect("no panic while it is held");
+        let is_of_run =
+            |record: &&Record| record.get("agent_id").is_some_and(|agent| agent.starts_with(&run));
+        records.iter().filter(is_of_run).cloned().collect()
+    }
+}
 
 struct Fields<'a>(&'a mut Record);
 
@@ -42,7 +65,7 @@ impl tracing::Subscriber for Keeper {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut record = Record::new();
         event.record(&mut Fields(&mut record));
-        self.0.lock().expect("no panic while it is held").push(record);
+        RECORDS.lock().expect("no panic while it is held").push(record);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -50,18 +73,16 @@ impl tracing::Subscriber for Keeper {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// On one thread, so that the keeper hears all of it.
 #[tokio::test]
 async fn spawning_and_closing_are_records_with_their_fields() {
-    let keeper = Keeper::default();
-    let _guard = tracing::subscriber::set_default(keeper.clone());
+    Keeper::install();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => ScriptedAnswer::text("").call("task", child("scout", "x")),
         (1, 1) => ScriptedAnswer::text("").call("probe", json!({})),
         _ => ScriptedAnswer::text("done"),
     });
     let ended = world.run(world.spec()).await;
-    let records = keeper.0.lock().expect("no panic while it is held").clone();
+    let records = Keeper::records_of(&ended.run.id);
     let of = |message: &str| -> Vec<Record> {
         records
             .iter()
@@ -103,12 +124,11 @@ async fn spawning_and_closing_are_records_with_their_fields() {
 
 #[tokio::test]
 async fn the_record_of_a_skills_sub_agent_names_the_skill() {
-    let keeper = Keeper::default();
-    let _guard = tracing::subscriber::set_default(keeper.clone());
+    Keeper::install();
     let world = World::new(|_| ScriptedAnswer::text("done"));
     let spec = skills::spec(&world, [skills::skill("deep")]);
-    world.run(crate::skills::with_terms(spec, |terms| terms.skill = Some("deep".to_owned()))).await;
-    let records = keeper.0.lock().expect("no panic while it is held").clone();
+    let spec = skills::with_terms(spec, |terms| terms.skill = Some("deep".to_owned()));
+    let records = Keeper::records_of(&world.run(spec).await.run.id);
     let named = records.iter().filter_map(|record| Some((record.get("skill")?, record.get("depth")?)));
     assert_eq!(named.collect::<Vec<_>>(), [(&"\"deep\"".to_owned(), &"1".to_owned())]);
 }

@@ -1,4 +1,4 @@
-//! The same script gives the same events for every agent, but for numbers, hashes, times and ids.
+//! The same script gives the same events for every agent, except numbers, hashes, times and ids.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub(crate) fn tree() -> World {
     })
 }
 
-/// Everything of an event that must be the same, and the order key within an agent: results of calls that ran at
-/// the same time come as they come.
+/// The parts of an event that must be equal, and the order key within an agent. Results of concurrent calls may come in
+/// any order.
 fn essence(event: &Event, run: &str) -> (String, Value) {
     let mut detail =
         serde_json::from_str::<Value>(&event.body.detail().to_string().replace(run, "RUN")).expect("json");
@@ -41,7 +41,7 @@ fn essence(event: &Event, run: &str) -> (String, Value) {
     (format!("{}{key}", event.body.kind()), detail)
 }
 
-/// Takes out what may differ: times, and hashes of what contains ids.
+/// Removes the parts that may differ: times, and hashes of texts that contain ids.
 fn forget(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -62,7 +62,7 @@ pub(crate) fn per_agent(ended: &EndedRun) -> BTreeMap<String, Vec<(String, Value
         agents.entry(event.agent.relative().to_owned()).or_default().push(essence(event, run));
     }
     for events in agents.values_mut() {
-        // Neighbouring results in the order of their calls.
+        // Sorts adjacent results by their calls.
         for group in
             events.chunk_by_mut(|a, b| a.0.contains("tool_finished ") && b.0.contains("tool_finished "))
         {
@@ -118,7 +118,7 @@ async fn a_request_that_differs_has_another_hash() {
     assert_ne!(one[&at("0", 2)], other[&at("0", 2)]);
 }
 
-/// What a person says between two turns is part of the next request, and so of its hash.
+/// A user's message between two turns is part of the next request, and so of its hash.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_changes_the_hash_of_the_request_that_carries_it() {
     let hash = |said: &'static str| async move {

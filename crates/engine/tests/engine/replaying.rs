@@ -1,4 +1,4 @@
-//! Recorded runs, run again without their model.
+//! Replays of recorded runs without their model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn replay_of(ended: &EndedRun) -> Replay {
     }
 }
 
-/// Runs a recorded run again, in this world but without its model.
+/// Replays a recorded run in this world, without its model.
 pub(crate) async fn again(world: &World, spec: RunRequest, recorded: &EndedRun) -> EndedRun {
     let asked = world.asked.lock().expect("no panic while it is held").len();
     let replay = replay_of(recorded);
@@ -43,7 +43,7 @@ pub(crate) async fn again(world: &World, spec: RunRequest, recorded: &EndedRun) 
     ended
 }
 
-/// The same events for each agent, and the same requests.
+/// Asserts equal events for each agent, and equal requests.
 pub(crate) fn assert_same(first: &EndedRun, second: &EndedRun) {
     let (expected, found) = (per_agent(first), per_agent(second));
     assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -77,7 +77,7 @@ async fn a_replay_can_be_replayed() {
     assert_same(&first, &again(&world, world.spec(), &second).await);
 }
 
-/// In the recorded run the background child ends long after its parent's second turn; without a model it ends at once.
+/// In the recorded run the background child ends long after its parent's second turn. Without a model it ends at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_child_is_heard_of_at_its_recorded_turn() {
     let gate = Gate::closed();
@@ -107,7 +107,7 @@ async fn a_background_child_is_heard_of_at_its_recorded_turn() {
     }
 }
 
-/// Two background children end in an order that is not the one they were spawned in.
+/// Two background children end in an order that differs from the order in which they were spawned.
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_come_in_their_recorded_order() {
     let (one, two) = (Gate::closed(), Gate::closed());
@@ -261,7 +261,8 @@ async fn a_request_that_differs_ends_the_run_with_the_difference() {
     assert_eq!(reason, expected);
 }
 
-/// A child whose request differs is not tried again, and its parent does not go on as if the child had merely failed.
+/// A child whose request differs is not retried, and its parent does not continue after it as after an ordinary
+/// failure.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_childs_difference_ends_the_whole_run_and_is_not_retried() {
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
@@ -299,7 +300,7 @@ async fn a_childs_difference_ends_the_whole_run_and_is_not_retried() {
     assert_eq!(second.events.iter().filter(calls).count(), 1, "the parent is not asked again");
 }
 
-/// A recording that says a message came which nobody writes now: the wait for it ends.
+/// The recording has a message that no agent sends in the replay. The wait for it ends.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_does_not_come_ends_the_run() {
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
@@ -321,7 +322,7 @@ async fn a_message_that_does_not_come_ends_the_run() {
     assert!(reason.contains("agent 0 waits for the end of task 7"), "{reason}");
 }
 
-/// Calls that were made again, after a pause that people were told of: all of them are repeated, the pauses are not.
+/// Calls were retried after a pause that was shown to users. The replay repeats all calls, without the pauses.
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_made_again_are_repeated_without_their_pauses() {
     let pause = Retry { after: Duration::from_mins(5), limited: true };

@@ -1,4 +1,5 @@
-//! Whatever runs out, and whoever waits for whom: every agent that started ends with a report, and no cap is exceeded.
+//! Whichever budget runs out, and whichever agents wait for others, every agent that started ends with a report, and no
+//! limit is exceeded.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use posse_domain::budget::{Budget, Price, REPORT_INPUT_TOKENS, Usd};
 use posse_domain::event::{EventBody, Purpose};
 use posse_domain::lifecycle::FailKind;
 use posse_engine::ports::{ModelFacts, ModelRequest, Retry};
-use posse_engine::{RunRequest, RuntimeError};
+use posse_engine::{RequestField, RunRequest, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -18,25 +19,23 @@ fn text(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::text(text)
 }
 
-/// A tree of agents that go on working for as long as they may.
+/// A tree of agents that work as long as they may.
 #[derive(Debug, Clone, Copy)]
 enum Tree {
-    /// One agent.
     Alone,
     /// A parent waits for one child after the other.
     OneByOne,
-    /// A parent waits for three at once.
+    /// A parent waits for three children at once.
     Together,
-    /// Three work while their parent works.
+    /// Three children work while their parent works.
     Background,
-    /// Children have children.
     Deep,
 }
 
 const TREES: [Tree; 5] = [Tree::Alone, Tree::OneByOne, Tree::Together, Tree::Background, Tree::Deep];
 
 impl Tree {
-    /// What an agent does in its next turn.
+    /// The script of an agent's next turn.
     fn work(self, request: &ModelRequest) -> ScriptedAnswer {
         let said =
             format!("{} in turn {}: {}", request.agent.relative(), request.turn, "more to do. ".repeat(20));
@@ -59,7 +58,7 @@ impl Tree {
     }
 }
 
-/// A world in which every agent works on, and writes its report when it is asked for it.
+/// A world in which every agent keeps working, and writes its report when it must.
 fn world(tree: Tree, price: Option<Price>) -> World {
     let facts = ModelFacts { context_tokens: 200_000, max_output_tokens: 8_000, price };
     World::new(move |request| match request.purpose {
@@ -69,8 +68,8 @@ fn world(tree: Tree, price: Option<Price>) -> World {
     .with_facts(facts)
 }
 
-/// Starts a run with this budget; none if that is refused because it has no room for a first call and a report.
-async fn run(world: &World, budget: Budget, field: &str) -> Option<EndedRun> {
+/// Starts a run with this budget. `None` if the budget is refused because it does not cover a first call and a report.
+async fn run(world: &World, budget: Budget, field: RequestField) -> Option<EndedRun> {
     let process = world.process();
     let budget = Budget { agents: Some(60), ..budget };
     match process.runtime.start(RunRequest { budget, max_depth: 3, ..world.spec() }).await {
@@ -86,7 +85,7 @@ async fn run(world: &World, budget: Budget, field: &str) -> Option<EndedRun> {
     }
 }
 
-/// Every agent that a budget ended has written its report, without paying for tools, and says which budget that was.
+/// Every agent that a budget ended has written its report, without paying for tools, and states which budget it was.
 fn all_report(name: &str, world: &World, ended: &EndedRun) {
     for event in &ended.events {
         let (id, kind, reason, report) = match &event.body {
@@ -94,7 +93,7 @@ fn all_report(name: &str, world: &World, ended: &EndedRun) {
             EventBody::RunFailed(e) => ("0", e.kind, &e.reason, e.text.clone()),
             _ => continue,
         };
-        // One that never made a call has nothing to tell.
+        // An agent that never made a call has nothing to report.
         let started = ended.of(id).any(|event| matches!(event.body, EventBody::ModelCalled(_)));
         if kind != FailKind::Budget || !started {
             continue;
@@ -112,7 +111,7 @@ fn all_report(name: &str, world: &World, ended: &EndedRun) {
     }
 }
 
-/// A report turn that has to be short is one plain message.
+/// The request of a trimmed report turn is a single plain message.
 fn short_reports_are_short(name: &str, world: &World) -> usize {
     let mut short = 0;
     for id in ["0", "1", "2", "1.1"] {
@@ -142,7 +141,8 @@ async fn every_run_with_a_limit_of_tokens_ends_with_a_report() {
         ] {
             let name = format!("{tree:?} with {cap} tokens");
             let world = world(tree, None);
-            let Some(ended) = run(&world, Budget { tokens: Some(cap), ..Budget::NONE }, "max-tokens").await
+            let Some(ended) =
+                run(&world, Budget { tokens: Some(cap), ..Budget::NONE }, RequestField::BudgetTokens).await
             else {
                 refused += 1;
                 continue;
@@ -166,7 +166,9 @@ async fn every_run_with_a_limit_of_money_ends_with_a_report() {
             let name = format!("{tree:?} with {cents} cents");
             let world = world(tree, Some(price));
             let usd = Usd::from_micros(cents * 10_000);
-            let Some(ended) = run(&world, Budget { usd: Some(usd), ..Budget::NONE }, "max-usd").await else {
+            let Some(ended) =
+                run(&world, Budget { usd: Some(usd), ..Budget::NONE }, RequestField::BudgetUsd).await
+            else {
                 refused += 1;
                 continue;
             };
@@ -194,7 +196,7 @@ async fn every_run_with_a_limit_of_time_ends_with_a_report() {
                 })
                 .in_virtual_time();
                 let budget = Budget { wall_ms: Some(wall_ms), ..Budget::NONE };
-                let ended = run(&world, budget, "max-time").await.expect("it starts");
+                let ended = run(&world, budget, RequestField::BudgetTime).await.expect("it starts");
                 all_report(&name, &world, &ended);
                 failed += usize::from(ended.status() == "failed");
                 let took = ended.events.last().expect("events").at_ms - ended.events[0].at_ms;
@@ -205,7 +207,8 @@ async fn every_run_with_a_limit_of_time_ends_with_a_report() {
     assert!(failed >= 50, "{failed} failed");
 }
 
-/// A call that looks, a call that the agent waits for, and one that has not begun are all cut, and the report is written.
+/// A running read, a call that the agent waits for, and a call that has not begun are all cut, and the report is
+/// written.
 #[tokio::test(start_paused = true)]
 async fn what_an_agent_does_when_its_time_is_up_is_cut() {
     for (name, tool, input) in [
@@ -220,7 +223,8 @@ async fn what_an_agent_does_when_its_time_is_up_is_cut() {
             _ => text(REPORT),
         })
         .in_virtual_time();
-        let ended = run(&world, Budget { wall_ms: Some(60_000), ..Budget::NONE }, "max-time").await;
+        let ended =
+            run(&world, Budget { wall_ms: Some(60_000), ..Budget::NONE }, RequestField::BudgetTime).await;
         let ended = ended.expect("it starts");
         all_report(name, &world, &ended);
         assert!(
@@ -236,7 +240,7 @@ async fn what_an_agent_does_when_its_time_is_up_is_cut() {
     }
 }
 
-/// A provider that keeps an agent waiting is none of the things that are not cut: time is not given twice.
+/// A wait for a provider is cut like any other work: the agent gets no extra time for it.
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_lets_the_report_wait_does_not_lengthen_the_time() {
     let world = World::new(|_| {
@@ -245,7 +249,7 @@ async fn a_provider_that_lets_the_report_wait_does_not_lengthen_the_time() {
     })
     .in_virtual_time();
     let began = tokio::time::Instant::now();
-    let ended = run(&world, Budget { wall_ms: Some(60_000), ..Budget::NONE }, "max-time").await;
+    let ended = run(&world, Budget { wall_ms: Some(60_000), ..Budget::NONE }, RequestField::BudgetTime).await;
     let ended = ended.expect("it starts");
     assert!(ended.text().starts_with("BUDGET_EXHAUSTED: the wall time of the run"), "{}", ended.text());
     let took = began.elapsed();
@@ -261,7 +265,7 @@ async fn a_model_that_repeats_a_spawn_without_budget_ends_with_a_report() {
         _ => text(REPORT),
     });
     let budget = Budget { tokens: Some(30_000), ..Budget::NONE };
-    let ended = run(&world, budget, "max-tokens").await.expect("it starts");
+    let ended = run(&world, budget, RequestField::BudgetTokens).await.expect("it starts");
     assert!(ended.text().starts_with("BUDGET_EXHAUSTED: "), "{}", ended.text());
     all_report("repeated spawns", &world, &ended);
 }
@@ -274,8 +278,9 @@ async fn a_spawn_that_leaves_no_room_for_reports_is_refused_and_says_why() {
         }
         _ => text(REPORT),
     });
-    let ended =
-        run(&world, Budget { tokens: Some(30_000), ..Budget::NONE }, "max-tokens").await.expect("it starts");
+    let ended = run(&world, Budget { tokens: Some(30_000), ..Budget::NONE }, RequestField::BudgetTokens)
+        .await
+        .expect("it starts");
     let refused: Vec<String> = ended
         .results("0")
         .into_iter()

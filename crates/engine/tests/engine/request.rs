@@ -1,4 +1,4 @@
-//! The request of a run: all of it reaches the journal and comes back, also from a journal of before.
+//! The request of a run: every field reaches the journal and comes back, also from a journal of an older version.
 
 use posse_domain::budget::Budget;
 use posse_domain::event::{CatalogueText, EventBody};
@@ -24,7 +24,7 @@ fn rules(pattern: &str) -> Rules {
     vec![Rule { pattern: pattern.parse().expect("a pattern"), decision: Decision::Deny }].into()
 }
 
-/// A request in which every field says something of its own. A new field has to be added here.
+/// A request in which every field has a value other than the default. A new field must be added here.
 fn full(world: &World) -> RunRequest {
     let RunRequest { definition, model, dir, definitions, .. } = world.spec();
     let discovered =
@@ -55,14 +55,15 @@ fn full(world: &World) -> RunRequest {
             base_url: Some(GivenBaseUrl { provider: "p".to_owned(), url: "http://localhost".to_owned() }),
             project_rules: std::iter::once(rules("bash:d")).collect(),
             skill: Some("deep".to_owned()),
-            called_skill: Some("deep".to_owned()),
+            loaded_skill: Some("deep".to_owned()),
             include_sub_agent_events: true,
+            recorded_model: Some("recorded/model".to_owned()),
         },
         plan: None,
     }
 }
 
-/// The same with a plan in the place of the skills.
+/// The same request with a plan instead of the skills.
 fn planned(world: &World) -> RunRequest {
     let step = Step {
         title: "Look".to_owned(),
@@ -79,11 +80,11 @@ fn planned(world: &World) -> RunRequest {
         author: Author::Person,
     };
     let request = full(world);
-    let terms = RunTerms { skill: None, called_skill: None, ..request.terms.clone() };
+    let terms = RunTerms { skill: None, loaded_skill: None, ..request.terms.clone() };
     RunRequest { plan: Some(plan), terms, ..request }
 }
 
-/// The paths at which two values have the same, below keys that both have.
+/// The paths at which two values are equal, below keys that both have.
 fn common(one: &Value, other: &Value, path: &str, same: &mut Vec<String>) {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -107,7 +108,7 @@ async fn the_full_request_differs_from_the_usual_one_everywhere() {
     assert_eq!(same, ["/budget/usd"], "no model of this world has a price");
 }
 
-/// What the journal says was asked for.
+/// The request as the journal has it.
 fn journalled(ended: &EndedRun) -> RunRequest {
     Recording::new(ended.events.clone()).expect("a recording").run_request()
 }
@@ -127,7 +128,7 @@ async fn all_of_a_request_reaches_the_journal_and_comes_back() {
     }
 }
 
-/// Writes `run.started` as Posse did when only the root's contract held parts of the request.
+/// Writes `run.started` like older versions, in which only the root's contract contained parts of the request.
 fn as_before(commit: &mut Commit) {
     for event in commit.events.iter_mut().filter(|event| event.kind == "run.started") {
         let mut fields: Value = serde_json::from_str(&event.payload).expect("JSON");
@@ -147,9 +148,9 @@ async fn a_journal_of_before_is_read_verified_resumed_and_replayed() {
     })
     .rewriting(as_before);
     let full = full(&world);
-    let terms = RunTerms { skill: None, called_skill: None, close_on_completion: true, ..full.terms };
+    let terms = RunTerms { skill: None, loaded_skill: None, close_on_completion: true, ..full.terms };
     let request = RunRequest { terms, ..full };
-    // Its end is verified, and what was durable before the crash is still there.
+    // The end of the run is verified, and the durable events from before the crash are still there.
     let death = CrashPoint { point: "engine.model.before_send", pass: 3 };
     let ended = dies_at(&world, request.clone(), &[death]).await;
     assert_eq!(ended.status(), "completed", "{}", ended.text());

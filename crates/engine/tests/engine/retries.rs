@@ -1,4 +1,4 @@
-//! Attempts: what is retried, what a new attempt knows, and the time limits that end one.
+//! Attempts: which failures are retried, what a new attempt knows, and the time limits that end an attempt.
 
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ async fn call_ids_of_an_ended_attempt_may_come_again() {
     assert_eq!(ended.results("1").len(), 2);
 }
 
-/// What an embedder leaves open stays open, whether it completed or failed, until its parent closes it or ends.
+/// A child with `close_on_completion` off stays open, completed or failed, until its parent closes it or ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_child_is_left_open_like_a_completed_one() {
     for closes in [true, false] {

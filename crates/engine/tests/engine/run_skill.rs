@@ -1,11 +1,11 @@
-//! A run that is one forked skill: the root asks no model, its only child does the work.
+//! A run that consists of one forked skill: the root calls no model, and its only child does the work.
 
 use std::sync::Arc;
 
 use posse_domain::code::Code;
 use posse_domain::event::{CatalogueText, EventBody};
 use posse_domain::permission::{Decision, Rule};
-use posse_engine::{RunRequest, TaskEvent, TaskState, TaskView};
+use posse_engine::{RequestField, RunRequest, TaskEvent, TaskState, TaskView};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn one(world: &World, name: &str) -> RunRequest {
     with_terms(spec(world, [skill("deep"), skill("leaf")]), |terms| terms.skill = Some(name.to_owned()))
 }
 
-/// The run as a follower of its root's task sees it.
+/// The task events of the run's root.
 fn task(ended: &EndedRun) -> Vec<TaskEvent> {
     let mut view = TaskView::new(ended.run.id.root());
     ended.events.iter().flat_map(|event| view.push(&event.agent, &event.body)).collect()
@@ -98,10 +98,10 @@ async fn a_rule_that_denies_a_skill_binds_a_run_of_it_too() {
     let denied = with_terms(one(&world, "deep"), |terms| terms.operator_rules = vec![rule].into());
     let process = world.process();
     let called = with_terms(denied.clone(), |terms| {
-        (terms.skill, terms.called_skill) = (None, Some("Deep".to_owned()));
+        (terms.skill, terms.loaded_skill) = (None, Some("Deep".to_owned()));
     });
     for spec in [denied, called] {
-        assert!(is_error(&process.runtime.start(spec).await, "skill"));
+        assert!(is_error(&process.runtime.start(spec).await, RequestField::Skill));
     }
 }
 
@@ -109,7 +109,7 @@ async fn a_rule_that_denies_a_skill_binds_a_run_of_it_too() {
 async fn a_run_of_a_skill_that_is_not_there_does_not_start() {
     let world = World::new(|_| text("never"));
     let process = world.process();
-    assert!(is_error(&process.runtime.start(one(&world, "dep")).await, "skill"));
+    assert!(is_error(&process.runtime.start(one(&world, "dep")).await, RequestField::Skill));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +124,7 @@ async fn below_a_run_of_a_skill_its_sub_agents_delegate_on() {
     assert!(ended.text().contains(heard), "{}", ended.text());
 }
 
-/// Whoever follows a task hears of those below it only if the run, or the skill, says so.
+/// A task shows the events of sub-agents only if `include_sub_agent_events` is set for the run or the skill.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_events_of_sub_agents_are_told_with_whose_they_are_if_that_is_asked_for() {
     for (by_run, by_skill) in [(false, false), (true, false), (false, true)] {
@@ -153,7 +153,8 @@ async fn the_events_of_sub_agents_are_told_with_whose_they_are_if_that_is_asked_
     }
 }
 
-/// Dies at every fault point, and again after the resume: the result is the same, and no finished call is made again.
+/// The run dies at every fault point, and again after the resume. The result is the same, and no finished call is
+/// repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_of_a_skill_survives_a_crash_at_any_moment() {
     let world = || {

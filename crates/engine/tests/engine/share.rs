@@ -1,5 +1,5 @@
-//! Children that begin with their parent's conversation, and those that must not see any of it: told from the requests
-//! that reach the model.
+//! Children that begin with their parent's conversation, and children that must not see any of it, checked in the
+//! requests to the model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::power::CrashPoint;
 use crate::replaying::{again, assert_same};
 use crate::world::{EndedRun, World, child};
 
-/// Nobody but the root and those it shares with may ever read this.
+/// Only the root, and the agents that it shares its conversation with, may ever read this.
 const CANARY: &str = "the canary sings at dawn";
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -35,7 +35,7 @@ fn in_background(mut input: Value) -> Value {
     input
 }
 
-/// A run whose root may share, whose request is the canary, and whose leads may share if they are allowed to.
+/// A run whose root may share, whose request is the canary, and whose leads may share if `may_share_history` is set.
 fn spec(world: &World, may_share_history: bool) -> RunRequest {
     let definitions = world.spec().definitions.into_iter();
     let definitions =
@@ -54,7 +54,7 @@ fn user_text(message: &Message) -> &str {
     }
 }
 
-/// The child's request begins with the parent's, byte for byte; gives what comes after.
+/// Asserts that the child's request begins with the parent's, byte for byte, and returns the rest.
 fn after_prefix<'a>(of_parent: &ModelRequest, of_child: &'a ModelRequest) -> &'a [Arc<Message>] {
     assert_eq!(of_child.system, of_parent.system);
     let tools = |request: &ModelRequest| serde_json::to_string(&request.tools).expect("JSON");
@@ -65,7 +65,7 @@ fn after_prefix<'a>(of_parent: &ModelRequest, of_child: &'a ModelRequest) -> &'a
     rest
 }
 
-/// Everything a request says, as one text.
+/// All texts of a request as one text.
 fn said(request: &ModelRequest) -> String {
     let messages = serde_json::to_string(&request.messages).expect("JSON");
     format!("{}\n{}\n{messages}", request.system, serde_json::to_string(&request.tools).expect("JSON"))
@@ -149,14 +149,14 @@ async fn without_the_grant_it_is_refused_and_nothing_reaches_a_child() {
     let (_, ok, refusal) = &results[1];
     assert!(!ok && refusal.starts_with("PERMISSION_DENIED: "), "{refusal}");
     assert!(
-        refusal.contains("`--may-share-history`") && refusal.contains("`agent.may_share_history`"),
+        refusal.contains("(`may_share_history`)") && refusal.contains("(`agent.may_share_history`)"),
         "{refusal}"
     );
     assert_eq!(world.asked_by_depth(1), 0, "no child was made");
     assert_eq!(ended.run.agent_count(), 1);
 }
 
-/// The grant alone shares nothing: it has to be asked for.
+/// The grant alone shares nothing: the call must request it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_does_not_share_reads_nothing_of_its_parents_conversation() {
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
@@ -196,7 +196,8 @@ async fn sharing_and_continuing_exclude_each_other() {
     assert!(refusal.contains("`share_history` and `task_id` exclude each other"), "{refusal}");
 }
 
-/// A lead in the background that shares what was shared with it and fails once, beside a scout; the root goes on.
+/// A background lead, which shares the conversation that was shared with it and fails once, beside a scout. The root
+/// continues.
 fn family() -> World {
     World::new(|request| match (request.agent.relative(), request.attempt, request.turn) {
         ("0", _, 1) => text("I look.").call("probe", json!({})),
@@ -214,7 +215,7 @@ fn family() -> World {
 
 type AgentTurn = (String, u32, u32);
 
-/// What each child's calls asked for. A call that is made again asks for the same.
+/// The requests of each child's calls. A repeated call must make the same request.
 fn asked_of_children(world: &World) -> BTreeMap<AgentTurn, String> {
     let mut by_place: BTreeMap<AgentTurn, String> = BTreeMap::new();
     for request in &*world.asked.lock().expect("no panic while it is held") {
@@ -281,10 +282,10 @@ async fn after_a_death_at_any_point_the_same_requests_are_made() {
     }
 }
 
-/// The parent leaves old outputs out of its conversation; the child gets what the parent's model got.
+/// The parent omits old outputs from its conversation. The child gets the same conversation as the parent's model.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trimmed_conversation_is_shared_as_it_was_sent() {
-    // Outputs are large, so that leaving one out makes room for what the child is told.
+    // Outputs are large, so that omitting one makes room for the child's prompt.
     let look = |turn: u32| text("").call("probe", json!({"turn": turn, "pad": "x".repeat(8_000)}));
     let make = move || {
         World::new(move |request| match (request.agent.relative(), request.turn) {
@@ -308,7 +309,7 @@ async fn a_trimmed_conversation_is_shared_as_it_was_sent() {
     }
 }
 
-/// A closed child that had shared is continued: its whole conversation is read back from the journal.
+/// A closed child that had shared is continued. Its whole conversation is read from the journal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_shared_can_be_continued() {
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
@@ -332,7 +333,7 @@ async fn a_child_that_shared_can_be_continued() {
     recorded_as_sent(&world, &ended);
 }
 
-/// The requests that are folded from the journal are those that were made.
+/// The requests that are folded from the journal equal the requests that were made.
 fn recorded_as_sent(world: &World, ended: &EndedRun) {
     let recording = Recording::new(ended.events.clone()).expect("a recording");
     for request in &*world.asked.lock().expect("no panic while it is held") {

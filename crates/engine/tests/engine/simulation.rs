@@ -1,4 +1,4 @@
-//! Random trees, random replies, random limits, random cancels and deaths: every run ends, and every check holds.
+//! Random trees, replies, limits, cancels and deaths: every run ends, and every check holds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::power::CrashPoint;
 use crate::skills::{self, skill};
 use crate::world::{World, background, child};
 
-/// Chance that can be drawn again: what a model says depends on who asks and when, never on what came before.
+/// Reproducible randomness: a model's reply depends on the agent and its turn, never on earlier draws.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -140,7 +140,7 @@ fn call(chance: &mut Dice, turn: u32) -> ScriptedCall {
         }
         _ => ("probe", json!({"turn": turn})),
     };
-    // Ids come again from turn to turn, but for commands: those are counted by their ids.
+    // Ids may repeat from turn to turn, except those of commands, which are counted by their ids.
     let id = (chance.one_in(6) && name != "strike").then(|| "again".to_owned());
     ScriptedCall { id, ..ScriptedCall::new(name, input) }
 }
@@ -181,7 +181,7 @@ async fn random_trees_always_end() {
     assert!(statuses.get("failed").is_some_and(|count| *count > 30), "{statuses:?}");
 }
 
-/// The same, by agents who like to write.
+/// The same script for agents that write files more often.
 fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {} writes", request.attempt, request.turn);
     let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
@@ -199,7 +199,7 @@ fn writing(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
         };
     }
     let mut more = call(&mut chance, request.turn);
-    // Those who lead write too.
+    // Agents that lead write too.
     if more.input.get("subagent_type").is_some_and(|kind| kind == "lead") {
         more.input["subagent_type"] = json!("crew");
     }
@@ -256,7 +256,7 @@ async fn random_trees_end_when_anybody_is_cancelled_at_any_moment() {
     }
 }
 
-/// Cancels some agents while the run goes on.
+/// Cancels some agents while the run executes.
 pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Dice) {
     let key = world.key(run);
     let mut pulse = world.store().watch(&key);
@@ -265,7 +265,7 @@ pub(crate) async fn cancels(world: &World, run: &RunId, chance: &mut Dice) {
         loop {
             let head = pulse.borrow_and_update().head;
             let entry = world.store().runs(&key.tenant, run.as_str(), 1).await.expect("runs").remove(0);
-            if entry.row.status != "running" {
+            if !entry.row.status.is_running() {
                 return;
             }
             if head >= at {
@@ -292,7 +292,7 @@ async fn random_trees_survive_random_deaths() {
     }
 }
 
-/// A cancel and a death race: whatever came first, the run ends and is cancelled or was done before.
+/// A cancel and a death race. Whichever comes first, the run ends, cancelled or completed before.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_trees_survive_deaths_while_they_are_cancelled() {
     for seed in 0..100 {
@@ -315,7 +315,7 @@ async fn random_trees_survive_deaths_while_they_are_cancelled() {
     }
 }
 
-/// A random tree in which much is asked about, and somebody who answers by chance.
+/// A random tree with many questions, and a user who answers at random.
 fn asking_world(seed: u64) -> (World, RunRequest, Dice, Person) {
     let (world, mut spec, mut chance) = world(seed);
     spec.on_ask = OnAsk::Escalate;
@@ -362,7 +362,7 @@ async fn random_trees_that_ask_survive_deaths_and_cancels() {
         drop(person);
         let of = |kind: &str| ended.events.iter().filter(|event| event.body.kind() == kind).count();
         assert!(of("agent.input_answered") <= of("agent.input_requested"));
-        assert_eq!(ended.run.open_requests().count(), 0);
+        assert_eq!(ended.run.open_questions().count(), 0);
     }
     for seed in 0..80 {
         let (world, spec, mut chance, person) = asking_world(seed);
@@ -374,7 +374,7 @@ async fn random_trees_that_ask_survive_deaths_and_cancels() {
     }
 }
 
-/// The same, by a provider that fails, falls silent, asks for pauses and finds conversations too long.
+/// The same script for a provider that fails, is silent, requests pauses and rejects long conversations.
 fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     let place = format!("{} {} {} call", request.attempt, request.turn, request.call);
     let mut chance = Dice::of(seed, &[request.agent.relative(), &place]);
@@ -389,7 +389,7 @@ fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
     }
 }
 
-/// A random tree in front of such a provider, which lets one or two through at once and makes the others wait.
+/// A random tree with such a provider, which admits one or two calls at once and makes the others wait.
 fn unsteady_world(seed: u64) -> (World, RunRequest, Dice) {
     let (world, spec, mut chance) = world_of(seed, unsteady);
     let places = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));

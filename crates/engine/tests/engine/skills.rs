@@ -1,10 +1,11 @@
-//! Skills: delegated to, forked, taken in, and what their sub-agents are.
+//! Skills: delegated to, forked or loaded, and the terms of their sub-agents.
 
 use std::time::Duration;
 
 use posse_agent::conversation::Message;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
+use posse_domain::definition::Trust;
 use posse_domain::event::{CatalogueText, EffectClass, EventBody};
 use posse_domain::permission::Decision;
 use posse_domain::skill::{DiscoveredDefinitions, Skill};
@@ -41,7 +42,7 @@ pub(crate) fn skill(name: &str) -> Skill {
         for_people: true,
         argument_hint: None,
         background: false,
-        default: Decision::Allow,
+        trust: Trust::Trusted,
         dir: None,
         project: None,
         shown_dir: None,
@@ -58,7 +59,7 @@ pub(crate) fn with_terms(mut spec: RunRequest, change: impl FnOnce(&mut RunTerms
     spec
 }
 
-/// A run whose root has the tools for skills, and in which there are these.
+/// A run with these skills, whose root has the tools for skills.
 pub(crate) fn spec(world: &World, skills: impl IntoIterator<Item = Skill>) -> RunRequest {
     let tools = ["probe", "ask_net", "boom", "read", "todo", "skill", "delegate_to_agent"];
     let mut kinds = definitions();
@@ -73,7 +74,7 @@ fn delegate(skill: &str, task: &str) -> ScriptedCall {
     ScriptedCall::new("delegate_to_agent", json!({"skill_name": skill, "task": task}))
 }
 
-/// The root makes these calls on its first turn and repeats what it hears on its second; sub-agents say `report`.
+/// The root makes these calls on its first turn and repeats their results on its second. Sub-agents report `report`.
 fn world(calls: impl Fn() -> Vec<ScriptedCall> + Send + Sync + 'static, report: &'static str) -> World {
     World::new(move |request| match (request.depth, request.turn) {
         (0, 1) => text("I hand it on.").calls(calls()),
@@ -120,7 +121,7 @@ async fn delegating_runs_a_sub_agent_of_the_skill_and_answers_with_its_whole_rep
     assert!(created.is_some_and(|line| line.contains("sum_up")), "the timeline names the skill");
 }
 
-/// A fork spawns a sub-agent; its parent gets a summary, not the full output, and a trace by id.
+/// A fork spawns a sub-agent. Its parent gets a summary, not the full output, and the id of the trace.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forked_skill_spawns_a_sub_agent_and_gives_its_parent_a_summary_and_a_trace() {
     let long: &'static str = Box::leak(format!("{}TAIL", "é".repeat(500)).into_boxed_str());
@@ -132,7 +133,7 @@ async fn a_forked_skill_spawns_a_sub_agent_and_gives_its_parent_a_summary_and_a_
     assert_eq!(result, summary);
     assert!(ended.kinds("1").contains(&"subagent_closed"));
     assert_eq!(newest(&world.asked_by("1")[0]), "src");
-    // The trace holds what the summary leaves out.
+    // The trace contains the part that the summary omits.
     let report = ended.of("1").find_map(|event| match &event.body {
         EventBody::SubagentWaitingForMerge(e) => Some(e.report.to_shared().to_string()),
         _ => None,
@@ -140,7 +141,7 @@ async fn a_forked_skill_spawns_a_sub_agent_and_gives_its_parent_a_summary_and_a_
     assert_eq!(report.as_deref(), Some(long));
 }
 
-/// Isolation: what reaches the child's model has nothing of its parent's conversation.
+/// The child's model receives nothing of its parent's conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sub_agent_of_a_skill_sees_nothing_of_its_parents_conversation() {
     for call in [
@@ -204,7 +205,7 @@ async fn the_context_of_a_delegation_is_passed_on() {
     assert_eq!(execution.attempt_timeout_ms, Some(5_000));
 }
 
-/// Refusals and failures: structured, with the caller's depth, and the code in the journal.
+/// Refusals and failures are structured, with the caller's depth, and their code is in the journal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delegation_that_is_refused_or_fails_answers_with_an_error_and_the_callers_depth() {
     let broken = Skill { agent: Some("nobody".to_owned()), ..skill("broken") };
@@ -226,7 +227,7 @@ async fn a_delegation_that_is_refused_or_fails_answers_with_an_error_and_the_cal
     });
     let ended = world.run(spec(&world, [skill("deep"), broken, hidden])).await;
     let expected = [
-        (Code::UnknownSkill, "there is no skill `dep` (did you mean `deep`?); known are broken, deep"),
+        (Code::UnknownSkill, "unknown skill `dep` (did you mean `deep`?); available: broken, deep"),
         (Code::UnknownAgent, "the skill `broken` is for the agent `nobody`, which does not exist"),
         (Code::SpawnNotAllowed, "`boss` may not delegate to the skill `hidden`"),
         (Code::ModelError, "the sub-agent for `deep` (task_id: 1) failed: the model broke"),
@@ -247,7 +248,7 @@ async fn a_delegation_that_is_refused_or_fails_answers_with_an_error_and_the_cal
     assert_eq!(ended.status(), "completed", "a failed delegation is no failed run");
 }
 
-/// Children of children: each has its own depth, whatever runs beside it, and the limit holds for each.
+/// Children of children: each has its own depth, whatever runs beside it, and the limit applies to each.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_delegations_keep_their_own_depth_and_the_limit_is_kept() {
     let gate = Gate::closed();
@@ -448,12 +449,12 @@ async fn a_forked_skill_that_fails_says_so_with_its_trace() {
     assert_eq!(result, "MODEL_ERROR: Failed: the model broke\n\nFull trace: 1");
 }
 
-/// A turn is one model call and its tool calls; both count, waiting for children does not.
+/// A turn is one model call and its tool calls. Both count, waiting for children does not.
 #[tokio::test(start_paused = true)]
 async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
     let hasty = Skill { turn_timeout_ms: Some(1_000), ..skill("hasty") };
     let slow = |ms| Duration::from_millis(ms);
-    // The model takes longer than the turn may.
+    // The model alone exceeds the limit of the turn.
     let world = World::new(move |request| match request.depth {
         0 if request.turn == 1 => text("").calls([delegate("hasty", "Go.")]),
         0 => text("done"),
@@ -464,7 +465,7 @@ async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
     let error = json_of(&ended.result("0").1)["error"].as_str().expect("text").to_owned();
     assert!(error.starts_with("TIMEOUT: ") && error.contains("no reply within 1000 ms"), "{error}");
     assert_eq!(world.asked_by("1").len(), 2, "it is tried again, as every timeout is");
-    // The model and its tool together do, and each of them alone does not.
+    // The model and its tool exceed the limit together, but neither does alone.
     let gate = Gate::closed();
     let world = World::new(move |request| match (request.depth, request.turn) {
         (0, 1) => text("").calls([delegate("hasty", "Go.")]),
@@ -484,7 +485,7 @@ async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
     assert!(error.starts_with("TIMEOUT: ") && error.contains("turn 1 took longer than 1000 ms"), "{error}");
 }
 
-/// Its instructions were in the system prompt: without them its conversation makes no sense.
+/// The skill's instructions were in the system prompt. Without them the conversation makes no sense.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_continues_one_of_a_skill_carries_the_skill_out_too() {
     for denied in [false, true] {
@@ -514,7 +515,7 @@ async fn a_child_that_continues_one_of_a_skill_carries_the_skill_out_too() {
         let continued = contract(&ended, "2");
         assert_eq!(continued.execution.skill.as_deref(), Some("sum_up"));
         let (first, second) = (world.asked_by("1"), world.asked_by("2"));
-        let instructions = "You carry out the skill `sum_up`.";
+        let instructions = "You execute the skill `sum_up`.";
         assert!(first[0].system.contains(instructions) && second[0].system.contains(instructions));
         assert!(said(&second[0]).contains("Sum the readme up.") && said(&second[0]).contains("Shorter."));
         assert_eq!(continued.step.title, "a piece of it");

@@ -1,4 +1,4 @@
-//! Small tools whose effects a test can see, hold up and count.
+//! Small tools whose effects a test can observe, delay and count.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::power::Power;
 use crate::workspaces::MemoryWorkspaces;
 
-/// Everything that tools did to the outside, in order: tool, agent (relative), call.
+/// All effects of tools on the outside, in order: tool, agent (relative), call.
 #[derive(Clone, Default)]
 pub(crate) struct EffectLog(Arc<Mutex<Vec<(String, String, String)>>>);
 
@@ -35,7 +35,7 @@ impl EffectLog {
     }
 }
 
-/// Holds up whoever comes until it is opened.
+/// Makes each caller wait until the gate is opened.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<(watch::Sender<usize>, Semaphore)>);
 
@@ -49,12 +49,12 @@ impl Gate {
         drop(self.0.1.acquire().await);
     }
 
-    /// Waits until so many have come.
+    /// Waits until this many callers have arrived.
     pub(crate) async fn reached(&self, count: usize) {
         drop(self.0.0.subscribe().wait_for(|waiting| *waiting >= count).await);
     }
 
-    /// Lets everybody through, now and later.
+    /// Lets all callers pass, now and later.
     pub(crate) fn open(&self) {
         self.0.1.close();
     }
@@ -62,7 +62,7 @@ impl Gate {
 
 type Step<T> = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, T> + Send + Sync>;
 
-/// A tool made of two closures: what it does when it prepares, and when it acts.
+/// A tool made of two closures: one prepares, one acts.
 struct ClosureTool {
     prepare: Step<Result<(), ToolFailure>>,
     run: Step<ToolResult>,
@@ -106,7 +106,7 @@ fn ready() -> Step<Result<(), ToolFailure>> {
     Arc::new(|_, _| async { Ok(()) }.boxed())
 }
 
-/// Leaves a trace outside, once for each time it acts, and answers with its input.
+/// Records each of its executions in the effect log, and answers with its input.
 pub(crate) fn trace(
     name: &'static str,
     class: EffectClass,
@@ -149,7 +149,6 @@ pub(crate) fn put(workspaces: Option<MemoryWorkspaces>) -> Tool {
     made("put", EffectClass::Exec, ClosureTool { prepare: ready(), run, power: None })
 }
 
-/// Fails whenever it is called.
 pub(crate) fn boom(outside: &EffectLog) -> Tool {
     let outside = outside.clone();
     let run: Step<ToolResult> = Arc::new(move |call, _| {
@@ -159,7 +158,7 @@ pub(crate) fn boom(outside: &EffectLog) -> Tool {
     made("boom", EffectClass::Read, ClosureTool { prepare: ready(), run, power: None })
 }
 
-/// Waits at `gate` when it prepares.
+/// Waits at `gate` while it prepares.
 pub(crate) fn slow_to_prepare(
     name: &'static str,
     class: EffectClass,
@@ -183,7 +182,7 @@ pub(crate) fn slow_to_prepare(
     made(name, class, ClosureTool { prepare, run, power: None })
 }
 
-/// Leaves its trace, then waits at `gate`.
+/// Records its execution, then waits at `gate`.
 pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &EffectLog, gate: &Gate) -> Tool {
     let (gate, outside) = (gate.clone(), outside.clone());
     let run: Step<ToolResult> = Arc::new(move |call, _| {

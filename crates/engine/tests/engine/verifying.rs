@@ -1,4 +1,4 @@
-//! `verify`: at any moment of a run, after a resume, and against every kind of tampering.
+//! `verify` at any moment of a run, after a resume, and against every kind of tampering.
 
 use std::sync::Arc;
 
@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use posse_domain::event::{EventBody, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::{AgentState, RunStatus};
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
-    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Capabilities, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse,
+    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use posse_engine::{RuntimeError, VerifyError, verify};
 use posse_models::scripted::ScriptedAnswer;
@@ -38,7 +39,7 @@ async fn a_run_verifies_while_it_works() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let key = world.key(handle.id());
-    // Two agents stand at the gate: the scouts. Both have spent, and so have the subtrees above them.
+    // Two agents, the scouts, wait at the gate. Both have spent tokens, and so have the subtrees above them.
     gate.reached(2).await;
     let verified = verify(world.store(), &key).await.expect("it holds together");
     assert!(verified.events > 10);
@@ -71,7 +72,7 @@ async fn a_run_verifies_at_every_commit() {
     watcher.await.expect("no panic");
 }
 
-/// Whether the run goes on; waits for its next commit.
+/// Waits for the next commit of the run. Returns whether the run is still open.
 async fn grows(world: &World, key: &RunKey, pulse: &mut watch::Receiver<Pulse>) -> bool {
     let ended = checks::read(world.store(), key).await.iter().any(|event| {
         matches!(
@@ -101,7 +102,7 @@ async fn a_long_request_keeps_its_title_over_a_resume() {
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     world.ended(&handle).await;
     let row = world.store().runs(&TenantId::local(), run.as_str(), 1).await.expect("runs").remove(0).row;
-    assert_eq!((row.title.as_str(), row.status.as_str()), ("The first line.", "completed"));
+    assert_eq!((row.title.as_str(), row.status), ("The first line.", RunStatus::Completed));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,7 +133,7 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
     );
     let rows = world.store().agents(&world.key(&run)).await.expect("agents");
     for row in rows.iter().filter(|row| !row.id.is_root()) {
-        assert_eq!((row.state.as_str(), row.result.as_deref()), ("closed", Some("found")), "{}", row.id);
+        assert_eq!((row.state, row.result.as_deref()), (AgentState::Closed, Some("found")), "{}", row.id);
     }
     let closes = |agent: &str| {
         ended.position(|e| e.agent.relative() == agent && e.body.kind() == "agent.subagent_closed")
@@ -142,7 +143,7 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
 
 type Alter = fn(&mut Vec<StoredEvent>);
 
-/// What somebody did to a journal behind Posse's back.
+/// A change that another program made to a journal.
 #[derive(Clone)]
 enum TamperTarget {
     Event(Alter),
@@ -193,12 +194,12 @@ async fn every_kind_of_tampering_shows() {
             other => panic!("{name}: {other:?}"),
         }
     }
-    // A cut tail shows against the head.
+    // A truncated journal differs from the stored head.
     let cut = verdict(&world, run, TamperTarget::Event(|events| drop(events.pop()))).await;
     assert!(matches!(cut, Err(VerifyError::Event { seq, .. }) if seq == last), "{cut:?}");
     let rows: [fn(&mut Vec<AgentRow>); 5] = [
         |rows| drop(rows.pop()),
-        |rows| rows[1].state = "running".to_owned(),
+        |rows| rows[1].state = AgentState::Running,
         |rows| rows[1].result = Some("something better".to_owned()),
         |rows| rows[0].subtree_usage_json = "{}".to_owned(),
         |rows| rows[1].terms.as_mut().expect("terms").permissions_json = "{}".to_owned(),
@@ -208,7 +209,7 @@ async fn every_kind_of_tampering_shows() {
         assert!(matches!(found, Err(VerifyError::Tables(_))), "{at}: {found:?}");
     }
     let entries: [fn(&mut RunEntry); 3] = [
-        |entry| entry.row.status = "failed".to_owned(),
+        |entry| entry.row.status = RunStatus::Failed,
         |entry| entry.row.title = "another".to_owned(),
         |entry| entry.row.ended_at_ms = None,
     ];
@@ -252,6 +253,10 @@ async fn a_run_that_somebody_owns_is_not_taken_and_one_that_ended_is_not_resumed
 }
 
 impl Store for TamperedStore<'static> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
     fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         self.store.commit(commit)
     }
@@ -268,7 +273,7 @@ impl Store for TamperedStore<'static> {
             let mut events = read.await?;
             match (how, after) {
                 (TamperTarget::Event(how), 0) => how(&mut events),
-                // The first page held them all.
+                // The first page contained all events.
                 (TamperTarget::Event(_), _) => events.clear(),
                 _ => {}
             }
@@ -295,6 +300,10 @@ impl Store for TamperedStore<'static> {
 
     fn release(&self, key: &RunKey, epoch: Epoch) -> BoxFuture<'static, Result<(), StoreError>> {
         self.store.release(key, epoch)
+    }
+
+    fn claimable(&self, tenant: &TenantId, limit: u32) -> BoxFuture<'static, Result<Vec<RunId>, StoreError>> {
+        self.store.claimable(tenant, limit)
     }
 
     fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>> {

@@ -1,4 +1,4 @@
-//! Workspaces in memory: files are texts by path, a commit is a map of them, and nothing is lost with a process.
+//! Workspaces in memory: files are texts by path, a commit is a map of them, and the death of a process loses nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::ownership;
 use posse_domain::permission::Approvals;
 use posse_engine::ports::{
-    CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal, UpdateOutcome,
-    Urgency, WorkspaceId, WorkspaceProblem, WorkspaceResult, Workspaces,
+    CallContext, CheckRequest, MadeWorkspace, Merge, MergeRequest, RefusedCode, Salvage, StopSignal,
+    UpdateOutcome, Urgency, WorkspaceError, WorkspaceId, WorkspaceResult, Workspaces,
 };
 
 use crate::power::Power;
@@ -31,12 +31,12 @@ struct Disk {
     salvage: HashMap<WorkspaceId, ObjectId>,
     results: HashMap<RunId, ObjectId>,
     reports: BTreeMap<(AgentId, String), String>,
-    /// Merges in the order in which files were brought up to date.
+    /// Merges in the order in which files were updated.
     updates: Vec<(AgentId, ObjectId)>,
-    /// How often anything was asked for, by name.
+    /// How often each operation was requested, by name.
     asked: BTreeMap<&'static str, usize>,
-    /// How often the machine will fail at something, by name.
-    ailing: BTreeMap<&'static str, Vec<(usize, WorkspaceProblem)>>,
+    /// How often the machine will fail at each operation, by name.
+    ailing: BTreeMap<&'static str, Vec<(usize, WorkspaceError)>>,
 }
 
 /// A disk that outlives the processes that use it.
@@ -91,14 +91,14 @@ impl MemoryWorkspaces {
         self.disk().asked.get(what).copied().unwrap_or(0)
     }
 
-    /// Lets the machine fail at something so many times.
+    /// Makes the machine fail at an operation this many times.
     pub(crate) fn ail(&self, what: &'static str, times: usize) {
         self.disk().ailing.remove(what);
-        self.fail(what, times, WorkspaceProblem::passing(format!("{what} was killed")));
+        self.fail(what, times, WorkspaceError::Unavailable(format!("{what} was killed")));
     }
 
-    /// The same in another way, after what it fails at already.
-    pub(crate) fn fail(&self, what: &'static str, times: usize, problem: WorkspaceProblem) {
+    /// Adds further failures of an operation, after those that are set already.
+    pub(crate) fn fail(&self, what: &'static str, times: usize, problem: WorkspaceError) {
         self.disk().ailing.entry(what).or_default().push((times, problem));
     }
 
@@ -106,7 +106,7 @@ impl MemoryWorkspaces {
         self.disk().reports.get(&(parent.clone(), path.to_owned())).cloned()
     }
 
-    /// Does something to the disk, unless the process is dead; then it never answers.
+    /// Executes an operation on the disk. If the process is dead, it never completes.
     fn act<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -121,7 +121,7 @@ impl MemoryWorkspaces {
                 *times -= 1;
                 return Some(Err(problem.clone()));
             }
-            act.take().map(|act| act(&mut disk).map_err(WorkspaceProblem::from))
+            act.take().map(|act| act(&mut disk).map_err(WorkspaceError::Unsupported))
         };
         let done = match &self.power {
             Some(power) => power.act(&mut run).flatten(),
@@ -129,7 +129,7 @@ impl MemoryWorkspaces {
         };
         match done {
             Some(result) => async move {
-                // Somebody else's turn: what is done at once in memory takes its time on a disk.
+                // Other tasks run first: an operation that is immediate in memory takes time on a disk.
                 tokio::task::yield_now().await;
                 result
             }
@@ -233,7 +233,7 @@ impl Workspaces for MemoryWorkspaces {
             };
             let outside: Vec<String> = paths.iter().filter(|path| !owned(path)).cloned().collect();
             if !outside.is_empty() {
-                return Ok(Merge::Refused { ownership: true, problems: outside });
+                return Ok(Merge::Refused { code: RefusedCode::Ownership, problems: outside });
             }
             let both =
                 |path: &&String| ours.get(*path) != base.get(*path) && ours.get(*path) != theirs.get(*path);
@@ -254,7 +254,7 @@ impl Workspaces for MemoryWorkspaces {
         })
     }
 
-    /// A check is `FILE=TEXT`: whether the file has that text; or `hang`.
+    /// A check is `FILE=TEXT`, which passes if the file has that text, or `hang`.
     fn check(&self, request: CheckRequest, mut stop: StopSignal) -> WorkspaceResult<Vec<CheckRecord>> {
         let hangs = request.commands.iter().any(|(command, _)| command == "hang");
         let checked = self.act("check", move |disk| {
@@ -276,7 +276,7 @@ impl Workspaces for MemoryWorkspaces {
         async move {
             if hangs {
                 stop.at_least(Urgency::Gently).await;
-                return Err("stopped".into());
+                return Err(WorkspaceError::Unsupported("stopped".to_owned()));
             }
             checked.await
         }
@@ -285,7 +285,7 @@ impl Workspaces for MemoryWorkspaces {
 
     fn update(&self, of: WorkspaceId, old: ObjectId, new: ObjectId) -> WorkspaceResult<UpdateOutcome> {
         self.act("update", move |disk| {
-            // A line that has not moved yet is where its agent began.
+            // A work ref that has not moved yet is at the commit that its agent started from.
             let line = disk.lines.get(&of).copied().unwrap_or(old);
             assert!(line == old || line == new, "the line of {} is at neither end of the update", of.agent);
             if line != new {

@@ -1,4 +1,4 @@
-//! A store, a model, tools and definitions: everything a run needs, made for one test.
+//! The fixture of one test: a store, a model, tools and definitions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
-use posse_domain::definition::{Definition, Mode};
+use posse_domain::definition::{Definition, Mode, Trust};
 use posse_domain::event::{EffectClass, Event, EventBody};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
-use posse_domain::permission::Decision;
 use posse_engine::ports::{
     Admission, CallSize, Commit, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
     ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
-use posse_engine::{Parts, ResumeOutcome, RunHandle, RunRequest, Runtime, RuntimeError, RuntimeOptions};
+use posse_engine::{
+    Parts, RequestField, ResumeOutcome, RunHandle, RunRequest, Runtime, RuntimeError, RuntimeOptions,
+};
 use posse_models::ModelRegistry;
 use posse_models::scripted::{DEFAULT_FACTS, FnModel, ScriptedAnswer};
 use posse_store::MemoryStore;
@@ -28,16 +29,16 @@ use crate::workspaces::MemoryWorkspaces;
 
 pub(crate) const MODEL: &str = "test/model";
 
-/// A run that has not ended by then hangs. Far beyond what any of these runs take.
+/// Timeout after which a run counts as hanging. Far beyond the duration of any of these runs.
 const HANGS: Duration = Duration::from_mins(1);
-/// The same where time is virtual, and an hour takes none.
+/// The timeout in tests with virtual time, in which an hour takes no time.
 const HANGS_VIRTUAL: Duration = Duration::from_hours(100);
 
 type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
 type Admit = Arc<dyn Fn() -> Admission + Send + Sync>;
 type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
 
-/// Answers from a closure, writes down what it was asked, and holds up whom a test wants held up.
+/// Answers from a closure, records its requests, and delays the calls that a test selects.
 struct TestModel {
     script: Script,
     hold: Hold,
@@ -93,7 +94,7 @@ impl Model for TestModel {
     }
 }
 
-/// Tokio's clock, which stands still where a test paused it, and chance that is none.
+/// Tokio's clock, which stands still if a test paused it, and deterministic numbers instead of random ones.
 struct TestSystem {
     began: tokio::time::Instant,
     drawn: AtomicU64,
@@ -105,7 +106,7 @@ impl System for TestSystem {
     }
 
     fn random(&self) -> u64 {
-        // Spread over all digits of an id, so that ids of one test differ at first sight.
+        // Spread over all digits of an id, so that the ids of one test are easy to tell apart.
         (self.drawn.fetch_add(1, Ordering::Relaxed) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
@@ -128,10 +129,9 @@ pub(crate) struct World {
     pub(crate) dir: TempDir,
 }
 
-/// One process of a world.
 pub(crate) struct Process {
     pub(crate) runtime: Runtime,
-    /// For one that can die.
+    /// Set for a process that can die.
     pub(crate) power: Option<Power>,
 }
 
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Lets the calls that `hold` picks wait at a gate.
+    /// Makes the calls that `hold` selects wait at a gate.
     pub(crate) fn holding(
         mut self,
         hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
@@ -165,7 +165,7 @@ impl World {
         self
     }
 
-    /// Lets the calls that `hold` picks wait at a gate once everything is said, with their streams open.
+    /// Makes the calls that `hold` selects wait at a gate after their whole text, with their streams open.
     pub(crate) fn holding_open(
         mut self,
         hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
@@ -174,7 +174,7 @@ impl World {
         self
     }
 
-    /// Lets `admit` say when calls may be made.
+    /// Lets `admit` decide when calls may be made.
     pub(crate) fn admitting(mut self, admit: impl Fn() -> Admission + Send + Sync + 'static) -> Self {
         self.admit = Arc::new(admit);
         self
@@ -186,31 +186,30 @@ impl World {
         self
     }
 
-    /// Leases of so long, instead of the store's usual ones.
+    /// Sets the lease time of the store.
     pub(crate) fn with_lease(mut self, lease: Duration) -> Self {
         self.memory = self.memory.with_lease(lease);
         self
     }
 
-    /// Hooks that hear of what happens.
+    /// Sets the hooks that are notified in this world.
     pub(crate) fn with_hooks(mut self, hooks: impl Hooks) -> Self {
         self.hooks = Some(Arc::new(hooks));
         self
     }
 
-    /// Lets processes that can die write their journal otherwise, as another Posse would.
+    /// Lets processes that can die rewrite their commits, to imitate other versions of Posse.
     pub(crate) fn rewriting(mut self, rewrite: fn(&mut Commit)) -> Self {
         self.rewrite = rewrite;
         self
     }
 
-    /// Everybody who can change files works in a workspace of their own.
+    /// Gives every agent that can change files an isolated workspace.
     pub(crate) fn isolated(mut self) -> Self {
         self.workspaces = Some(MemoryWorkspaces::default());
         self
     }
 
-    /// Those workspaces.
     pub(crate) fn workspaces(&self) -> &MemoryWorkspaces {
         self.workspaces.as_ref().expect("an isolated world")
     }
@@ -263,7 +262,7 @@ impl World {
         self.process_that_beats(RuntimeOptions::default().heartbeat)
     }
 
-    /// One that renews its leases so often.
+    /// A process that renews its leases at this interval.
     pub(crate) fn process_that_beats(&self, heartbeat: Duration) -> Process {
         let store = Arc::new(self.memory.another_process());
         let parts = self.parts(store, Faults::default(), None);
@@ -271,14 +270,14 @@ impl World {
         Process { runtime: Runtime::new(parts, options), power: None }
     }
 
-    /// A process whose commits are late and that may die.
+    /// A process whose commits are delayed and that may die.
     pub(crate) fn mortal(&self, death: Option<CrashPoint>) -> Process {
         let (store, power) = LateStore::open(self.memory.another_process(), death, self.rewrite);
         let parts = self.parts(store, power.faults(), Some(power.clone()));
         Process { runtime: Runtime::new(parts, RuntimeOptions::default()), power: Some(power) }
     }
 
-    /// In an isolated world the boss may use `bash`, so it may ask for commands to be run as criteria.
+    /// The request of a run. In an isolated world the boss may use `bash`, so it may request commands as criteria.
     pub(crate) fn spec(&self) -> RunRequest {
         let mut definitions = definitions();
         if self.workspaces.is_some() {
@@ -323,13 +322,12 @@ impl World {
         self.look(handle.id()).await
     }
 
-    /// Reads and checks a run that has ended.
+    /// Reads and checks an ended run.
     pub(crate) async fn look(&self, run: &RunId) -> EndedRun {
         let (events, state) = checks::check(&self.memory, &self.key(run)).await;
         EndedRun { events, run: state }
     }
 
-    /// Goes on with a run in another process.
     pub(crate) async fn resume(&self, process: &Process, run: &RunId) -> Option<RunHandle> {
         match process.runtime.resume(run).await {
             Ok(ResumeOutcome::Going(handle)) => Some(handle),
@@ -348,7 +346,7 @@ impl World {
         self.post(&agent.run(), command).await;
     }
 
-    /// Waits until the journal of a run has an event like this.
+    /// Waits until the journal of a run has a matching event.
     pub(crate) async fn until(&self, run: &RunId, is_it: impl Fn(&Event) -> bool) {
         let key = self.key(run);
         let mut pulse = self.memory.watch(&key);
@@ -368,13 +366,13 @@ impl World {
         checks::read(&self.memory, &self.key(run)).await
     }
 
-    /// How often agents at this depth have asked.
+    /// The number of model calls of agents at this depth.
     pub(crate) fn asked_by_depth(&self, depth: u32) -> usize {
         let asked = self.asked.lock().expect("no panic while it is held");
         asked.iter().filter(|request| request.depth == depth).count()
     }
 
-    /// What the model was asked, by agent.
+    /// The model requests of an agent.
     pub(crate) fn asked_by(&self, agent: &str) -> Vec<ModelRequest> {
         let asked = self.asked.lock().expect("no panic while it is held");
         asked.iter().filter(|request| request.agent.relative() == agent).cloned().collect()
@@ -412,7 +410,7 @@ impl EndedRun {
         }
     }
 
-    /// The results of an agent's calls: tool, whether it went well, text.
+    /// The results of an agent's calls: tool, success, text.
     pub(crate) fn results(&self, agent: &str) -> Vec<(String, bool, String)> {
         self.of(agent)
             .filter_map(|event| match &event.body {
@@ -433,13 +431,13 @@ impl EndedRun {
         (ok, text)
     }
 
-    /// Where the first event like this stands.
+    /// The position of the first matching event.
     pub(crate) fn position(&self, is_it: impl Fn(&Event) -> bool) -> usize {
         self.events.iter().position(is_it).expect("there is such an event")
     }
 }
 
-/// Events one to a line, for a failed test.
+/// One event per line, for the message of a failed test.
 pub(crate) fn listing(events: &[Event]) -> String {
     let line = |event: &Event| format!("{} {} {}", event.agent, event.body.kind(), event.body.summary());
     events.iter().map(line).collect::<Vec<_>>().join("\n")
@@ -459,7 +457,7 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
         temperature: None,
         top_p: None,
         mode: Mode::All,
-        default: Decision::Allow,
+        trust: Trust::Trusted,
         rules: Vec::new(),
         parallel: None,
         background: false,
@@ -468,8 +466,8 @@ pub(crate) fn definition(name: &str, tools: &[&str], spawns: &[&str]) -> Definit
     }
 }
 
-/// A `boss` that may do and spawn everything, a `lead` that looks and spawns, a `scout` that looks, a `builder`
-/// that changes things.
+/// A `boss` that may do and spawn everything, a `lead` that reads and spawns, a `scout` that reads, a `builder` that
+/// writes.
 pub(crate) fn definitions() -> Vec<Definition> {
     let all = ["probe", "strike", "put", "ask_net", "boom", "hold", "read", "list", "write", "edit", "todo"];
     vec![
@@ -486,14 +484,14 @@ pub(crate) fn child(definition: &str, prompt: &str) -> serde_json::Value {
     serde_json::json!({"subagent_type": definition, "prompt": prompt, "description": "a piece of it"})
 }
 
-/// The same in the background.
+/// Input of `task` for a background child.
 pub(crate) fn background(definition: &str, prompt: &str) -> serde_json::Value {
     let mut input = child(definition, prompt);
     input["run_in_background"] = true.into();
     input
 }
 
-/// What came since the model last spoke, as one text.
+/// The messages since the model's last reply, as one text.
 pub(crate) fn newest(request: &ModelRequest) -> String {
     use posse_agent::conversation::Message;
     let from = request.messages.iter().rposition(|message| matches!(**message, Message::Assistant { .. }));
@@ -506,6 +504,6 @@ pub(crate) fn newest(request: &ModelRequest) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-pub(crate) fn is_error(result: &Result<RunHandle, RuntimeError>, field: &str) -> bool {
+pub(crate) fn is_error(result: &Result<RunHandle, RuntimeError>, field: RequestField) -> bool {
     matches!(result, Err(RuntimeError::Invalid { field: found, .. }) if *found == field)
 }

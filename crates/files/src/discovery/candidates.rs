@@ -1,4 +1,4 @@
-//! The files of a place that may be definitions or skills, by their names alone.
+//! Lists the files of a search directory that may be definitions or skills, by their names alone.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Dir, FileType};
 
-use super::reach::Reach;
-use super::{DIR_MAX_ENTRIES, Form, Holds, PLACE_MAX_FILES, SearchDir, SkipReason};
+use super::reach::SearchScope;
+use super::{DIR_MAX_ENTRIES, DefinitionType, Form, PLACE_MAX_FILES, SearchDir, SkipReason};
 
 /// The file that makes a folder a skill.
 const SKILL_FILE: &str = "SKILL.md";
-/// Files that people keep beside definitions, in any case: they are none.
+/// Files that users often keep beside definitions, in any case. They are not definitions.
 const NO_DEFINITIONS: [&str; 6] =
     ["readme.md", "agents.md", "claude.md", "changelog.md", "contributing.md", "license.md"];
 
@@ -28,10 +28,10 @@ struct Entry {
     kind: FileType,
 }
 
-/// The files of a place, sorted by path; what cannot be looked at is told to `pass_over`.
+/// The files of a search directory, sorted by path. Unreadable entries are reported to `pass_over`.
 pub(super) fn candidates(
     place: &SearchDir,
-    reach: &Reach,
+    reach: &SearchScope,
     mut pass_over: impl FnMut(PathBuf, SkipReason),
 ) -> Vec<Candidate> {
     let mut found = Vec::new();
@@ -39,15 +39,15 @@ pub(super) fn candidates(
         let path = place.dir.join(&entry.name);
         match (place.holds, form(place.holds, &entry.name)) {
             (_, Some(form)) if entry.kind != FileType::Directory => found.push((path, form)),
-            (Holds::Agents, _) if entry.kind == FileType::Directory => {
+            (DefinitionType::Agents, _) if entry.kind == FileType::Directory => {
                 let inside = entries(&path, reach, &mut pass_over);
                 let inside = inside.iter().filter(|inside| inside.kind != FileType::Directory);
                 let inside =
                     inside.filter_map(|inside| Some((&inside.name, form(place.holds, &inside.name)?)));
                 found.extend(inside.map(|(name, form)| (path.join(name), form)));
             }
-            // A link may lead to a folder. One that does not has no such file.
-            (Holds::Skills, _) if may_be_folder(entry.kind) => {
+            // A link may lead to a folder. If it does not, it has no such file.
+            (DefinitionType::Skills, _) if may_be_folder(entry.kind) => {
                 found.push((path.join(SKILL_FILE), Form::SkillFolder));
             }
             _ => {}
@@ -65,20 +65,22 @@ fn may_be_folder(kind: FileType) -> bool {
     matches!(kind, FileType::Directory | FileType::Symlink | FileType::Unknown)
 }
 
-/// How a file of this name is written, if it is one of a place's.
-fn form(holds: Holds, name: &OsStr) -> Option<Form> {
+/// The format of a file by its name, if it belongs to the search directory.
+fn form(holds: DefinitionType, name: &OsStr) -> Option<Form> {
     let extension = Path::new(name).extension()?.to_ascii_lowercase();
     match (holds, extension.as_bytes()) {
-        (Holds::Agents, b"md") if !NO_DEFINITIONS.iter().any(|known| name.eq_ignore_ascii_case(known)) => {
+        (DefinitionType::Agents, b"md")
+            if !NO_DEFINITIONS.iter().any(|known| name.eq_ignore_ascii_case(known)) =>
+        {
             Some(Form::Agent)
         }
-        (Holds::Skills, b"yaml" | b"yml") => Some(Form::YamlSkill),
+        (DefinitionType::Skills, b"yaml" | b"yml") => Some(Form::YamlSkill),
         _ => None,
     }
 }
 
-/// What is in a directory, but for hidden names. One that is not there holds nothing.
-fn entries(dir: &Path, reach: &Reach, pass_over: &mut impl FnMut(PathBuf, SkipReason)) -> Vec<Entry> {
+/// The entries of a directory without hidden names. A missing directory has none.
+fn entries(dir: &Path, reach: &SearchScope, pass_over: &mut impl FnMut(PathBuf, SkipReason)) -> Vec<Entry> {
     let opened = match reach.open_dir(dir) {
         Ok(Some(opened)) => opened,
         Ok(None) => return Vec::new(),

@@ -1,30 +1,30 @@
-//! What is looked for from a directory upwards: a project's instructions for agents.
+//! Finds a project's instructions for agents, from a directory upwards.
 
 use std::path::{Path, PathBuf};
 
-use super::reach::Reach;
-use super::{PassedOver, SkipReason};
+use super::reach::SearchScope;
+use super::{SkipReason, SkippedPath};
 
-/// A text that was found, and where.
+/// The text of a found file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instructions {
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// The content of the file.
     pub text: String,
 }
 
-/// The text file of this name that is nearest to `dir`, in it or above it, up to `root`, in which it lies. Of a longer
-/// one the first `max_bytes` count. One that
-/// cannot be used is told, and hides those above it: it was meant to count.
+/// The text file of this name that is nearest to `dir`, in it or above it, up to `root`, which contains it. Only the
+/// first `max_bytes` are read. An unusable file is reported, and hides those above it, because its author meant it to
+/// apply.
 pub fn nearest_file(
     dir: &Path,
     root: &Path,
     name: &str,
     max_bytes: u64,
-) -> Result<Option<Instructions>, PassedOver> {
-    let passed_over = |path: PathBuf, why| PassedOver { place: 0, path, why };
-    let reach = Reach::new(Some(root)).map_err(|why| passed_over(root.to_owned(), why))?;
+) -> Result<Option<Instructions>, SkippedPath> {
+    let skipped = |path: PathBuf, why| SkippedPath { place: 0, path, why };
+    let reach = SearchScope::new(Some(root)).map_err(|why| skipped(root.to_owned(), why))?;
     for dir in dir.ancestors().take_while(|dir| dir.starts_with(root)) {
         let path = dir.join(name);
         let read =
@@ -36,13 +36,13 @@ pub fn nearest_file(
         };
         return match text {
             Ok(text) => Ok(Some(Instructions { path, text })),
-            Err(why) => Err(passed_over(path, why)),
+            Err(why) => Err(skipped(path, why)),
         };
     }
     Ok(None)
 }
 
-/// The text; the limit may have cut its last letter in two.
+/// Decodes the text. The size limit may have cut its last character.
 fn text_of(mut bytes: Vec<u8>) -> Result<String, SkipReason> {
     if let Err(error) = std::str::from_utf8(&bytes)
         && error.error_len().is_none()

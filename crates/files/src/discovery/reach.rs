@@ -1,4 +1,4 @@
-//! Opening files where the person keeps them, or in a project without leaving it.
+//! Opens files in the user's directories, or in a project without leaving it.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,15 +13,15 @@ use crate::DirHandle;
 
 /// How often a path is resolved again when directories moved meanwhile.
 const OPEN_TRIES: usize = 64;
-/// Neither a pipe nor a terminal can make this wait.
+/// Neither a pipe nor a terminal can block this.
 const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// What may be opened.
-pub(super) enum Reach {
-    /// Whatever the person's links lead to.
+/// Which files may be opened.
+pub(super) enum SearchScope {
+    /// Any target of the user's links.
     Anywhere,
-    /// What lies in a project.
+    /// Only files within a project.
     Project(Project),
 }
 
@@ -35,18 +35,18 @@ pub(super) struct Project {
 pub(super) struct OpenFile {
     file: File,
     size: u64,
-    /// Where it really is, if a link led there.
+    /// The real path, if a link led there.
     pub(super) real: Option<PathBuf>,
 }
 
-/// Whatever is there, open.
+/// An open file of any type.
 struct OpenEntry {
     fd: OwnedFd,
     real: Option<PathBuf>,
 }
 
-impl Reach {
-    /// Opens the project, if there is one.
+impl SearchScope {
+    /// Opens the project's directory, if there is one.
     pub(super) fn new(within: Option<&Path>) -> Result<Self, SkipReason> {
         let Some(root) = within else { return Ok(Self::Anywhere) };
         let fd = openat2(CWD, root, DIR_FLAGS | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::empty());
@@ -55,7 +55,7 @@ impl Reach {
         Ok(Self::Project(Project { root: root.to_owned(), fd, files }))
     }
 
-    /// Opens a regular file; none if it is not there.
+    /// Opens a regular file. None if it does not exist.
     pub(super) fn open_file(&self, path: &Path) -> Result<Option<OpenFile>, SkipReason> {
         let Some(opened) = self.open(path, FILE_FLAGS)? else { return Ok(None) };
         let stat = fstat(&opened.fd).map_err(unreadable)?;
@@ -66,7 +66,7 @@ impl Reach {
         Ok(Some(OpenFile { file: opened.fd.into(), size, real: opened.real }))
     }
 
-    /// Opens a directory; none if it is not there.
+    /// Opens a directory. None if it does not exist.
     pub(super) fn open_dir(&self, path: &Path) -> Result<Option<OwnedFd>, SkipReason> {
         Ok(self.open(path, DIR_FLAGS)?.map(|opened| opened.fd))
     }
@@ -90,7 +90,7 @@ impl Reach {
         }
     }
 
-    /// Finds out where links lead, judges that, and opens what is there without following another one.
+    /// Resolves the links of a path, checks the target, and opens it without following another link.
     fn follow(&self, path: &Path, flags: OFlags) -> Result<Option<OpenEntry>, SkipReason> {
         let real = match path.canonicalize() {
             Ok(real) => real,
@@ -119,29 +119,29 @@ impl Reach {
 }
 
 impl OpenFile {
-    /// Lets the disk begin with it, without waiting: it is read soon, unless it is longer than `max_bytes`.
+    /// Asks the kernel to read the file ahead without blocking, unless it is longer than `max_bytes`.
     pub(super) fn expect(&self, max_bytes: u64) {
         if self.size <= max_bytes {
-            // Only advice: without it, reading waits.
+            // Only advice: without it, the read waits.
             let _ = fadvise(&self.file, 0, None, Advice::WillNeed);
         }
     }
 
-    /// What it says first, however much there is.
+    /// Reads at most the first `max_bytes`.
     pub(super) fn beginning(self, max_bytes: u64) -> Result<Vec<u8>, SkipReason> {
-        // One more than it says, so that its end is known without growing.
+        // One byte more than its size, so that the end is found without growing the buffer.
         let capacity = usize::try_from(self.size.min(max_bytes)).unwrap_or_default() + 1;
         let mut content = Vec::with_capacity(capacity);
         let read = self.file.take(max_bytes).read_to_end(&mut content);
         read.map(|_| content).map_err(|error| SkipReason::Unreadable(error.to_string()))
     }
 
-    /// All that it says, if that is not too much.
+    /// Reads the whole file, if it is not too large.
     pub(super) fn read(self, max_bytes: u64) -> Result<Vec<u8>, SkipReason> {
         if self.size > max_bytes {
             return Err(SkipReason::TooLarge(max_bytes));
         }
-        // It may have grown since.
+        // The file may have grown since.
         let content = self.beginning(max_bytes + 1)?;
         if content.len() as u64 > max_bytes { Err(SkipReason::TooLarge(max_bytes)) } else { Ok(content) }
     }
@@ -154,7 +154,7 @@ fn openat(
     resolve: ResolveFlags,
 ) -> Result<OwnedFd, Errno> {
     let resolve = resolve | ResolveFlags::NO_MAGICLINKS;
-    // The project's own directory has no name beneath itself.
+    // The project's own directory has an empty relative path.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     for _ in 0..OPEN_TRIES {
         match openat2(dir.as_fd(), path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {

@@ -1,4 +1,4 @@
-//! Real directories: what is found, in which order, and what never is.
+//! Discovery in real directories: what is found, in which order, and what must never be found.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -39,21 +39,21 @@ impl Tree {
         symlink(target, path).expect("linked");
     }
 
-    fn place(&self, dir: &str, holds: Holds, within: Option<&str>) -> SearchDir {
+    fn place(&self, dir: &str, holds: DefinitionType, within: Option<&str>) -> SearchDir {
         SearchDir { dir: self.at(dir), holds, within: within.map(|within| self.at(within)) }
     }
 
-    /// The paths that are found, and those that are passed over with the reason.
+    /// The found paths, and the skipped paths with the reason.
     fn look(&self, places: &[SearchDir]) -> (Vec<String>, Vec<(String, SkipReason)>) {
         let shown = |path: &Path| path.strip_prefix(&self.top).unwrap_or(path).display().to_string();
         let found = discover(places, MAX_BYTES, |file| shown(&file.path));
-        let passed = found.passed_over.iter().map(|passed| (shown(&passed.path), passed.why.clone()));
+        let passed = found.skipped.iter().map(|passed| (shown(&passed.path), passed.why.clone()));
         (found.found, passed.collect())
     }
 }
 
 const PROJECT: Option<&str> = Some("p");
-/// Largest file that is read here.
+/// Maximum size of a file in these tests.
 const MAX_BYTES: u64 = 1_000;
 
 #[test]
@@ -69,7 +69,7 @@ fn files_come_by_place_and_then_by_path() {
         ("b/gamma.md", ""),
     ]);
     let places = [("b", None), ("nowhere", None), ("a", None)]
-        .map(|(dir, within)| tree.place(dir, Holds::Agents, within));
+        .map(|(dir, within)| tree.place(dir, DefinitionType::Agents, within));
     assert_eq!(
         tree.look(&places),
         (["b/gamma.md", "a/alpha.md", "a/team/beta.MD", "a/zeta.md"].map(String::from).to_vec(), vec![])
@@ -86,7 +86,7 @@ fn skills_are_folders_with_their_file_or_yaml() {
         ("s/review.yml", ""),
         ("s/loose.md", ""),
     ]);
-    let found = tree.look(&[tree.place("s", Holds::Skills, None)]);
+    let found = tree.look(&[tree.place("s", DefinitionType::Skills, None)]);
     assert_eq!(
         found,
         (["s/pdf/SKILL.md", "s/review.yml", "s/summarize.yaml"].map(String::from).to_vec(), vec![])
@@ -96,7 +96,10 @@ fn skills_are_folders_with_their_file_or_yaml() {
 #[test]
 fn the_content_and_the_form_are_given() {
     let tree = Tree::new(&[("p/a/x.md", "hello"), ("p/s/x/SKILL.md", "skill"), ("p/s/y.yml", "y: 1")]);
-    let places = [tree.place("p/a", Holds::Agents, PROJECT), tree.place("p/s", Holds::Skills, PROJECT)];
+    let places = [
+        tree.place("p/a", DefinitionType::Agents, PROJECT),
+        tree.place("p/s", DefinitionType::Skills, PROJECT),
+    ];
     let found = discover(&places, MAX_BYTES, |file| (file.place, file.form, file.content, file.real));
     assert_eq!(
         found.found,
@@ -118,9 +121,9 @@ fn nothing_in_a_project_leads_out_of_it() {
     tree.link("p/s/own", tree.at("home/skills/own"));
     tree.link("p/linked", tree.at("home/skills"));
     let places = [
-        tree.place("p/a", Holds::Agents, PROJECT),
-        tree.place("p/s", Holds::Skills, PROJECT),
-        tree.place("p/linked", Holds::Skills, PROJECT),
+        tree.place("p/a", DefinitionType::Agents, PROJECT),
+        tree.place("p/s", DefinitionType::Skills, PROJECT),
+        tree.place("p/linked", DefinitionType::Skills, PROJECT),
     ];
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/a/good.md"]);
@@ -144,9 +147,9 @@ fn links_within_a_project_are_followed_unless_git_ignores_what_they_lead_to() {
     tree.link("p/a/token.md", "../.git/config");
     tree.link("p/s/skill", "../t/skill");
     let places = [
-        tree.place("p/a", Holds::Agents, PROJECT),
-        tree.place("p/s", Holds::Skills, PROJECT),
-        tree.place("p/t", Holds::Skills, PROJECT),
+        tree.place("p/a", DefinitionType::Agents, PROJECT),
+        tree.place("p/s", DefinitionType::Skills, PROJECT),
+        tree.place("p/t", DefinitionType::Skills, PROJECT),
     ];
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/a/one.md", "p/s/skill/SKILL.md", "p/t/skill/SKILL.md"]);
@@ -173,7 +176,7 @@ fn no_link_makes_another_folder_of_a_project_a_skill() {
     tree.link("p/s/file/SKILL.md", "../../SKILL.md");
     tree.link("p/s/deep", "../t/other/deep");
     tree.link("p/linked", "lib");
-    let places = ["p/s", "p/t", "p/linked"].map(|dir| tree.place(dir, Holds::Skills, PROJECT));
+    let places = ["p/s", "p/t", "p/linked"].map(|dir| tree.place(dir, DefinitionType::Skills, PROJECT));
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["p/s/deep/SKILL.md", "p/s/good/SKILL.md"]);
     let refused = ["p/s/file", "p/s/place", "p/s/root", "p/s/src", "p/linked/more"];
@@ -184,7 +187,7 @@ fn no_link_makes_another_folder_of_a_project_a_skill() {
 fn another_programs_ignore_file_does_not_let_in_what_git_ignores() {
     let tree = Tree::new(&[("p/.gitignore", ".env\n"), ("p/.ignore", "!.env\n"), ("p/.env", "KEY=1")]);
     tree.link("p/a/env.md", "../.env");
-    let (found, passed) = tree.look(&[tree.place("p/a", Holds::Agents, PROJECT)]);
+    let (found, passed) = tree.look(&[tree.place("p/a", DefinitionType::Agents, PROJECT)]);
     assert_eq!(found, [""; 0]);
     assert_eq!(passed, [("p/a/env.md".to_owned(), SkipReason::Ignored)]);
 }
@@ -196,7 +199,8 @@ fn a_persons_links_go_wherever_they_go() {
     tree.link("u/a/gone.md", tree.at("dotfiles/nothing.md"));
     tree.link("u/s/skill", "../../dotfiles/skill");
     tree.link("u/s/file", "../../dotfiles/one.md");
-    let places = [tree.place("u/a", Holds::Agents, None), tree.place("u/s", Holds::Skills, None)];
+    let places =
+        [tree.place("u/a", DefinitionType::Agents, None), tree.place("u/s", DefinitionType::Skills, None)];
     let (found, passed) = tree.look(&places);
     assert_eq!(found, ["u/a/one.md", "u/s/skill/SKILL.md"]);
     assert_eq!(passed.len(), 1, "{passed:?}");
@@ -219,7 +223,7 @@ fn one_bad_file_hides_no_other() {
     tree.write("a/giant.md", &"x".repeat(most + 1));
     tree.write("a/large.md", &"x".repeat(most));
     tree.link("a/zero.md", "/dev/zero");
-    let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
+    let (found, passed) = tree.look(&[tree.place("a", DefinitionType::Agents, None)]);
     assert_eq!(found, ["a/large.md", "a/one.md", "a/two.md"]);
     let expected = [
         ("a/giant.md", SkipReason::TooLarge(MAX_BYTES)),
@@ -238,7 +242,7 @@ fn too_many_files_are_cut_and_told() {
     for number in 0..=PLACE_MAX_FILES {
         fs::write(tree.at(&format!("a/{number:05}.md")), "").expect("written");
     }
-    let (found, passed) = tree.look(&[tree.place("a", Holds::Agents, None)]);
+    let (found, passed) = tree.look(&[tree.place("a", DefinitionType::Agents, None)]);
     assert_eq!(found.len(), PLACE_MAX_FILES);
     assert!(found.is_sorted(), "however many are open at once");
     assert_eq!(passed, [("a".to_owned(), SkipReason::TooMany)]);

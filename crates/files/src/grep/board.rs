@@ -1,4 +1,4 @@
-//! Where the threads of a search take their chunks and put their results.
+//! Distributes the chunks of a search to threads and collects their results.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{GREP_OUTPUT_MAX_BYTES, GrepFile, GrepResult};
 use crate::FileError;
 
-/// Hands out chunks until the first ones together have given enough.
+/// Hands out chunks until the finished ones have enough results.
 pub(super) struct Board {
     chunks: usize,
     limit: usize,
@@ -17,7 +17,7 @@ pub(super) struct Board {
 
 struct Done {
     parts: Vec<Option<Result<GrepResult, FileError>>>,
-    /// How many parts from the first on are there, and what they hold.
+    /// How many parts from the first on are complete, and their totals.
     settled: usize,
     results: usize,
     bytes: usize,
@@ -31,7 +31,7 @@ impl Board {
         Self { chunks, limit, next, enough, done: Mutex::new(done) }
     }
 
-    /// The next chunk to search; none if there is nothing left to do.
+    /// The next chunk to search. None if nothing is left to do.
     pub(super) fn take(&self) -> Option<usize> {
         if self.enough.load(Ordering::Relaxed) {
             return None;
@@ -52,19 +52,19 @@ impl Board {
             done.bytes += bytes;
             done.settled += 1;
         }
-        // More than the limit, not just as much: then it is known that there are more.
+        // More than the limit, not equal to it: then it is known that there are more results.
         if done.results > self.limit || done.bytes > GREP_OUTPUT_MAX_BYTES {
             self.enough.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Puts the parts together, in order, up to the limits.
+    /// Joins the parts in order, up to the limits.
     pub(super) fn gather(self) -> Result<GrepResult, FileError> {
         let mut whole = GrepResult::default();
         let mut left = RemainingRoom { results: self.limit, bytes: GREP_OUTPUT_MAX_BYTES };
         let done = self.done.into_inner().unwrap_or_else(PoisonError::into_inner);
         for part in done.parts {
-            // Chunks are handed out in order, so after a gap there is nothing that counts.
+            // Chunks are handed out in order, so parts after a gap do not count.
             let Some(part) = part else { break };
             let part = part?;
             whole.searched += part.searched;
@@ -89,7 +89,7 @@ impl Board {
     }
 }
 
-/// What still fits into the answer.
+/// The room that is left in the result.
 struct RemainingRoom {
     results: usize,
     bytes: usize,
@@ -125,7 +125,7 @@ impl RemainingRoom {
     }
 }
 
-/// How much of the limit a part uses: its lines, or its files where no lines were asked for.
+/// How much of the limit a part uses: its lines, or its files if no lines were requested.
 fn results(part: &GrepResult) -> usize {
     part.files.iter().map(|file| if file.lines.is_empty() { 1 } else { file.matches }).sum()
 }

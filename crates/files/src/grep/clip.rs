@@ -1,11 +1,11 @@
-//! Cutting a long line to the part that matters.
+//! Shortens a long line to the part around a match.
 
-/// Stands where something was cut.
+/// Marks an omitted part.
 const MARK: &str = "[…]";
-/// How much is kept before the place that matters.
+/// How much is kept before the match.
 const LEAD_BYTES: usize = 100;
 
-/// The part of `line` around byte `around`, at most `max` bytes long but for the marks, as text.
+/// The part of `line` around byte `around`, at most `max` bytes long without the marks, as text.
 pub(super) fn clip(line: &[u8], around: usize, max: usize) -> String {
     if line.len() <= max {
         return String::from_utf8_lossy(line).into_owned();
@@ -18,7 +18,7 @@ pub(super) fn clip(line: &[u8], around: usize, max: usize) -> String {
     format!("{before}{}{after}", String::from_utf8_lossy(&line[start..end]))
 }
 
-/// The next place at or after `at` where a character begins.
+/// The next character boundary at or after `at`.
 fn boundary(line: &[u8], at: usize) -> usize {
     let inside = line[at..].iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000);
     at + inside.count()

@@ -1,8 +1,8 @@
-//! Searching the content of files.
+//! Searches the content of files.
 //!
-//! The candidates are walked first, in the order of their paths, then searched in chunks by a few threads.
-//! Results are put together in the order of the chunks, so the answer does not depend on which thread was
-//! faster, and a search ends as soon as the chunks from the first on have given enough.
+//! The candidates are first collected by a walk, ordered by path, then searched in chunks by a few threads. Results are
+//! joined in the order of the chunks, so the result does not depend on the speed of a thread, and a search ends as soon
+//! as the first chunks have enough results.
 
 mod board;
 mod clip;
@@ -29,22 +29,22 @@ use super::read::size;
 use super::walk::walk;
 use super::{DirHandle, FileError, GLOB_PATTERN_MAX_BYTES, RelPath, Stop};
 
-/// Longest regular expression taken.
+/// Maximum length of a regular expression.
 pub const GREP_PATTERN_MAX_BYTES: usize = 4 * 1024;
-/// Most results that a search gives back: lines, or files where only files are asked for.
+/// Maximum number of results: lines, or files if only files are requested.
 pub const GREP_RESULTS_MAX: usize = 2_000;
-/// Most lines around a match.
+/// Maximum number of context lines around a match.
 pub const GREP_CONTEXT_MAX_LINES: usize = 20;
-/// Longest part of a line that is given back.
+/// Maximum length of a line in a result.
 pub const GREP_LINE_MAX_BYTES: usize = 500;
-/// Most text that a search gives back.
+/// Maximum size of all text in a result.
 pub const GREP_OUTPUT_MAX_BYTES: usize = 64 * 1024;
-/// Largest file that is searched.
+/// Maximum size of a file that is searched.
 pub const GREP_FILE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// How large a compiled expression may be, and as much again for its tables, with the most memory for one line; a file with
-/// a longer line is skipped. In the worst case matching follows every state of the expression for every byte: the product of
-/// both takes some seconds at most. It can be stopped meanwhile (`stoppable`).
+/// The maximum size of a compiled expression, with the same again for its tables, and the maximum memory for one line.
+/// A file with a longer line is skipped. In the worst case matching follows every state of the expression for every
+/// byte: the product of both takes some seconds at most, and can be stopped (`stoppable`).
 const REGEX_AND_LINE_MAX_BYTES: [(usize, usize); 4] = [
     (2 * 1024, 4 * 1024 * 1024),
     (16 * 1024, 4 * 1024 * 1024),
@@ -53,85 +53,86 @@ const REGEX_AND_LINE_MAX_BYTES: [(usize, usize); 4] = [
 ];
 /// How many files a thread takes at a time.
 const CHUNK_FILES: usize = 64;
-/// Most threads of one search. Few, because many agents search at once.
+/// Maximum number of threads of one search. Few, because many agents search at once.
 const THREADS_MAX: usize = 4;
-/// Below this many chunks one thread is faster.
+/// With fewer chunks one thread is faster.
 const PARALLEL_FROM_CHUNKS: usize = 4;
 
-/// What a search gives back.
+/// The form of a search result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GrepOutput {
     /// The matching lines.
     #[default]
     Content,
-    /// The files that have any.
+    /// The files with a match.
     Files,
-    /// How many each file has.
+    /// The number of matches in each file.
     Count,
 }
 
-/// What is searched for, where and how.
+/// The parameters of a search.
 #[derive(Debug, Clone, Default)]
 pub struct GrepQuery {
     /// A regular expression, matched line by line.
     pub pattern: String,
-    /// A file, or a directory to search with all below.
+    /// A file, or a directory to search recursively.
     pub path: RelPath,
-    /// Only files whose name, or whose path from `path` if it has a `/`, matches this.
+    /// A filter for files: matches the name, or the path relative to `path` if it has a `/`.
     pub glob: Option<String>,
-    /// Whether capital and small letters are the same.
+    /// Whether letter case is ignored.
     pub case_insensitive: bool,
-    /// How many lines around each match are given too.
+    /// How many lines around each match are included.
     pub context: usize,
-    /// What is given back.
+    /// The form of the result.
     pub output: GrepOutput,
-    /// How many results at most.
+    /// Maximum number of results.
     pub max_results: usize,
 }
 
 /// One line of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrepLine {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub number: u64,
-    /// Its text, cut to a part around the match if it is long.
+    /// The text, shortened to the part around the match if it is long.
     pub text: String,
-    /// Whether it matches; otherwise it is there for context.
+    /// Whether the line matches. Otherwise it is context.
     pub matched: bool,
 }
 
 /// The results of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrepFile {
-    /// The file.
+    /// The path of the file in the workspace.
     pub path: RelPath,
-    /// How many lines match; with [`GrepOutput::Files`] 1.
+    /// The number of matching lines. Always 1 with [`GrepOutput::Files`].
     pub matches: usize,
-    /// The lines, if they were asked for.
+    /// The lines, if they were requested.
     pub lines: Vec<GrepLine>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GrepResult {
-    /// The files with results, in the order of their paths.
+    /// The files with results, ordered by path.
     pub files: Vec<GrepFile>,
-    /// Whether there are more results than are given back.
+    /// Whether there are more results than returned.
     pub more: bool,
-    /// How many files were searched, if all were.
+    /// How many files were searched, if the search was complete.
     pub searched: usize,
-    /// How many of them are not text and were skipped.
+    /// How many files were skipped because they are not text.
     pub binary: usize,
-    /// How many were too large, or had too long a line for the expression, or could not be read, and were skipped.
+    /// How many files were skipped because they were too large, had a line too long for the expression, or could not be
+    /// read.
     pub unread: usize,
-    /// How many the gate did not let pass.
+    /// How many files the gate refused.
     pub refused: usize,
-    /// Whether a limit of the walk was reached and part of the tree was not looked at.
+    /// Whether a limit of the walk was reached, so that part of the tree was not searched.
     pub cut: bool,
 }
 
 impl DirHandle {
-    /// Searches files, without those that ignore files leave out, links, and what is not text.
+    /// Searches files. Ignored files, links and files that are not text are skipped.
     pub fn grep(&self, query: &GrepQuery, stop: &Stop) -> Result<GrepResult, FileError> {
         let expression = Expression::compile(query)?;
         let filter = query.glob.as_deref().map(Filter::parse).transpose()?;
@@ -143,11 +144,11 @@ impl DirHandle {
         Ok(found)
     }
 
-    /// The files to search. One that was named itself is searched whatever ignore files and links say.
+    /// The files to search. A file that the query names is searched even if it is ignored or a link.
     fn targets(&self, query: &GrepQuery, filter: Option<&Filter>, stop: &Stop) -> Result<Targets, FileError> {
         let tree = match self.descend(&query.path) {
             Err(FileError::NotDirectory { .. }) => {
-                // Says what is wrong if it is no regular file either.
+                // Fails if it is not a regular file either.
                 self.open_admitted(&query.path, Links::Inside)?;
                 let files = vec![query.path.clone()];
                 return Ok(Targets { tree: None, files, links: Links::Inside, cut: false });
@@ -173,8 +174,7 @@ struct Targets {
     cut: bool,
 }
 
-/// Which files are searched. A pattern without `/` is about the name alone, as people know it from other
-/// tools.
+/// Selects files. A pattern without `/` matches the name alone, as users know it from other tools.
 struct Filter {
     matcher: GlobSet,
     by_name: bool,
@@ -234,25 +234,25 @@ fn searcher(query: &GrepQuery, line_max_bytes: usize) -> Searcher {
         .after_context(context)
         .binary_detection(BinaryDetection::quit(0))
         .heap_limit(Some(line_max_bytes))
-        // A mapped file that somebody truncates would end the process.
+        // With a memory map, another process that truncates the file would crash this one.
         .memory_map(MmapChoice::never())
         .build()
 }
 
-/// A file that ends with an error once nobody waits for the search: it is read a little at a time.
-struct Stoppable<'a> {
+/// A file whose reads fail once no caller waits for the search. It is read in small pieces.
+struct StoppableReader<'a> {
     file: &'a File,
     stop: &'a Stop,
 }
 
-impl Read for Stoppable<'_> {
+impl Read for StoppableReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stop.check().map_err(io::Error::other)?;
         self.file.read(buffer)
     }
 }
 
-/// What the threads of one search share.
+/// The data that the threads of one search share.
 struct Search<'a> {
     tree: &'a DirHandle,
     targets: &'a Targets,
@@ -268,7 +268,7 @@ impl Search<'_> {
         let helpers = if chunks.len() < PARALLEL_FROM_CHUNKS { 0 } else { threads() - 1 };
         thread::scope(|scope| {
             for _ in 0..helpers {
-                // Without a helper it takes longer, that is all.
+                // If no thread can be spawned, the search only takes longer.
                 let _ = thread::Builder::new().spawn_scoped(scope, || self.work(&chunks, &board));
             }
             self.work(&chunks, &board);
@@ -326,7 +326,7 @@ impl Search<'_> {
         let (file, stat) = match tree.open_admitted(path, self.targets.links) {
             Ok(opened) => opened,
             Err(FileError::Refused { .. }) => return Ok(Outcome::Refused),
-            // It was there when the tree was walked; now it is gone or something else.
+            // The file has vanished or changed its type since the walk.
             Err(error) if error.is_absence() => return Ok(Outcome::Unread),
             Err(error) => return Err(error),
         };
@@ -334,7 +334,11 @@ impl Search<'_> {
             return Ok(Outcome::Unread);
         }
         let mut collector = Collector::new(tree.shown(path), matcher, self.query.output, self.limit());
-        match searcher.search_reader(matcher, Stoppable { file: &file, stop: self.stop }, &mut collector) {
+        match searcher.search_reader(
+            matcher,
+            StoppableReader { file: &file, stop: self.stop },
+            &mut collector,
+        ) {
             Ok(()) => Ok(collector.outcome()),
             Err(_) => Ok(Outcome::Unread),
         }

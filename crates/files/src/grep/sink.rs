@@ -1,4 +1,4 @@
-//! Collecting the results of one file.
+//! Collects the results of one file.
 
 use std::io;
 
@@ -10,21 +10,21 @@ use super::stoppable::StoppableMatcher;
 use super::{GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES, GrepFile, GrepLine, GrepOutput};
 use crate::RelPath;
 
-/// What became of one file.
+/// The result of searching one file.
 pub(super) enum Outcome {
-    /// It has results, and whether it has more of them.
+    /// The results, and whether the file has more of them.
     Found(GrepFile, bool),
-    /// It has none.
+    /// No line matches.
     Nothing,
-    /// It is not text.
+    /// The file is not text.
     Binary,
-    /// It could not be searched.
+    /// The file could not be searched.
     Unread,
-    /// The gate did not let it pass.
+    /// The gate refused the file.
     Refused,
 }
 
-/// Takes the results of one file as the searcher finds them.
+/// Receives the results of one file from the searcher.
 pub(super) struct Collector<'a> {
     file: GrepFile,
     matcher: &'a StoppableMatcher<'a>,
@@ -81,7 +81,7 @@ impl Sink for Collector<'_> {
                 return Ok(false);
             }
             GrepOutput::Count => self.file.matches += 1,
-            // One match too many shows that there are more, and lets the last one have its context.
+            // One match more than the limit shows that there are more, and gives the last one its context.
             GrepOutput::Content if self.is_full() => {
                 self.more = true;
                 return Ok(false);

@@ -1,8 +1,8 @@
-//! A search that can be stopped within a line.
+//! Matches expressions so that a search can be stopped even within a line.
 //!
-//! The engine of an expression cannot be interrupted, and in the worst case it follows every state of the expression for
-//! every byte. So it gets only as many lines at once as are little work even then. A line that is too long for that is
-//! followed byte by byte, and the flag is looked at in between.
+//! A regex engine cannot be interrupted, and in the worst case it follows every state of the expression for every byte.
+//! So it gets only as many lines at once as are little work even then. A line that is too long for that is matched byte
+//! by byte, with checks of the stop flag in between.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -18,10 +18,10 @@ use thiserror::Error;
 use super::GrepQuery;
 use crate::Stop;
 
-/// Most work between two looks at the flag: bytes of the compiled expression times bytes of text. Two tenths of a second, in a
-/// build without optimisation.
+/// Maximum work between two checks of the flag: bytes of the compiled expression times bytes of text. Two tenths of a
+/// second in a build without optimisation.
 const WORK_AT_ONCE_MAX: usize = 512 * 1024 * 1024;
-/// How many bytes are followed one by one between two looks: each may have to follow every state of the expression.
+/// How many bytes are matched one by one between two checks. Each may have to follow every state of the expression.
 const STEPS_AT_ONCE: usize = 64;
 
 /// An expression, and the longest line that it is matched with.
@@ -31,7 +31,7 @@ pub(super) struct Expression {
     pub(super) line_max_bytes: usize,
     pattern: String,
     case_insensitive: bool,
-    /// The same once more, for long lines; none if it cannot be followed byte by byte.
+    /// The expression as a DFA for long lines. None if it cannot be matched byte by byte.
     steps: OnceLock<Option<DFA>>,
 }
 
@@ -56,7 +56,8 @@ impl Expression {
                 .utf8(false)
                 .which_captures(WhichCaptures::None)
                 .nfa_size_limit(Some(self.regex_max_bytes));
-            // A boundary of words beyond ASCII cannot be followed: a line with other letters ends the search of its file.
+            // Unicode word boundaries cannot be matched byte by byte: a line with non-ASCII letters ends the search of
+            // its file.
             let config = DFA::config().unicode_word_boundary(true).skip_cache_capacity_check(true);
             DFA::builder().syntax(syntax).thompson(states).configure(config).build(&self.pattern).ok()
         };
@@ -64,7 +65,7 @@ impl Expression {
     }
 }
 
-/// Why it is not known whether something matches.
+/// Why it is unknown whether something matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum NoMatchReason {
     #[error("the search was stopped")]
@@ -95,8 +96,8 @@ impl<'a> StoppableMatcher<'a> {
         if self.stop.is_stopped() { Err(NoMatchReason::Stopped) } else { Ok(()) }
     }
 
-    /// The first result of whole lines from `at` on: `few` looks at those between two places, and `long` makes a result of
-    /// where a match in one long line ends.
+    /// The first result in whole lines from `at` on. `few` searches several lines between two offsets, and `long`
+    /// converts the end of a match in one long line to a result.
     fn by_lines<T>(
         &self,
         haystack: &[u8],
@@ -117,7 +118,7 @@ impl<'a> StoppableMatcher<'a> {
         }
     }
 
-    /// Where the first match in a line ends.
+    /// The end of the first match in a line.
     fn follow(&self, haystack: &[u8], from: usize, end: usize) -> Result<Option<usize>, NoMatchReason> {
         let dfa = self.expression.steps().ok_or(NoMatchReason::TooLong)?;
         let mut cache = self.cache.borrow_mut();
@@ -135,7 +136,7 @@ impl<'a> StoppableMatcher<'a> {
             }
             state = dfa.next_state(cache, state, *byte).map_err(|_| NoMatchReason::TooLong)?;
             if state.is_match() {
-                // It is known one byte later.
+                // The DFA reports a match one byte late.
                 return Ok(Some(from + number));
             }
             if state.is_dead() {
@@ -144,7 +145,7 @@ impl<'a> StoppableMatcher<'a> {
             if state.is_quit() {
                 return Err(NoMatchReason::TooLong);
             }
-            // The expression's own engine lets nothing match the end of a line, also not one in the middle.
+            // The regex engine lets nothing match a line end, not even one in the middle.
             if *byte == b'\r' {
                 state = start(cache, from + number + 1)?;
             }
@@ -154,7 +155,7 @@ impl<'a> StoppableMatcher<'a> {
     }
 }
 
-/// Where the lines that begin at `from` end: as many as fit into `most` bytes, or one that does not.
+/// The end of the lines that begin at `from`: as many as fit into `most` bytes, or one that does not fit.
 fn lines_end(haystack: &[u8], from: usize, most: usize) -> (usize, bool) {
     let rest = &haystack[from..];
     if rest.len() <= most {
@@ -215,7 +216,7 @@ mod tests {
         Expression::compile(&query).expect("an expression")
     }
 
-    /// A line that is too long to be matched at once, with a text in the middle of it.
+    /// A line that is too long to be matched at once, with a text in its middle.
     fn long_line(expression: &Expression, text: &str) -> Vec<u8> {
         let half = WORK_AT_ONCE_MAX / expression.regex_max_bytes;
         [&vec![b'-'; half], text.as_bytes(), &vec![b'-'; half]].concat()
@@ -230,7 +231,7 @@ mod tests {
             let stop = Stop::after(looks / 2);
             let found = StoppableMatcher::new(&expression, &stop).shortest_match(&line);
             assert_eq!(found, Err(NoMatchReason::Stopped), "{pattern}");
-            // The whole line has as many looks at the flag as it has pieces.
+            // A whole line takes one check of the flag per piece.
             let stop = Stop::after(looks * 2);
             let found = StoppableMatcher::new(&expression, &stop).shortest_match(&line);
             assert_eq!(found, Ok(None), "{pattern}");
@@ -275,7 +276,7 @@ mod tests {
                 let line = long_line(&expression, text);
                 let expected = expression.matcher.is_match(&line).expect("no error");
                 let found = watched.is_match(&line);
-                // A boundary of words in a line with other letters is given up, and never wrong.
+                // A word boundary in a line with non-ASCII letters is given up, but never wrong.
                 let is_given_up = pattern == r"\bneedle\b" && !text.is_ascii();
                 assert!(
                     found == Ok(expected) || is_given_up && found == Err(NoMatchReason::TooLong),

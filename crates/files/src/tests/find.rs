@@ -1,4 +1,4 @@
-//! Listing, finding and searching.
+//! Tests of listing, finding and searching.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn ignore_files_are_honoured_from_the_top_down() {
         "sub/target/x.txt",
     ];
     assert_eq!(scene.glob("**"), expected);
-    // The rules above the start hold too, and the start itself is not held against them.
+    // The rules above the start apply too, but not to the start itself.
     assert_eq!(scene.glob("sub/*"), ["sub/.gitignore", "sub/keep.log"]);
     assert_eq!(scene.glob("target/*"), ["target/x.txt"]);
     assert_eq!(scene.list("target"), ["target/x.txt"]);

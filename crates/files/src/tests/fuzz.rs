@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A scene with links of every kind, and names that fit together to paths out of it.
+/// A scene with links of every kind, and names that combine to paths out of it.
 fn trapped() -> Scene {
     let scene = Scene::new();
     scene.file("a/a/secret.txt", "ours\n").file("secret.txt", "ours\n").file("a/ws/secret.txt", "ours\n");
@@ -66,7 +66,7 @@ fn no_path_leads_outside() {
             if let Ok(found) = scene.beneath.grep(&query, &stop) {
                 prop_assert!(found.files.is_empty());
             }
-            // Writing the same content again: it must not reach the outside, and changes nothing inside.
+            // Writes the same content again: it must not reach the outside, and changes nothing inside.
             let _ = scene.beneath.replace(&path, b"ours\n", hash("ours\n"), &stop);
             let _ = scene.beneath.replace(&path, b"ours\n", hash("SECRET\n"), &stop);
             Ok(())

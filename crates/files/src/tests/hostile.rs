@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mkfifoat};
 
 use super::*;
 
-/// Whatever is done with `path`, nothing of the outside comes back and nothing there changes.
+/// Asserts that no operation on `path` returns anything from outside or changes anything there.
 fn leads_nowhere(scene: &Scene, path: &str) {
     let at = at(path);
     let read = scene.beneath.read(&at).unwrap_err();
@@ -75,7 +75,7 @@ fn magic_links_of_proc_are_not_followed() {
         let error = proc.read(&at(path)).unwrap_err();
         assert!(matches!(error, FileError::BadLink { .. } | FileError::Outside { .. }), "{path}: {error}");
     }
-    // The same by way of a link in a workspace.
+    // The same through a link in a workspace.
     let scene = Scene::new();
     scene.link("/proc/self/root", "root").link("/proc/self/cwd", "cwd");
     leads_nowhere(&scene, "root/etc/passwd");

@@ -1,4 +1,4 @@
-//! Tests of the whole module; what concerns one file alone is tested there.
+//! Tests of the whole crate. Tests of a single module are in that module.
 
 mod find;
 mod fuzz;
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// What must never be seen or changed.
+/// Content that must never be seen or changed.
 const SECRET: &str = "SECRET";
 
 /// A workspace `ws`, beside it a twin `ws-evil` with a secret.

@@ -1,7 +1,7 @@
-//! A directory that turns into a link to the outside while others work in it.
+//! A directory becomes a link to the outside while other code works in it.
 //!
-//! A second thread exchanges the two names in a tight loop, and every operation is tried often enough to meet
-//! both in every order. Nobody waits for anybody: what must hold, holds for every interleaving.
+//! A second thread exchanges the two names in a tight loop, and every operation is tried often enough to see both in
+//! every order. No side waits for the other: the assertions hold for every interleaving.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use super::super::ignored::IgnoreRules;
 use super::super::walk::walk;
 use super::*;
 
-/// How often cheap and dear operations are tried.
+/// How often cheap and expensive operations are tried.
 const CHEAP: usize = 4_000;
 const DEAR: usize = 300;
 
 /// A workspace whose `dir` is exchanged with a link to the outside for as long as `work` runs.
 fn while_swapping(work: impl FnOnce(&Scene)) {
     let scene = Scene::new();
-    // The same names inside and outside, so that only the content tells them apart.
+    // The same names inside and outside, so that only the content distinguishes them.
     scene.file("dir/secret.txt", "ours\n").file("dir/sub/b.txt", "ours\n").file("z.txt", "ours\n");
     fs::create_dir(scene.evil("sub")).unwrap();
     fs::write(scene.evil("sub/b.txt"), "SECRET\n").unwrap();
@@ -127,7 +127,7 @@ fn writes_never_reach_the_outside() {
         for round in 0..DEAR {
             let bytes = format!("written {round}\n");
             let new = at(&format!("dir/new/{round}/x.txt"));
-            // Both may fail, when they meet the link; neither may follow it.
+            // Both may fail when they encounter the link. Neither may follow it.
             let _ = scene.beneath.replace(&new, bytes.as_bytes(), ExpectedFile::Absent, &stop);
             let path = at("dir/secret.txt");
             if let Ok(Some(now)) = scene.beneath.inspect(&path) {

@@ -1,4 +1,4 @@
-//! Reading.
+//! Tests of reading.
 
 use super::*;
 
@@ -62,7 +62,7 @@ fn a_missing_workspace_is_an_error_of_its_own() {
     fs::remove_dir_all(scene.ws("")).unwrap();
     assert!(matches!(DirHandle::open(&scene.ws("")), Err(FileError::Workspace { .. })));
     assert!(matches!(DirHandle::open_cached(&scene.ws("")), Err(FileError::Workspace { .. }) | Ok(None)));
-    // Who holds it open keeps it: it is empty, and nothing else is in its place.
+    // The open handle keeps the removed directory: it is empty, and the new one is not used instead.
     fs::create_dir(scene.ws("")).unwrap();
     scene.file("a.txt", SECRET);
     assert!(matches!(scene.read("a.txt"), Err(FileError::NotFound { .. })));

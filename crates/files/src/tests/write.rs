@@ -1,4 +1,4 @@
-//! Writing.
+//! Tests of writing.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 

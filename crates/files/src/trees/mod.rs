@@ -1,8 +1,8 @@
-//! Whole directories with all they hold, however deep: programs make ten thousand directories, one in the other.
+//! Removes and measures whole directory trees, however deep: programs nest ten thousand directories.
 //!
-//! Nothing here calls itself, opens more than a few directories at once, uses a path longer than one name, follows a
-//! link, or goes beneath a mount point: what is mounted in a tree is not part of it, and may not answer at all. One entry
-//! that cannot be dealt with never stops the rest.
+//! Nothing here recurses, opens more than a few directories at once, uses a path longer than one name, follows a link,
+//! or goes beneath a mount point: a filesystem that is mounted in a tree is not part of it, and may not respond at all.
+//! One entry that fails never stops the rest.
 
 mod remove;
 mod sum;
@@ -20,15 +20,15 @@ use rustix::io::Errno;
 pub use remove::remove;
 pub use sum::{BLOCK_BYTES, bytes_beneath};
 
-/// Most directories of one walk that are open at once.
+/// Maximum number of directories of one walk that are open at once.
 const OPEN_MAX: usize = 16;
-/// What the owner of a directory needs to list it and to change it.
+/// The owner's permissions to list and change a directory.
 const OWNERS: u32 = 0o700;
-/// What the owner needs to list it.
-const LOOKING: u32 = 0o500;
+/// The owner's permissions to list a directory.
+const LISTING: u32 = 0o500;
 
-/// Opens a directory of a directory, and no link to one. If its owner, which this process is, may not look into it, that
-/// is changed first. `Errno::XDEV` if something is mounted there.
+/// Opens a directory beneath a directory, but not a link to one. If the owner, which is this process, lacks permission,
+/// it is granted first. `Errno::XDEV` if something is mounted there.
 fn enter(dir: impl AsFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     match open_beneath(&dir, name, OFlags::RDONLY) {
         Err(Errno::ACCESS) => {
@@ -44,32 +44,32 @@ fn open_beneath(dir: impl AsFd, name: &CStr, how: OFlags) -> rustix::io::Result<
     openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_XDEV)
 }
 
-/// Gives the owner of a directory the permissions on it back. It is reached by its descriptor.
+/// Restores the owner's permissions on a directory, through its descriptor.
 fn open_up(dir: &OwnedFd) {
     let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
     if let Ok(metadata) = fs::metadata(&path) {
         let mode = metadata.mode() & 0o7777 | OWNERS;
-        // What cannot be opened up is noticed by whoever tries again.
+        // If this fails, the next attempt to open it reports the error.
         let _ = fs::set_permissions(&path, fs::Permissions::from_mode(mode));
     }
 }
 
-/// A directory into which its owner, which this process is, may look for a while. When this is dropped, its permissions are
-/// as before: looking changes nothing.
-struct LookedInto {
+/// A directory that its owner, which is this process, may list for a while. Dropping this restores the permissions:
+/// listing changes nothing.
+struct ListingPermission {
     path: String,
     before: u32,
     meanwhile: u32,
 }
 
-impl LookedInto {
+impl ListingPermission {
     /// None if nothing has to be changed, or nothing can be.
     fn open(dir: &OwnedFd) -> Option<Self> {
         let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let before = fs::metadata(&path).ok()?.mode() & 0o7777;
-        let looked_into = Self { path, before, meanwhile: before | LOOKING };
-        let needs_it = before & LOOKING != LOOKING && !rustix::process::geteuid().is_root();
-        (needs_it && looked_into.set(looked_into.meanwhile)).then_some(looked_into)
+        let permission = Self { path, before, meanwhile: before | LISTING };
+        let needs_it = before & LISTING != LISTING && !rustix::process::geteuid().is_root();
+        (needs_it && permission.set(permission.meanwhile)).then_some(permission)
     }
 
     fn set(&self, mode: u32) -> bool {
@@ -77,9 +77,9 @@ impl LookedInto {
     }
 }
 
-impl Drop for LookedInto {
+impl Drop for ListingPermission {
     fn drop(&mut self) {
-        // Whoever changed them meanwhile wants them so.
+        // Keeps the mode if another process changed it meanwhile.
         let is_ours = |metadata: fs::Metadata| metadata.mode() & 0o7777 == self.meanwhile;
         if fs::metadata(&self.path).is_ok_and(is_ours) {
             self.set(self.before);
@@ -87,20 +87,20 @@ impl Drop for LookedInto {
     }
 }
 
-/// Opens a directory of a directory, and no link to one, to look at what it holds.
+/// Opens a directory beneath a directory, but not a link to one, to list it.
 fn list(above: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
     match open_beneath(above, name, OFlags::RDONLY) {
         Err(Errno::ACCESS) => {
-            let _above = LookedInto::open(above);
+            let _above = ListingPermission::open(above);
             let reached = open_beneath(above, name, OFlags::PATH)?;
-            let _own = LookedInto::open(&reached);
+            let _own = ListingPermission::open(&reached);
             open_beneath(above, name, OFlags::RDONLY)
         }
         entered => entered,
     }
 }
 
-/// The directory that something is in, wherever that is mounted, and its name there.
+/// The parent directory of a path, whatever is mounted there, and the last name.
 fn parts_of(path: &Path) -> io::Result<(OwnedFd, CString)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Removing a directory with all it holds.
+//! Removes a directory with all its content.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -11,17 +11,17 @@ use rustix::io::Errno;
 
 use super::{OPEN_MAX, enter, is_self_or_above, open_up, parts_of};
 
-/// How often a directory is gone through in which names come to be meanwhile: a workspace may just have been synced.
+/// How often a directory is emptied again when names appear meanwhile: a workspace may just have been synced.
 const ROUNDS_MAX: usize = 8;
-/// How deep it is gone where nothing can be brought up.
+/// Maximum depth if directories cannot be moved up.
 const DEPTH_MAX: usize = 256;
 
-/// Longest path of a mount point that an error names; of a longer one it is the end.
+/// Maximum length of a mount point's path in an error. A longer path loses its beginning.
 const NAMED_MAX_CHARS: usize = 1_000;
 
-/// Removes a file, or a directory with all it holds, whatever its permissions. All that can be removed is removed; the
-/// first thing that cannot be is the error. What is mounted in it stays, and the error names the place. What is not there is
-/// no error.
+/// Removes a file, or a directory with all its content, whatever its permissions. It removes as much as it can, and
+/// returns the first error. Mounted filesystems stay, and the error names the mount point. A path that does not exist
+/// is not an error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let mut removed = remove_once(path);
     for _ in 1..ROUNDS_MAX {
@@ -51,7 +51,7 @@ fn remove_once(path: &Path) -> io::Result<()> {
     removal.run();
     match unlinkat(CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        // What stopped it says more than that something is left.
+        // The first problem explains more than the error that the directory is not empty.
         Err(error) => Err(removal.problem.unwrap_or(error.into())),
     }
 }
@@ -59,7 +59,7 @@ fn remove_once(path: &Path) -> io::Result<()> {
 /// A directory that is being emptied.
 struct Level {
     dir: OwnedFd,
-    /// Its name in the one above.
+    /// The name in its parent.
     name: CString,
     /// Directories in it that are still to be removed.
     left: Vec<CString>,
@@ -69,7 +69,7 @@ struct Removal<'a> {
     path: &'a Path,
     /// The uppermost first.
     levels: Vec<Level>,
-    /// How many directories were brought up: part of their names.
+    /// How many directories were moved up. Part of their new names.
     brought_up: u64,
     problem: Option<io::Error>,
 }
@@ -85,7 +85,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Removes a directory in the last level if it is empty; otherwise goes down, or brings it up.
+    /// Removes a directory in the last level if it is empty. Otherwise descends into it, or moves it up.
     fn remove_dir(&mut self, name: &CStr) {
         let depth = self.levels.len();
         let is_gone = |level: &Level| unlinkat(&level.dir, name, AtFlags::REMOVEDIR).is_ok();
@@ -103,7 +103,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Empties a directory of all but directories, which come next.
+    /// Removes all entries of a directory except directories, which come next.
     fn go_down(&mut self, dir: OwnedFd, name: CString) {
         let mut left = Vec::new();
         let mut stayed = Vec::new();
@@ -126,7 +126,7 @@ impl Removal<'_> {
             }
             match unlinked {
                 Ok(()) | Err(Errno::NOENT) => {}
-                // Not every filesystem says what an entry is.
+                // Not every filesystem reports the kind of an entry.
                 Err(Errno::ISDIR) => left.push(name.to_owned()),
                 Err(error) => stayed.push((error, name.to_owned())),
             }
@@ -140,7 +140,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Leaves a directory, and removes it.
+    /// Leaves a directory and removes it.
     fn go_up(&mut self) {
         let Some(Level { name, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last() else { return };
@@ -150,7 +150,7 @@ impl Removal<'_> {
         }
     }
 
-    /// Renames a directory of the last level into the uppermost one, to be removed from there: so nothing is ever deep.
+    /// Moves a directory of the last level into the uppermost one, to be removed from there, which bounds the depth.
     fn bring_up(&mut self, name: &CStr) -> bool {
         let [top, .., level] = self.levels.as_mut_slice() else { return false };
         self.brought_up += 1;
@@ -163,7 +163,7 @@ impl Removal<'_> {
         is_up
     }
 
-    /// Notes what went wrong with an entry of the last level, unless something did before.
+    /// Records the error of an entry in the last level, unless there is an earlier one.
     fn note(&mut self, error: Errno, name: &CStr) {
         if self.problem.is_none() {
             self.problem = Some(self.problem_at(error, Some(name)));
@@ -171,14 +171,14 @@ impl Removal<'_> {
     }
 
     fn problem_at(&self, error: Errno, name: Option<&CStr>) -> io::Error {
-        // Something is mounted on a directory that was to be entered, or on a file that was to be removed.
+        // Something is mounted on the directory to enter, or on the file to remove.
         if !matches!(error, Errno::XDEV | Errno::BUSY) {
             return error.into();
         }
         let mut path = self.path.to_owned();
         let above = self.levels.iter().skip(1).map(|level| level.name.as_c_str());
         path.extend(above.chain(name).map(|name| OsStr::from_bytes(name.to_bytes())));
-        // The names are of programs that ran there.
+        // Programs that ran there chose the names.
         let shown = path.to_string_lossy().escape_debug().to_string();
         let skipped = shown.chars().count().saturating_sub(NAMED_MAX_CHARS);
         let shown: String = shown.chars().skip(skipped).collect();

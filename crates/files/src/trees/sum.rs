@@ -1,4 +1,4 @@
-//! What a directory takes on disk.
+//! Measures the disk usage of a directory tree.
 
 use std::ffi::CString;
 use std::io;
@@ -8,13 +8,14 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::{LookedInto, OPEN_MAX, is_self_or_above, list, parts_of};
+use super::{ListingPermission, OPEN_MAX, is_self_or_above, list, parts_of};
 
-/// In what the kernel counts.
+/// The unit of the kernel's block counts.
 pub const BLOCK_BYTES: u64 = 512;
 
-/// What a directory and all it holds take on disk. What vanishes meanwhile takes nothing, and what is no directory takes
-/// what it takes. What is mounted in it is not counted. Nothing is changed. If the machine is short of something, so that part of it was not seen, that is the error.
+/// The disk usage of a directory with all its content. Entries that vanish meanwhile count nothing, and a path that is
+/// not a directory counts itself. Mounted filesystems are not counted. Nothing is changed. If the machine lacks a
+/// resource, so that a part could not be read, that is the error.
 pub fn bytes_beneath(path: &Path) -> io::Result<u64> {
     let mut sum = TreeSize::default();
     let (above, name) = match parts_of(path) {
@@ -24,7 +25,7 @@ pub fn bytes_beneath(path: &Path) -> io::Result<u64> {
     match list(&above, &name) {
         Ok(dir) => sum.go_down(dir)?,
         Err(Errno::NOENT) => return Ok(0),
-        // It is itself where something is mounted, which then is what was asked about.
+        // The path itself is a mount point, so the mounted filesystem is meant.
         Err(Errno::XDEV) => {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             sum.go_down(openat(&above, &name, flags, Mode::empty())?)?;
@@ -36,12 +37,12 @@ pub fn bytes_beneath(path: &Path) -> io::Result<u64> {
     sum.short_of.map_or(Ok(sum.bytes), |short_of| Err(short_of.into()))
 }
 
-/// What keeps a directory from being looked into that could be otherwise.
+/// Errors of a temporary shortage.
 const SHORTAGES: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
 
 /// A directory that was listed.
 struct Level {
-    /// None if too many others are open; then it is found again from below.
+    /// None if too many others are open. Then it is opened again as the parent of the one below.
     dir: Option<OwnedFd>,
     id: (u64, u64),
     /// Directories in it that are still to be listed.
@@ -52,7 +53,7 @@ struct Level {
 struct TreeSize {
     bytes: u64,
     levels: Vec<Level>,
-    /// What the machine did not have when a directory was to be looked into.
+    /// The shortage that kept a directory from being read.
     short_of: Option<Errno>,
 }
 
@@ -64,11 +65,11 @@ impl TreeSize {
                 (Some(name), Some(dir)) => {
                     let entered = list(dir, &name);
                     let listed = entered.and_then(|dir| self.go_down(dir));
-                    // One that cannot be listed, or is gone, stops nothing.
+                    // A directory that cannot be listed, or is gone, stops nothing.
                     let short_of = listed.err().filter(|error| SHORTAGES.contains(error));
                     self.short_of = self.short_of.or(short_of);
                 }
-                // It has moved away while it was looked beneath it.
+                // The directory was moved away while the walk was beneath it.
                 (Some(_), None) => level.left.clear(),
                 (None, _) => self.go_up(),
             }
@@ -77,7 +78,7 @@ impl TreeSize {
 
     fn go_down(&mut self, dir: OwnedFd) -> rustix::io::Result<()> {
         let own = fstat(&dir)?;
-        let looked_into = LookedInto::open(&dir);
+        let permission = ListingPermission::open(&dir);
         let mut left = Vec::new();
         for entry in Dir::read_from(&dir)? {
             let Ok(entry) = entry else { break };
@@ -91,8 +92,8 @@ impl TreeSize {
                 left.push(name.to_owned());
             }
         }
-        drop(looked_into);
-        // The uppermost stays open: it is never found from below.
+        drop(permission);
+        // The uppermost stays open, because it cannot be opened as a parent.
         if let Some(far) = self.levels.len().checked_sub(OPEN_MAX).filter(|far| *far > 0) {
             self.levels[far].dir = None;
         }
@@ -100,7 +101,7 @@ impl TreeSize {
         Ok(())
     }
 
-    /// Goes back to the directory above. If it was closed, it is what this one is in, as long as that is still the one.
+    /// Goes back to the parent. If that was closed, it is opened as `..`, as long as that is still the same directory.
     fn go_up(&mut self) {
         let Some(Level { dir: below, .. }) = self.levels.pop() else { return };
         let Some(above) = self.levels.last_mut().filter(|above| above.dir.is_none()) else { return };
@@ -109,7 +110,7 @@ impl TreeSize {
         above.dir = found.filter(is_same);
     }
 
-    /// What has several names takes its share with each.
+    /// A file with several hard links counts its share for each.
     fn add(&mut self, stat: &Stat) {
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         let names = if is_dir { 1 } else { stat.st_nlink.max(1) };

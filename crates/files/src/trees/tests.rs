@@ -1,4 +1,4 @@
-//! Trees that somebody made to be hard to remove and to look at.
+//! Trees that are hard to remove and to read.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,15 +10,15 @@ use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
 use super::*;
 
-/// How deep the deepest tree is: a walk that calls itself for each directory runs out of stack before that.
+/// The deepest tree: a recursive walk overflows the stack before that.
 const DEEP: usize = 14_000;
-/// The stack of a walk: one that needed some for each directory would not get far.
+/// The stack size of a walk, too small for one frame per directory.
 const STACK_BYTES: usize = 128 * 1024;
 
-/// A user that owns nothing else.
+/// A user id that owns nothing else.
 const ORDINARY: u32 = 65_534;
 
-/// Makes directories, one in the other, and something in each.
+/// Creates nested directories, and runs `each` in every one.
 fn nest(top: &Path, depth: usize, name: &OsStr, each: impl Fn(&OwnedFd)) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = openat(CWD, top, flags, Mode::empty()).expect("opened");
@@ -38,14 +38,14 @@ fn mode(dir: &OwnedFd, mode: u32) {
     rustix::fs::fchmod(dir, Mode::from_raw_mode(mode)).expect("set");
 }
 
-/// A directory in memory, where there is such a place: removing ten thousand directories from a disk takes long.
+/// A directory in memory, if there is one: removing ten thousand directories from a disk takes long.
 fn place() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory")
 }
 
 type Make = fn(&Path);
 
-/// What is removed whole, by whom it was made.
+/// Trees that are removed completely, with the function that creates each.
 const TREES: &[(&str, Make)] = &[
     ("directories, one in the other", |top| nest(top, DEEP, OsStr::new("d"), |_| ())),
     ("the same with a file in each", |top| nest(top, 3_000, OsStr::new("d"), |dir| touch(dir, "f"))),
@@ -99,7 +99,7 @@ const TREES: &[(&str, Make)] = &[
     ("nothing", |_| ()),
 ];
 
-/// Does something on a thread with little stack.
+/// Runs a function on a thread with a small stack.
 fn with_little_stack<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(act).expect("a thread");
     thread.join().expect("enough stack")
@@ -124,7 +124,7 @@ fn every_tree_is_summed_up_and_removed_whole_and_what_its_links_lead_to_stays() 
     }
 }
 
-/// What a thread of an ordinary user makes of something; none where this thread cannot become one.
+/// Runs a function on a thread of an ordinary user. None if this thread cannot become one.
 fn as_an_ordinary_user<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let thread = std::thread::spawn(|| {
         let is_ordinary = !rustix::process::geteuid().is_root() || become_ordinary();
@@ -133,10 +133,10 @@ fn as_an_ordinary_user<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'stat
     thread.join().expect("no panic")
 }
 
-/// Takes this thread's privileges for good. The system call changes one thread; the functions of the library change all.
+/// Drops this thread's privileges for good. The system call changes one thread. The library's functions change all.
 #[expect(unsafe_code, reason = "there is no safe form")]
 fn become_ordinary() -> bool {
-    // SAFETY: no memory is involved, and the thread ends without doing anything that needs what it gives up.
+    // SAFETY: no memory is involved, and the thread ends without using the privileges that it drops.
     unsafe { libc::syscall(libc::SYS_setresuid, ORDINARY, ORDINARY, ORDINARY) == 0 }
 }
 
@@ -153,7 +153,7 @@ fn summing_up_sees_what_its_owner_hid_and_leaves_every_permission_as_it_was() {
         fs::write(top.join(name).join("in/side/f"), vec![1; 1 << 20]).expect("written");
     }
     mode(&openat(CWD, top.join("deep/in"), OFlags::RDONLY, Mode::empty()).expect("opened"), 0o000);
-    // Where it cannot be given away, it is an ordinary user's already.
+    // If `chown` fails, an ordinary user already owns it.
     let given = std::process::Command::new("chown").args(["-R", &ORDINARY.to_string()]).arg(&top).output();
     drop(given.expect("chown runs"));
     for (name, permissions) in names.iter().zip(modes) {
@@ -233,7 +233,7 @@ fn files_count_once_however_many_names_they_have_and_deep_ones_count_too() {
     }
     let file = openat(&dir, "f", OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o644)).expect("made");
     rustix::io::write(&file, &big).expect("written");
-    // And what stands beside the uppermost directory is still found after all of them.
+    // Entries beside the uppermost directory are still found after all of them.
     fs::create_dir(all.path().join("a")).expect("made");
     fs::write(all.path().join("a/f"), &big).expect("written");
     let all_of_it = bytes_beneath(all.path()).expect("summed");

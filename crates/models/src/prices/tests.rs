@@ -1,4 +1,4 @@
-//! The table is whole, and what it does not know is unknown.
+//! The table is complete, and models outside of it have no price.
 
 use super::*;
 use crate::provider::Provider;

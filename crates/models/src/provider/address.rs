@@ -1,4 +1,4 @@
-//! Checks what a person gave as a base URL or as a key, before anything is sent.
+//! Checks a user's base URL or key before anything is sent.
 
 use std::net::Ipv6Addr;
 
@@ -11,11 +11,11 @@ const KEY_MAX_BYTES: usize = 16 * 1024;
 /// The port of a local Ollama.
 const OLLAMA_PORT: &str = "11434";
 
-/// What documentation shows at the end of an address, and a format adds itself.
+/// Paths that documentation shows at the end of an address, and that the wire format appends itself.
 const CALL_PATHS: [&str; 3] = ["/chat/completions", "/responses", "/messages"];
 
-/// The base URL as endpoints have it: without a trailing slash and the path of a call, and with the version where the
-/// format has it there. So it does not matter whether a person adds `/v1` or not, or copies a whole address.
+/// Normalises a base URL: without a trailing slash and the path of a call, and with the version where the format has it
+/// there. A user may therefore add `/v1` or not, or copy a whole address.
 pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
     let text = text.trim();
     let mut url = Url::parse(text).map_err(|_| not_one(text))?;
@@ -37,7 +37,7 @@ pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
     Ok(match format {
         Format::Anthropic => whole.strip_suffix("/v1").unwrap_or(whole).to_owned(),
         Format::Chat | Format::Responses if is_bare => format!("{whole}/v1"),
-        Format::Chat | Format::Responses | Format::Genai => whole.to_owned(),
+        Format::Chat | Format::Responses => whole.to_owned(),
     })
 }
 
@@ -48,7 +48,7 @@ fn without_call(path: &str) -> &str {
 }
 
 fn not_one(text: &str) -> String {
-    // What was typed may be a key in the wrong place: only what looks like an address is repeated.
+    // The text may be a key in the wrong field, so it is only repeated if it looks like an address.
     let shown = if text.len() <= 100 && text.contains(['.', ':']) && !text.contains('@') {
         format!("`{text}` ")
     } else {
@@ -57,8 +57,8 @@ fn not_one(text: &str) -> String {
     format!("{shown}is not a base URL; it must look like `https://host/path` or `http://localhost:8080/v1`")
 }
 
-/// `OLLAMA_HOST` as Ollama reads it: the scheme, the host and the port may be missing, and the address that a server
-/// listens on is not one to connect to. With a scheme, the port is the scheme's.
+/// `OLLAMA_HOST` as Ollama reads it: scheme, host and port may be missing, and the listen address of a server is not an
+/// address to connect to. With a scheme, the default port is the scheme's.
 pub(super) fn ollama_host(text: &str) -> String {
     let text = text.trim().trim_end_matches('/');
     let (scheme, rest, usual_port) =
@@ -72,11 +72,11 @@ pub(super) fn ollama_host(text: &str) -> String {
         other => other.to_owned(),
     };
     let whole = format!("{scheme}://{host}:{port}{path}");
-    // The parser leaves out a port that is empty or the scheme's own.
+    // The parser omits a port that is empty or the scheme's own.
     Url::parse(&whole).map_or(whole, |url| url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// A host and a port, of which one may be missing. An address of many colons has no port unless it has brackets.
+/// A host and a port, of which one may be missing. An address with many colons has no port unless it has brackets.
 fn host_and_port(authority: &str) -> (&str, Option<&str>) {
     if authority.parse::<u16>().is_ok() {
         return ("", Some(authority));
@@ -89,7 +89,7 @@ fn host_and_port(authority: &str) -> (&str, Option<&str>) {
         .map_or((authority, None), |(host, port)| (host, Some(port).filter(|port| !port.is_empty())))
 }
 
-/// The key without space around it, or what is wrong with it. It is never repeated.
+/// The trimmed key, or the problem with it. The error never repeats the key.
 pub(super) fn key(text: &str) -> Result<&str, &'static str> {
     let text = text.trim();
     match text {
@@ -118,7 +118,6 @@ mod tests {
             ("https://h.example/v1", Format::Anthropic, "https://h.example"),
             (" https://h.example/ ", Format::Anthropic, "https://h.example"),
             ("https://h.example/claude/", Format::Anthropic, "https://h.example/claude"),
-            ("https://h.example/v1/", Format::Genai, "https://h.example/v1"),
             ("https://h.example/v1/chat/completions", Format::Chat, "https://h.example/v1"),
             ("https://h.example/chat/completions/", Format::Chat, "https://h.example/v1"),
             ("https://h.example/api/chat/completions", Format::Chat, "https://h.example/api"),

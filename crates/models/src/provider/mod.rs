@@ -1,51 +1,47 @@
-//! Providers by name: who speaks what, where, and with which key.
+//! Resolves providers by name for the registry: the format, the base URL and the key of each.
 //!
-//! [`Provider`] is what Posse knows of one; [`Providers`] adds what the person said: in the settings, the environment
-//! and flags, and nowhere else. From both comes an [`Endpoint`](crate::Endpoint).
+//! [`Provider`] is a row of the table. [`Providers`] adds the user's settings, environment variables and flags. Nothing
+//! else is read. Both together give an [`Endpoint`](crate::Endpoint).
 
 mod address;
 mod ollama;
-mod said;
+mod providers;
 mod table;
 
 use thiserror::Error;
 
 pub use ollama::ollama_models;
-pub use said::{BaseUrl, ProviderWords, Providers};
+pub use providers::{BaseUrl, ProviderWords, Providers};
 
 use crate::endpoint::{Format, ToolCalls};
 
-/// What Posse knows of a provider.
+/// A provider in the built-in table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
-    /// Its name, the first part of its models' names.
+    /// The name of the provider, the first part of its models' names.
     pub name: &'static str,
-    /// Other names it goes by.
     pub aliases: &'static [&'static str],
-    /// What it speaks.
     pub format: Format,
-    /// Where it is, unless the person says otherwise; none if only they know.
+    /// The base URL, unless the user sets another. `None` if it differs from user to user.
     pub base_url: Option<&'static str>,
-    /// Variables that say where it is; the first that is set counts.
+    /// Variables with the base URL. The first that is set counts.
     pub url_variables: &'static [&'static str],
-    /// Variables that hold its key; the first that is set counts.
+    /// Variables with the key. The first that is set counts.
     pub key_variables: &'static [&'static str],
-    /// Whether it wants a key.
     pub key: KeyNeed,
-    /// Whether it runs on the person's own machine, where calls cost nothing.
+    /// Whether the provider runs on the user's own machine, where calls cost nothing.
     pub is_local: bool,
-    /// How its models call tools, unless the person says otherwise.
+    /// How its models call tools, unless the user sets it.
     pub tools: ToolCalls,
     /// The model of a run that names none.
     pub default_model: Option<&'static str>,
 }
 
-/// Whether a provider wants a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyNeed {
-    /// Nothing works without one.
+    /// No call works without a key.
     Needed,
-    /// It depends on who runs it.
+    /// It depends on the server's operator.
     Optional,
 }
 
@@ -55,12 +51,11 @@ impl Provider {
         table::PROVIDERS
     }
 
-    /// The provider of this name.
     pub fn find(name: &str) -> Option<&'static Provider> {
         Self::all().iter().find(|provider| provider.name == name || provider.aliases.contains(&name))
     }
 
-    /// The provider whose models have names that begin like this one.
+    /// The provider whose models have names that begin like this name.
     fn of_family(model: &str) -> Option<&'static Provider> {
         let model = model.to_ascii_lowercase();
         let family = table::FAMILIES.iter().find(|(start, _)| model.starts_with(start))?;
@@ -68,77 +63,55 @@ impl Provider {
     }
 }
 
-/// Why there is no model of a name, or no way to it.
+/// Why a model name does not resolve to a usable endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ProviderError {
-    /// Nobody knows the provider.
-    #[error(
-        "there is no provider `{name}`{hint}; known are {known}, and those of your settings (`providers`)"
-    )]
+    /// The provider is neither in the table nor in the settings.
+    #[error("unknown provider `{name}`{hint}; available: {known}, and those of the settings (`providers`)")]
     UnknownProvider {
-        /// The name.
         name: String,
-        /// The name that was probably meant, in words.
+        /// The name that was probably meant, as text.
         hint: String,
-        /// All names.
         known: String,
     },
-    /// A name without a provider that could be anybody's.
-    #[error("whose model is `{name}`?{hint} Write it as provider/model, for example `ollama/{name}`")]
+    /// A name without a provider that several providers could serve.
+    #[error("ambiguous model name `{name}`{hint}; write it as provider/model, for example `ollama/{name}`")]
     UnknownModel {
-        /// The name.
         name: String,
-        /// The name that was probably meant, in words.
+        /// The name that was probably meant, as text.
         hint: String,
     },
-    /// A provider without a model.
     #[error("`{provider}/` names no model: write `{provider}/<model>`{example}")]
     NoModel {
-        /// The provider.
         provider: String,
-        /// A model it has, in words.
+        /// A model of the provider, as text.
         example: String,
     },
-    /// It is not known where the provider is.
+    /// The provider has no known base URL.
     #[error(
-        "where is `{provider}`? Give its base URL with --base-url, or as providers.{provider}.base_url in the settings"
+        "`{provider}` has no base URL; set providers.{provider}.base_url in the settings, or one for this run"
     )]
-    NoBaseUrl {
-        /// The provider.
-        provider: String,
-    },
-    /// A base URL that is not one.
+    NoBaseUrl { provider: String },
     #[error("{origin}: the base URL of {provider} {problem}")]
-    BadBaseUrl {
-        /// The provider.
-        provider: String,
-        /// Where it was given.
-        origin: String,
-        /// What is wrong.
-        problem: String,
-    },
-    /// There is no key.
-    #[error("{provider} wants a key: set {variables}, or providers.{provider}.key_env in the settings")]
+    BadBaseUrl { provider: String, origin: String, problem: String },
+    #[error("{provider} needs an API key: set {variables}, or providers.{provider}.key_env in the settings")]
     NoKey {
-        /// The provider.
         provider: String,
-        /// The variables that were looked at.
+        /// The variables that may contain the key.
         variables: String,
     },
-    /// A key that cannot be one.
+    /// The key has invalid characters or an invalid length.
     #[error("{origin}: the key of {provider} {problem}")]
     BadKey {
-        /// The provider.
         provider: String,
-        /// Where it was given.
         origin: String,
-        /// What is wrong; never the key.
+        /// The problem, never the key.
         problem: &'static str,
     },
 }
 
 impl ProviderError {
-    /// Whether it is about a key.
+    /// Whether the error is about a key.
     pub fn is_about_key(&self) -> bool {
         matches!(self, ProviderError::NoKey { .. } | ProviderError::BadKey { .. })
     }

@@ -1,4 +1,4 @@
-//! Asks a local Ollama which models it has.
+//! Lists the models of a local Ollama.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::endpoint::Endpoint;
 use crate::http::Http;
 
-/// How long it may take to answer: it is on this machine, or the person waits for nothing.
+/// Timeout of the answer. The server is on this machine, and the user must not wait long for an absent one.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
 #[derive(Deserialize)]
@@ -21,10 +21,9 @@ struct Tag {
     name: String,
 }
 
-/// The names of the models that an Ollama has, the last changed first, as far as they can chat; none if nobody answers
-/// there.
+/// The names of the chat models that an Ollama has, the last changed first. `None` if it does not answer.
 pub async fn ollama_models(endpoint: &Endpoint, http: &Http) -> Option<Vec<String>> {
-    // Its own interface is beside the compatible one.
+    // Its native API is beside the compatible one.
     let base = endpoint.base_url.strip_suffix("/v1").unwrap_or(&endpoint.base_url);
     let url = Url::parse(&format!("{base}/api/tags")).ok()?;
     let body = http.get(url, PATIENCE).await?;

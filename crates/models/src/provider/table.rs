@@ -1,9 +1,9 @@
-//! The providers Posse knows by name. A row here is all that a new one needs, if it speaks a known format.
+//! The table of known providers. A new provider with a known wire format only needs a row here.
 
 use super::{KeyNeed, Provider};
 use crate::endpoint::{Format, ToolCalls};
 
-/// A provider on the network that wants a key.
+/// A provider on the network that needs a key.
 const fn hosted(name: &'static str, format: Format, base_url: &'static str) -> Provider {
     Provider {
         name,
@@ -19,7 +19,7 @@ const fn hosted(name: &'static str, format: Format, base_url: &'static str) -> P
     }
 }
 
-/// A server on the person's own machine: it wants no key and costs nothing.
+/// A server on the user's own machine, which needs no key and costs nothing.
 const fn local(name: &'static str, base_url: &'static str) -> Provider {
     Provider {
         key: KeyNeed::Optional,
@@ -29,12 +29,12 @@ const fn local(name: &'static str, base_url: &'static str) -> Provider {
     }
 }
 
-/// Whatever speaks a format, wherever the person says that it is.
+/// Any server with this wire format, at a base URL that the user sets.
 const fn compatible(name: &'static str, format: Format) -> Provider {
     Provider { base_url: None, key: KeyNeed::Optional, ..hosted(name, format, "") }
 }
 
-/// All of them. Without `--model` the first with a key is used, so the order matters.
+/// All known providers. Without `--model` the first with a key is used, so the order matters.
 pub(super) static PROVIDERS: &[Provider] = &[
     Provider {
         url_variables: &["ANTHROPIC_BASE_URL"],
@@ -49,7 +49,8 @@ pub(super) static PROVIDERS: &[Provider] = &[
         ..hosted("openai", Format::Responses, "https://api.openai.com/v1")
     },
     Provider {
-        aliases: &["google"],
+        // `gemini-native` had its own client in earlier versions.
+        aliases: &["google", "gemini-native"],
         key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
         default_model: Some("gemini-3.8-flash"),
         ..hosted("gemini", Format::Chat, "https://generativelanguage.googleapis.com/v1beta/openai")
@@ -124,15 +125,15 @@ pub(super) static PROVIDERS: &[Provider] = &[
     },
     Provider {
         key_variables: &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"],
-        ..hosted("bedrock", Format::Genai, "https://bedrock-runtime.us-east-1.amazonaws.com")
+        ..hosted("bedrock", Format::Chat, "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1")
     },
-    // Gemini's own interface, for those who want its thinking kept; `gemini` speaks the compatible one.
+    // Claude on Bedrock: the endpoint above does not serve it.
     Provider {
-        key_variables: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
-        ..hosted("gemini-native", Format::Genai, "https://generativelanguage.googleapis.com/v1beta")
+        key_variables: &["AWS_BEARER_TOKEN_BEDROCK", "BEDROCK_API_KEY"],
+        ..hosted("bedrock-anthropic", Format::Anthropic, "https://bedrock-mantle.us-east-1.api.aws/anthropic")
     },
-    // Its place has the person's project and region in it, and its key is a token for an hour.
-    Provider { key_variables: &["VERTEX_API_KEY"], base_url: None, ..hosted("vertex", Format::Genai, "") },
+    // The base URL contains the user's project and region, and the key is an access token valid for an hour.
+    Provider { key_variables: &["VERTEX_API_KEY"], base_url: None, ..hosted("vertex", Format::Chat, "") },
     Provider { url_variables: &["OLLAMA_HOST"], ..local("ollama", "http://localhost:11434/v1") },
     Provider { aliases: &["llama.cpp"], ..local("llamacpp", "http://localhost:8080/v1") },
     local("vllm", "http://localhost:8000/v1"),
@@ -141,8 +142,8 @@ pub(super) static PROVIDERS: &[Provider] = &[
     compatible("anthropic-compatible", Format::Anthropic),
 ];
 
-/// How the names of a vendor's models begin, and the vendor. Only names that nobody else gives: `llama-...` could be
-/// anybody's.
+/// The prefixes of a vendor's model names, and the vendor. Only names that no other vendor uses: many providers serve a
+/// model called `llama-...`.
 pub(super) static FAMILIES: &[(&str, &str)] = &[
     ("claude-", "anthropic"),
     ("gpt-", "openai"),

@@ -1,4 +1,4 @@
-//! Names, endpoints, keys and what is said when one is missing.
+//! Names, endpoints, keys, and the errors if one is missing.
 
 use super::*;
 use crate::endpoint::Key;
@@ -71,9 +71,9 @@ fn with_a_base_url_a_name_that_nobody_knows_is_a_model_there() {
 fn unknown_names_come_with_the_nearest() {
     let none = providers(&[]);
     for (name, parts) in [
-        ("opnai/gpt-5", ["no provider `opnai`", "did you mean `openai`?"]),
-        ("sonnet-5-5", ["whose model is `sonnet-5-5`?", "ollama/sonnet-5-5"]),
-        ("claud-opus-5-5", ["whose model is", "Did you mean `anthropic/claude-opus-5-5`?"]),
+        ("opnai/gpt-5", ["unknown provider `opnai`", "did you mean `openai`?"]),
+        ("sonnet-5-5", ["ambiguous model name `sonnet-5-5`", "ollama/sonnet-5-5"]),
+        ("claud-opus-5-5", ["ambiguous model name", "did you mean `anthropic/claude-opus-5-5`?"]),
         ("anthropic/", ["names no model", "`anthropic/claude-sonnet-5-5`"]),
         ("openai", ["names no model", "openai/<model>"]),
     ] {
@@ -110,6 +110,34 @@ fn an_endpoint_is_made_of_the_table_the_environment_the_settings_and_the_flag() 
 }
 
 #[test]
+fn bedrock_vertex_and_gemini_are_reached_over_the_three_wire_formats() {
+    let keys =
+        [("AWS_BEARER_TOKEN_BEDROCK", "aws"), ("VERTEX_API_KEY", "token"), ("GEMINI_API_KEY", "gemini")];
+    let keyed = providers(&keys);
+    for (name, provider, format, base_url) in [
+        ("bedrock", "bedrock", Format::Chat, "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"),
+        (
+            "bedrock-anthropic",
+            "bedrock-anthropic",
+            Format::Anthropic,
+            "https://bedrock-mantle.us-east-1.api.aws/anthropic",
+        ),
+        ("gemini-native", "gemini", Format::Chat, "https://generativelanguage.googleapis.com/v1beta/openai"),
+    ] {
+        let endpoint = keyed.endpoint(name).expect(name);
+        let found = (endpoint.provider.as_str(), endpoint.format, endpoint.base_url.as_str());
+        assert_eq!(found, (provider, format, base_url));
+    }
+    assert_eq!(
+        keyed.endpoint("vertex").map(|endpoint| endpoint.base_url),
+        Err(ProviderError::NoBaseUrl { provider: "vertex".to_owned() })
+    );
+    let project = "https://aiplatform.googleapis.com/v1/projects/p/locations/global/endpoints/openapi";
+    let vertex = keyed.with_base_url("vertex", at(project)).endpoint("vertex").expect("endpoint");
+    assert_eq!((vertex.format, vertex.base_url.as_str()), (Format::Chat, project));
+}
+
+#[test]
 fn a_key_says_where_it_came_from_and_never_what_it_is() {
     let canary = "sk-canary";
     let both = providers(&[("GOOGLE_API_KEY", canary), ("GEMINI_API_KEY", canary)]);
@@ -137,7 +165,7 @@ fn a_missing_or_broken_key_or_url_is_named_with_what_to_do() {
             "anthropic",
             "set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or providers.anthropic.key_env",
         ),
-        (providers(&key("  ")), "anthropic", "anthropic wants a key"),
+        (providers(&key("  ")), "anthropic", "anthropic needs an API key"),
         (
             providers(&key("sk-canary\nsk-canary")),
             "anthropic",
@@ -149,7 +177,7 @@ fn a_missing_or_broken_key_or_url_is_named_with_what_to_do() {
             "ANTHROPIC_API_KEY: the key of anthropic has characters",
         ),
         (with_words("ollama", words), "ollama", "set WORK_KEY"),
-        (providers(&[]), "openai-compatible", "--base-url"),
+        (providers(&[]), "openai-compatible", "set providers.openai-compatible.base_url"),
         (user, "anthropic", "--base-url: the base URL of anthropic has a name or a password"),
         (
             providers(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "h")]),

@@ -1,55 +1,51 @@
-//! The breaker: once a provider fails every call, everybody stops calling it, and one call at a time tries.
+//! The circuit breaker: when a provider fails every call, all agents stop calling it, and one call at a time tries
+//! again.
 
 use std::time::Duration;
 
 use super::retry::with_jitter;
 
-/// Failures in a row, of all agents together, after which it opens.
+/// Failures in a row, of all agents together, after which the breaker opens.
 pub(super) const FAILURES_TO_OPEN: u32 = 5;
-/// How long it stays open the first time.
+/// How long the breaker stays open the first time.
 const OPEN_FIRST: Duration = Duration::from_secs(5);
-/// How long it stays open at most.
+/// Longest time that the breaker stays open.
 const OPEN_MOST: Duration = Duration::from_mins(2);
 
-/// Whether a provider is called at all.
-///
-/// Who made the call that succeeded or failed is not known, and need not be: any answer shows that the provider is
-/// there, and closes the breaker.
+/// Decides whether a provider is called at all. The breaker does not know which agent made a call, and need not: any
+/// answer shows that the provider works, and closes the breaker.
 #[derive(Debug, Clone)]
 pub(super) struct Breaker {
     state: State,
-    /// Failures since the last answer.
     failures: u32,
-    /// How often it opened since the last answer.
+    /// How often the breaker opened since the last answer.
     openings: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Calls go.
+    /// Calls are let through.
     Closed,
-    /// None goes until then.
+    /// No call is let through before this time.
     Open { until: Duration },
-    /// One tries, and all others wait for what comes of it.
+    /// One call tries, and all others wait for its outcome.
     Trying,
 }
 
-/// When the breaker lets a call go.
+/// When the breaker lets a call through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BreakerOpening {
-    /// At once, or at this time.
+    /// At this time, which may be in the past.
     At(Duration),
-    /// When it is known how the call that tries has ended.
+    /// When the outcome of the trial call is known.
     AfterTrial,
 }
 
 impl Breaker {
-    /// Closed.
     pub(super) fn new() -> Self {
         Self { state: State::Closed, failures: 0, openings: 0 }
     }
 
-    /// When a call may go.
     pub(super) fn opening(&self) -> BreakerOpening {
         match self.state {
             State::Closed => BreakerOpening::At(Duration::ZERO),
@@ -58,17 +54,16 @@ impl Breaker {
         }
     }
 
-    /// Whether calls are held back.
+    /// Whether calls are blocked.
     pub(super) fn is_open(&self) -> bool {
         self.state != State::Closed
     }
 
-    /// Failures since the last answer.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Lets a call go; whether it is one that tries.
+    /// Lets a call through. Returns whether it is a trial call.
     pub(super) fn take(&mut self) -> bool {
         let trial = self.is_open();
         if trial {
@@ -77,10 +72,10 @@ impl Breaker {
         trial
     }
 
-    /// A call failed in a way that says that the provider is unwell. Whether that opened the breaker.
+    /// Records a failure that shows that the provider is failing. Returns whether that opened the breaker.
     pub(super) fn failed(&mut self, now: Duration, chance: f64) -> bool {
         self.failures = self.failures.saturating_add(1);
-        // The calls that were under way when it opened fail too, and say nothing new.
+        // Calls that were under way when the breaker opened fail too, and add no information.
         if matches!(self.state, State::Open { .. }) || self.failures < FAILURES_TO_OPEN {
             return false;
         }
@@ -90,15 +85,15 @@ impl Breaker {
         true
     }
 
-    /// A call was answered. Whether that closed the breaker.
+    /// Records an answered call. Returns whether that closed the breaker.
     pub(super) fn answered(&mut self) -> bool {
         let closed = self.is_open();
         *self = Self::new();
         closed
     }
 
-    /// An answer has begun. That is enough to let the others go; should it be cut, the breaker opens again at once, and
-    /// for longer. Whether it closed.
+    /// Records that an answer has begun. That is enough to let other calls through. If the answer is cut, the breaker
+    /// opens again at once, and for longer. Returns whether the breaker closed.
     pub(super) fn answering(&mut self) -> bool {
         let closed = self.is_open();
         self.state = State::Closed;
@@ -106,7 +101,7 @@ impl Breaker {
         closed
     }
 
-    /// A call that tried has ended, and nobody said how: the next one tries.
+    /// Records that a trial call ended without an outcome. The next call tries.
     pub(super) fn trial_ended(&mut self, now: Duration) {
         if self.state == State::Trying {
             self.state = State::Open { until: now };

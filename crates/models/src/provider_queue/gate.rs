@@ -1,4 +1,5 @@
-//! Who may call next: everything a line knows, as plain state. Times and chance are passed in; nothing waits here.
+//! Decides which call may start next: the whole state of a provider queue. Times and random numbers are passed in, and
+//! nothing waits here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,55 +10,53 @@ use super::retry::{pause, with_jitter};
 use crate::endpoint::Limits;
 use crate::wire::ProblemKind;
 
-/// What a call is thought to take before any has ended.
+/// Estimated duration of a call before any call has ended.
 const CALL_AT_FIRST: Duration = Duration::from_secs(5);
-/// One part in so many of the mean is the latest call's.
+/// The latest call has this fraction of the weight in the mean.
 const MEAN_SHARE: u32 = 8;
 
-/// The state of a line.
 #[derive(Debug)]
 pub(super) struct Gate {
     limits: Limits,
     calls: Option<Pace>,
     tokens: Option<Pace>,
     under_way: u32,
-    /// Calls whose true use of tokens is known, and whose grants are still out.
+    /// Calls whose actual token usage is known, and whose grants are not returned yet.
     settled: u32,
     pause: Pause,
     slow: SlowStart,
     breaker: Breaker,
-    /// What a call takes on average.
+    /// Mean duration of a call.
     mean: Duration,
-    /// Those who wait, in the order in which they came, with their tokens. As long as there are agents at most: each
-    /// waits for one call.
+    /// The waiting calls in order of arrival, with their tokens. The number of agents limits it, because each waits for
+    /// one call.
     queue: BTreeMap<Ticket, u64>,
     queued_tokens: u64,
     last: Ticket,
 }
 
-/// A place in the queue; later ones are greater.
+/// A position in the queue. Later tickets are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(u64);
 
-/// The leave to make one call; to be given back with [`Gate::give_back`].
+/// The permit for one call. It must be returned with [`Gate::give_back`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PermitGrant {
     tokens: u64,
-    /// Whether it is the one call that an open breaker lets through.
+    /// Whether it is the trial call of an open breaker.
     trial: bool,
     since: Duration,
 }
 
-/// What happens next in the queue.
+/// The next step of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum QueueStep {
-    /// The first in it may go.
+    /// The first call in the queue may start.
     Go(Ticket, PermitGrant),
-    /// Nobody before this time.
+    /// No call may start before this time.
     At(Duration),
-    /// Nobody before a call ends.
+    /// No call may start before another one ends.
     WhenOneEnds,
-    /// Nobody waits.
     Empty,
 }
 
@@ -68,31 +67,30 @@ struct Pause {
     why: PauseReason,
 }
 
-/// Why everybody pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PauseReason {
-    /// Too much was asked in too short a time.
+    /// The provider's rate limit was exceeded.
     Rate,
-    /// What the account may use is used up.
+    /// The usage limit of the account is exhausted.
     Usage,
-    /// The provider is unwell, and said when to come back.
+    /// The provider is failing, and stated when to retry.
     Unwell,
 }
 
-/// What a call waits for.
+/// The reason why a call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The breaker, after so many failures in a row.
+    /// The breaker, after this many failures in a row.
     Breaker(u32),
-    /// A pause that the provider asked for.
+    /// A pause that the provider requested.
     Pause(PauseReason, Duration),
-    /// The slow start after it.
+    /// The slow start after such a pause.
     SlowStart,
-    /// The person's limit of calls a minute.
+    /// The user's limit of calls a minute.
     Calls(u32),
-    /// The person's limit of tokens a minute.
+    /// The user's limit of tokens a minute.
     Tokens(u64),
-    /// The person's limit of calls at once.
+    /// The user's limit of concurrent calls.
     Concurrent(u32),
 }
 
@@ -102,9 +100,9 @@ enum NextFree {
 }
 
 impl Gate {
-    /// A gate with nobody before it.
+    /// A gate without waiting calls.
     pub(super) fn new(limits: Limits) -> Self {
-        // Settings refuse a limit of zero; should one come all the same, a slow line is better than one that hangs.
+        // Settings refuse a limit of zero. If one comes all the same, a slow queue is better than one that hangs.
         let concurrent = limits.concurrent.map(|most| most.max(1));
         Self {
             limits: Limits { concurrent, ..limits },
@@ -122,7 +120,7 @@ impl Gate {
         }
     }
 
-    /// Asks for leave to make a call: a grant if it may be made now, else a place in the queue.
+    /// Requests a permit for a call: a grant if the call may start now, or else a ticket in the queue.
     pub(super) fn ask(&mut self, now: Duration, tokens: u64) -> Result<PermitGrant, Ticket> {
         if self.queue.is_empty() && self.is_free(now, tokens) {
             return Ok(self.grant(now, tokens));
@@ -133,7 +131,7 @@ impl Gate {
         Err(self.last)
     }
 
-    /// Lets the first in the queue go, if it may.
+    /// Lets the first call in the queue start, if it may.
     pub(super) fn next(&mut self, now: Duration) -> QueueStep {
         let Some((&ticket, &tokens)) = self.queue.first_key_value() else { return QueueStep::Empty };
         match self.free(tokens) {
@@ -146,14 +144,14 @@ impl Gate {
         }
     }
 
-    /// Gives a place in the queue up; whether it was still held.
+    /// Removes a ticket from the queue. Returns whether it was still there.
     pub(super) fn leave(&mut self, ticket: Ticket) -> bool {
         let left = self.queue.remove(&ticket);
         self.queued_tokens = self.queued_tokens.saturating_sub(left.unwrap_or(0));
         left.is_some()
     }
 
-    /// A call has ended, or was never made.
+    /// Takes back the grant of a call that has ended or was never made.
     pub(super) fn give_back(&mut self, now: Duration, grant: &PermitGrant) {
         self.under_way = self.under_way.saturating_sub(1);
         if grant.trial {
@@ -161,7 +159,8 @@ impl Gate {
         }
         let took = now.saturating_sub(grant.since);
         self.mean = (self.mean * (MEAN_SHARE - 1) + took) / MEAN_SHARE;
-        // Whose use is known has paid for it already. All others keep what they reserved: it may have been used.
+        // A call with known usage has paid for it already. Any other call keeps its reserved tokens, which may have
+        // been used.
         if self.settled > 0 {
             self.settled -= 1;
             if let Some(pace) = &mut self.tokens {
@@ -170,7 +169,7 @@ impl Gate {
         }
     }
 
-    /// A call has used so many tokens; what it had reserved comes back with its grant.
+    /// Charges the tokens that a call has used. Its reserved tokens are returned with its grant.
     pub(super) fn used(&mut self, now: Duration, tokens: u64) {
         if let Some(pace) = &mut self.tokens
             && self.settled < self.under_way
@@ -180,14 +179,13 @@ impl Gate {
         }
     }
 
-    /// An answer has begun.
     pub(super) fn answering(&mut self, now: Duration) {
         if self.breaker.answering() {
             self.start_slowly(now);
         }
     }
 
-    /// A call was answered. Whether that closed the breaker.
+    /// Records an answered call. Returns whether that closed the breaker.
     pub(super) fn answered(&mut self, now: Duration) -> bool {
         let closed = self.breaker.answered();
         if closed {
@@ -196,15 +194,15 @@ impl Gate {
         closed
     }
 
-    /// A call failed. Whether that opened the breaker.
+    /// Records a failed call. Returns whether that opened the breaker.
     pub(super) fn failed(&mut self, now: Duration, kind: ProblemKind, call: u32, chance: f64) -> bool {
         let opened = match kind {
             ProblemKind::Unwell { .. } | ProblemKind::Unreachable | ProblemKind::Cut => {
                 self.breaker.failed(now, chance)
             }
-            // Somebody answered, but who?
+            // A server answered, but not necessarily the provider.
             ProblemKind::Foreign => false,
-            // Whatever it is, the provider is there and says it.
+            // Whatever the error is, the provider answers.
             _ => {
                 self.answered(now);
                 false
@@ -236,7 +234,7 @@ impl Gate {
         matches!(self.free(tokens), NextFree::At(at) if at <= now)
     }
 
-    /// When a call of so many tokens may go, if it is the first.
+    /// When a call with this many tokens may start, if it is the first in the queue.
     fn free(&self, tokens: u64) -> NextFree {
         if self.limits.concurrent.is_some_and(|most| self.under_way >= most) {
             return NextFree::WhenOneEnds;
@@ -259,7 +257,7 @@ impl Gate {
         PermitGrant { tokens, trial: self.breaker.take(), since: now }
     }
 
-    /// What the last in the queue waits for, and how long, as far as that can be foreseen.
+    /// Why the last call in the queue waits, and how long, as far as that can be estimated.
     pub(super) fn foreseen(&self, now: Duration) -> (Cause, Duration) {
         let waiting = self.queue.len();
         let held = self.held_until(now);
@@ -284,14 +282,14 @@ impl Gate {
             let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
             longer(Cause::Concurrent(most), self.mean.saturating_mul(rounds));
         }
-        // What stops everybody is what people should know of, whatever comes after it.
+        // Reports the cause that stops all calls, whatever follows it.
         match held {
             Some((cause, _)) => (cause, longest.1),
             None => longest,
         }
     }
 
-    /// What stops everybody, and until when.
+    /// The cause that stops all calls, and until when.
     fn held_until(&self, now: Duration) -> Option<(Cause, Duration)> {
         let paused = (self.pause.until > now)
             .then_some((Cause::Pause(self.pause.why, self.pause.asked), self.pause.until));

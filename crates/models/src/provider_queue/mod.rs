@@ -1,8 +1,9 @@
-//! The line in front of a provider and key, shared by all agents of the process: limits, pauses and the breaker.
+//! The queue in front of a provider and key, shared by all agents of the process: limits, pauses and the circuit
+//! breaker.
 //!
-//! [`gate::Gate`] decides, as plain state over times that are passed in. [`ProviderQueue`] puts it behind a lock and hands the
-//! turns out: whoever changes the state lets those go that may, so that a turn costs one lock and one wake-up however
-//! many wait. One task per line, alive while anybody waits, is the only timer.
+//! [`gate::Gate`] decides, as plain state over times that are passed in. [`ProviderQueue`] puts it behind a lock and
+//! hands out the permits. Each change of the state also releases the calls that may start, so a permit costs one lock
+//! and one wake-up however many calls wait. One task per queue, which lives while a call waits, is the only timer.
 
 mod breaker;
 mod gate;
@@ -30,16 +31,15 @@ use crate::endpoint::Limits;
 use crate::wire::Problem;
 use gate::{Gate, PermitGrant, QueueStep, Ticket};
 use permit::{CallPermit, HeldPermit};
-pub(crate) use queues::ProviderQueues;
+pub use queues::ProviderQueues;
 
-/// The line in front of one provider and key.
 #[derive(Debug)]
 pub(crate) struct ProviderQueue {
     provider: Arc<str>,
-    /// Times are counted from here.
+    /// The origin of all times.
     origin: Instant,
     state: Mutex<State>,
-    /// Tells the timer that it is to look again.
+    /// Wakes the timer task to read the state again.
     changed: Notify,
 }
 
@@ -48,24 +48,23 @@ struct State {
     gate: Gate,
     seeds: RandomState,
     drawn: u64,
-    /// Whom to wake when its turn comes.
+    /// The wakers of waiting calls.
     wakers: HashMap<Ticket, Waker>,
-    /// Turns that have come and were not taken yet.
+    /// Grants that no waiting call has taken yet.
     come: HashMap<Ticket, PermitGrant>,
     timer: Timer,
 }
 
-/// What the line's timer does.
+/// The state of the queue's timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timer {
-    /// There is none: nobody waits, or nobody has begun to.
+    /// No timer task is running, because no call waits or none was polled yet.
     Off,
-    /// It wakes at this time; without one, only when told.
+    /// The timer wakes at this time. `None` if it only wakes when notified.
     Until(Option<Duration>),
 }
 
 impl ProviderQueue {
-    /// A line with nobody in it.
     pub(crate) fn new(provider: Arc<str>, limits: Limits) -> Arc<Self> {
         let state = State {
             gate: Gate::new(limits),
@@ -78,7 +77,7 @@ impl ProviderQueue {
         Arc::new(Self { provider, origin: Instant::now(), state: Mutex::new(state), changed: Notify::new() })
     }
 
-    /// Asks for leave to make a call of this size.
+    /// Requests a permit for a call of this size.
     pub(crate) fn admit(self: &Arc<Self>, size: CallSize) -> Admission {
         let tokens = size.input_tokens.saturating_add(size.output_tokens);
         let asked = self.with(|state, now| {
@@ -94,13 +93,13 @@ impl ProviderQueue {
         }
     }
 
-    /// An answer has begun: the provider is there. Whether all of it comes is for [`ProviderQueue::succeeded`] and
-    /// [`ProviderQueue::failed`] to say.
+    /// Records that an answer has begun, so the provider works. [`ProviderQueue::succeeded`] or
+    /// [`ProviderQueue::failed`] records its end.
     pub(crate) fn answering(&self) {
         self.with(|state, now| state.gate.answering(now));
     }
 
-    /// A call was answered, and cost so much, if that is known.
+    /// Records an answered call with its usage, if that is known.
     pub(crate) fn succeeded(&self, usage: Option<&Usage>) {
         let closed = self.with(|state, now| {
             if let Some(usage) = usage {
@@ -113,8 +112,8 @@ impl ProviderQueue {
         }
     }
 
-    /// A call failed: what everybody is to know of it, and when the same call may be worth making again. `call` is its
-    /// number in its turn, from 1.
+    /// Records a failed call for all callers. Returns when a retry of this call may succeed. `call` is its number in
+    /// its turn, from 1.
     pub(crate) fn failed(&self, problem: &Problem, call: u32) -> Option<Retry> {
         let (opened, retry) = self.with(|state, now| {
             if let Some(usage) = &problem.usage {
@@ -125,12 +124,12 @@ impl ProviderQueue {
             (opened, retry::retry(problem.kind, call, own))
         });
         if opened {
-            tracing::warn!(provider = %self.provider, "it does not answer; nobody calls it for now");
+            tracing::warn!(provider = %self.provider, "it does not answer; calls to it are paused");
         }
         retry
     }
 
-    /// Changes the state, then lets everybody go who may.
+    /// Changes the state, then releases all calls that may start.
     fn with<R>(&self, change: impl FnOnce(&mut State, Duration) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.origin.elapsed();
@@ -149,14 +148,14 @@ impl ProviderQueue {
         if look_again {
             self.changed.notify_one();
         }
-        // After the lock: whoever wakes may ask at once.
+        // After the lock is released, because a released call may request another permit at once.
         wake.into_iter().for_each(Waker::wake);
         result
     }
 }
 
 impl State {
-    /// Lets those go who may, and says what happens next.
+    /// Releases the calls that may start, and returns the next step.
     fn let_go(&mut self, now: Duration, wake: &mut Vec<Waker>) -> QueueStep {
         loop {
             match self.gate.next(now) {
@@ -169,7 +168,7 @@ impl State {
         }
     }
 
-    /// A number from 0 up to but without 1.
+    /// A random number from 0 (inclusive) to 1 (exclusive).
     fn chance(&mut self) -> f64 {
         self.drawn = self.drawn.wrapping_add(1);
         let [.., a, b, c, d] = self.seeds.hash_one(self.drawn).to_le_bytes();

@@ -1,4 +1,4 @@
-//! What people are told about a wait.
+//! Creates the text about a wait in the provider queue, for users.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use posse_engine::ports::Notice;
 
 use super::gate::{Cause, PauseReason};
 
-/// Waits that are shorter are nobody's concern.
+/// Shorter waits are not shown.
 const NOTICED: Duration = Duration::from_secs(1);
 
-/// The notice of a wait, if it is long enough for one.
+/// The notice of a wait, if the wait is long enough.
 pub(super) fn of(cause: Cause, expected: Duration) -> Option<Notice> {
     (expected >= NOTICED).then(|| Notice { reason: reason(cause), expected, unwell: is_unwell(cause) })
 }
 
-/// Whether it is waited for because the provider is unwell.
+/// Whether the call waits because the provider is failing.
 fn is_unwell(cause: Cause) -> bool {
     matches!(cause, Cause::Breaker(_) | Cause::Pause(PauseReason::Unwell, _))
 }
@@ -36,9 +36,9 @@ fn plural(count: u32, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
-/// A time in the largest two units that it has.
+/// A duration in its two largest units.
 fn time(time: Duration) -> String {
-    // Rounded up: `0 s` says nothing.
+    // Rounded up, because `0 s` is not informative.
     let seconds = time.as_millis().div_ceil(1_000);
     let units = [(seconds / 3_600, "h"), (seconds / 60 % 60, "min"), (seconds % 60, "s")];
     let shown: Vec<String> = units

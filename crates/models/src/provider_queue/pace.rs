@@ -1,33 +1,32 @@
-//! How fast calls may follow one another: a limit of the person's, and a slow start after a pause.
+//! Limits the rate of calls: the user's limits per minute, and a slow start after a pause.
 
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// One part in so many of a limit may be used at once.
+/// This fraction of a limit may be used at once.
 const BURST_SHARE: u32 = 20;
-/// At most so many calls may go at once beyond the first, however high the limit is,
+/// Limit of calls that may start at once beyond the first, however high the rate limit is,
 const BURST_CALLS: u32 = 4;
-/// or as many as the limit has in this part of a minute (20 ms), so that timers need not be exact.
+/// or as many as the rate limit allows in this part of a minute (20 ms), so that timers need not be exact.
 const BURST_TIME_PER_MINUTE: u32 = 3_000;
-/// One part in so many of a limit of tokens may be used at once. A larger call waits until that much is free.
+/// This fraction of a token limit may be used at once. A larger call waits until that much is free.
 const TOKEN_BURST_SHARE: u64 = 10;
 
-/// A limit a minute, used evenly: a bucket that fills steadily and holds a small burst.
+/// A limit per minute, used evenly: a token bucket that fills steadily and has a small burst.
 ///
-/// The burst is taken off the steady rate, so that no minute, wherever it begins, has more than the limit.
+/// The burst is subtracted from the steady rate, so that no minute, wherever it begins, exceeds the limit.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
-    /// What comes back in a minute.
+    /// The amount that is refilled per minute.
     steady: u64,
-    /// What can be used at once.
+    /// The amount that can be used at once.
     burst: u64,
-    /// When everything taken will have come back.
+    /// When the bucket will be full again.
     whole_at: Duration,
 }
 
 impl Pace {
-    /// A limit of calls.
     pub(super) fn of_calls(per_minute: u32) -> Self {
         let per_minute = per_minute.max(1);
         let beyond = (per_minute / BURST_SHARE).min(BURST_CALLS + per_minute / BURST_TIME_PER_MINUTE);
@@ -38,48 +37,48 @@ impl Pace {
         }
     }
 
-    /// A limit of tokens.
     pub(super) fn of_tokens(per_minute: u64) -> Self {
         let burst = (per_minute / TOKEN_BURST_SHARE).max(1);
         Self { steady: per_minute.saturating_sub(burst).max(1), burst, whole_at: Duration::ZERO }
     }
 
-    /// The time in which `amount` comes back.
+    /// The time in which `amount` is refilled.
     pub(super) fn time_of(&self, amount: u64) -> Duration {
         let nanos = u128::from(amount) * MINUTE.as_nanos();
         Duration::from_nanos(u64::try_from(nanos.div_ceil(u128::from(self.steady))).unwrap_or(u64::MAX))
     }
 
-    /// When `amount` may be taken. What is more than the burst may be taken once the burst is whole, and is owed.
+    /// When `amount` may be taken. An amount larger than the burst may be taken when the bucket is full, and leaves a
+    /// debt.
     pub(super) fn free_at(&self, amount: u64) -> Duration {
         let needed = self.time_of(amount.min(self.burst));
         self.whole_at.saturating_add(needed).saturating_sub(self.time_of(self.burst))
     }
 
-    /// Takes `amount`, whether or not it is free.
+    /// Takes `amount`, whether or not it is available.
     pub(super) fn take(&mut self, now: Duration, amount: u64) {
         self.whole_at = self.whole_at.max(now).saturating_add(self.time_of(amount));
     }
 
-    /// Puts back what was taken and not used.
+    /// Returns an amount that was taken and not used.
     pub(super) fn put_back(&mut self, amount: u64) {
         self.whole_at = self.whole_at.saturating_sub(self.time_of(amount));
     }
 }
 
-/// Calls a second when a first pause ends.
+/// Calls per second after a first pause.
 pub(super) const SLOW_START_PER_SECOND: f64 = 10.0;
-/// Calls a second when a pause ends, however often the provider has asked for one.
+/// Minimum of calls per second after a pause, however often the provider has requested one.
 const SLOWEST_START_PER_SECOND: f64 = 0.5;
-/// The time in which the rate of a first slow start doubles. One that starts slower also grows slower.
+/// The time in which the rate of a first slow start doubles. A slower start also grows slower.
 const DOUBLING_SECONDS: f64 = 2.0;
 /// The rate at which a slow start is over.
 const FULL_PER_SECOND: f64 = 500.0;
 
-/// A slow start after a pause: calls follow one another at a rate that grows until it limits no more.
+/// A slow start after a pause: calls start at a rate that grows until it is no limit any more.
 ///
-/// A provider that asks for a pause while a slow start is under way gets half of its first rate the next time, so
-/// that a limit nobody told us is found.
+/// If the provider requests another pause during a slow start, the next slow start begins at half the rate. That finds
+/// a limit that the provider does not state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SlowStart {
     ramp: Option<Ramp>,
@@ -90,7 +89,7 @@ pub(super) struct SlowStart {
 struct Ramp {
     from: Duration,
     first_per_second: f64,
-    /// Whether any call has gone since.
+    /// Whether any call was made since.
     used: bool,
 }
 
@@ -99,7 +98,7 @@ impl Ramp {
         DOUBLING_SECONDS * SLOW_START_PER_SECOND / self.first_per_second
     }
 
-    /// Calls a second at a time; none once that limits no more.
+    /// Calls per second at this time. `None` when the rate is no limit any more.
     fn per_second(&self, now: Duration) -> Option<f64> {
         let since = now.saturating_sub(self.from).as_secs_f64();
         let rate = self.first_per_second * (since / self.doubling_seconds()).exp2();
@@ -108,10 +107,10 @@ impl Ramp {
 }
 
 impl SlowStart {
-    /// Starts when a pause ends that the provider asks for now.
+    /// Begins a slow start at the end of a pause that the provider requests now.
     pub(super) fn after_pause(&mut self, now: Duration, from: Duration) {
         match &mut self.ramp {
-            // The calls that were under way are refused too, and say nothing new.
+            // Calls that were under way are refused too, and add no information.
             Some(ramp) if now < ramp.from => ramp.from = ramp.from.max(from),
             _ => {
                 let first = self.first_per_second(now, true);
@@ -121,7 +120,7 @@ impl SlowStart {
         self.free_at = self.free_at.max(from);
     }
 
-    /// Starts at a time, whatever was said before.
+    /// Begins a slow start at this time, replacing any earlier one.
     pub(super) fn start(&mut self, now: Duration, from: Duration) {
         let first_per_second = self.first_per_second(now, false);
         self.ramp = Some(Ramp { from, first_per_second, used: false });
@@ -136,12 +135,11 @@ impl SlowStart {
         })
     }
 
-    /// When the next call may go.
     pub(super) fn free_at(&self) -> Duration {
         self.free_at
     }
 
-    /// Lets one call go.
+    /// Records that a call started.
     pub(super) fn take(&mut self, now: Duration) {
         let Some(ramp) = &mut self.ramp else { return };
         ramp.used = true;
@@ -151,7 +149,7 @@ impl SlowStart {
         }
     }
 
-    /// How long it takes until `calls` have gone, once it has begun.
+    /// The time until `calls` calls have started, from the begin of the slow start.
     pub(super) fn time_of(&self, now: Duration, calls: usize) -> Duration {
         let Some((rate, ramp)) = self.ramp.and_then(|ramp| Some((ramp.per_second(now)?, ramp))) else {
             return Duration::ZERO;

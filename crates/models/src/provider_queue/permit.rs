@@ -1,4 +1,4 @@
-//! Waiting for a turn, holding it, and the timer behind it.
+//! Permits of the provider queue: waiting for one, holding one, and the timer task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,34 +10,35 @@ use posse_engine::ports::Permit;
 use super::gate::{PermitGrant, QueueStep, Ticket};
 use super::{ProviderQueue, Timer};
 
-/// A grant that is given back when it is dropped.
+/// A grant that is returned when it is dropped.
 pub(super) struct HeldPermit {
-    line: Arc<ProviderQueue>,
+    queue: Arc<ProviderQueue>,
     grant: PermitGrant,
 }
 
 impl HeldPermit {
-    pub(super) fn new(line: Arc<ProviderQueue>, grant: PermitGrant) -> Self {
-        Self { line, grant }
+    pub(super) fn new(queue: Arc<ProviderQueue>, grant: PermitGrant) -> Self {
+        Self { queue, grant }
     }
 }
 
 impl Drop for HeldPermit {
     fn drop(&mut self) {
-        self.line.with(|state, now| state.gate.give_back(now, &self.grant));
+        self.queue.with(|state, now| state.gate.give_back(now, &self.grant));
     }
 }
 
-/// A place in the line. Comes when it is its turn; dropping it gives the place up, also if the turn has just come.
+/// A position in the queue. Resolves when it is the call's turn. Dropping it leaves the queue, also if a grant has just
+/// arrived.
 pub(super) struct CallPermit {
-    line: Arc<ProviderQueue>,
-    /// None once the turn was taken.
+    queue: Arc<ProviderQueue>,
+    /// `None` after the grant was taken.
     ticket: Option<Ticket>,
 }
 
 impl CallPermit {
-    pub(super) fn new(line: Arc<ProviderQueue>, ticket: Ticket) -> Self {
-        Self { line, ticket: Some(ticket) }
+    pub(super) fn new(queue: Arc<ProviderQueue>, ticket: Ticket) -> Self {
+        Self { queue, ticket: Some(ticket) }
     }
 }
 
@@ -46,21 +47,21 @@ impl Future for CallPermit {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
         let Some(ticket) = self.ticket else { return Poll::Pending };
-        let mut state = self.line.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.queue.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(grant) = state.come.remove(&ticket) {
             drop(state);
             self.ticket = None;
-            return Poll::Ready(Permit::holding(HeldPermit::new(self.line.clone(), grant)));
+            return Poll::Ready(Permit::holding(HeldPermit::new(self.queue.clone(), grant)));
         }
         state.wakers.insert(ticket, context.waker().clone());
         let starts = state.timer == Timer::Off;
         if starts {
             state.timer = Timer::Until(None);
         }
-        // A runtime that ends drops what is spawned on it at once, and the timer needs the lock then.
+        // A runtime that shuts down drops a task that is spawned on it at once, and the timer's drop needs the lock.
         drop(state);
         if starts {
-            tokio::spawn(TimerTask { line: self.line.clone(), ended: false }.run());
+            tokio::spawn(TimerTask { queue: self.queue.clone(), ended: false }.run());
         }
         Poll::Pending
     }
@@ -69,7 +70,7 @@ impl Future for CallPermit {
 impl Drop for CallPermit {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        self.line.with(|state, now| {
+        self.queue.with(|state, now| {
             state.wakers.remove(&ticket);
             if let Some(grant) = state.come.remove(&ticket) {
                 state.gate.give_back(now, &grant);
@@ -80,24 +81,24 @@ impl Drop for CallPermit {
     }
 }
 
-/// The timer of a line: sleeps until somebody may go, as long as anybody waits.
+/// The timer of a queue: sleeps until a call may start, as long as any call waits.
 struct TimerTask {
-    line: Arc<ProviderQueue>,
-    /// Whether it has ended because nobody waits any more.
+    queue: Arc<ProviderQueue>,
+    /// Whether it has ended because no call waits any more.
     ended: bool,
 }
 
 impl TimerTask {
     async fn run(mut self) {
         loop {
-            let until = match self.line.poll_permit() {
+            let until = match self.queue.poll_permit() {
                 QueueStep::Empty => break,
-                QueueStep::At(at) => Some(self.line.origin + at),
+                QueueStep::At(at) => Some(self.queue.origin + at),
                 _ => None,
             };
-            let changed = self.line.changed.notified();
+            let changed = self.queue.changed.notified();
             match until {
-                // However it ends, the next thing is to look again.
+                // In both cases the state is read again.
                 Some(until) => drop(tokio::time::timeout_at(until, changed).await),
                 None => changed.await,
             }
@@ -107,12 +108,12 @@ impl TimerTask {
 }
 
 impl Drop for TimerTask {
-    /// If it ends with the runtime that it was started on, those who wait elsewhere start another.
+    /// If the timer ends with its runtime, calls that wait on another runtime start a new timer.
     fn drop(&mut self) {
         if self.ended {
             return;
         }
-        let mut state = self.line.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.queue.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.timer = Timer::Off;
         let wakers: Vec<Waker> = state.wakers.drain().map(|(_, waker)| waker).collect();
         drop(state);
@@ -121,7 +122,7 @@ impl Drop for TimerTask {
 }
 
 impl ProviderQueue {
-    /// Lets those go who may, and sets the timer.
+    /// Releases the calls that may start, and sets the timer.
     fn poll_permit(&self) -> QueueStep {
         let mut wake = Vec::new();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! When a failed call may be worth another one.
+//! Decides whether and when a failed call may be retried.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use posse_engine::ports::Retry;
 
 use crate::wire::ProblemKind;
 
-/// The longest pause that is waited for. A provider that asks for more is taken to have refused.
+/// Longest pause that is accepted. A longer requested pause counts as a refusal.
 pub(super) const PAUSE_MOST: Duration = Duration::from_hours(24);
-/// How much longer than asked for a wait is at most: this part of it,
+/// Longest jitter that is added to a requested wait, as a fraction of the wait,
 const JITTER_SHARE: u32 = 5;
-/// but at least this much to draw from,
+/// but drawn from at least this range,
 const JITTER_LEAST: Duration = Duration::from_millis(250);
-/// and never more than this.
+/// and never longer than this.
 const JITTER_MOST: Duration = Duration::from_secs(30);
 
-/// Where the waits after failures without a word of when to come back begin and end.
+/// Backoff after failures without a stated wait.
 const UNWELL: Backoff = Backoff { base: Duration::from_millis(500), most: Duration::from_secs(30) };
-/// The same, after a call too many.
+/// Backoff after a rate limit without a stated wait.
 const RATE_LIMIT: Backoff = Backoff { base: Duration::from_secs(1), most: Duration::from_mins(1) };
-/// How long everybody pauses if a call was too many and nobody said for how long.
+/// How long all calls pause after a rate limit without a stated duration.
 const RATE_LIMIT_PAUSE: Duration = Duration::from_secs(1);
-/// What is waited for if an account's use is up and nobody said until when.
+/// Backoff if an account's quota is used up and the provider does not state until when.
 const USAGE_LIMIT: Backoff = Backoff { base: Duration::from_mins(1), most: Duration::from_mins(15) };
 
 /// Waits that double from call to call.
@@ -36,19 +36,19 @@ impl Backoff {
         self.base.saturating_mul(1 << call.saturating_sub(1).min(16)).min(self.most)
     }
 
-    /// Full jitter: any time up to the longest, so that those who failed together do not come back together.
+    /// Full jitter: any time up to the longest wait, so that calls that failed together are not retried together.
     fn drawn(&self, call: u32, chance: f64) -> Duration {
         self.of(call).mul_f64(chance)
     }
 }
 
-/// A wait that somebody asked for, a little longer, so that not everybody ends it at once. Never shorter.
+/// A requested wait with jitter, so that not all calls end it at once. Never shorter than requested.
 pub(super) fn with_jitter(wait: Duration, chance: f64) -> Duration {
     wait + (wait / JITTER_SHARE).clamp(JITTER_LEAST, JITTER_MOST).mul_f64(chance)
 }
 
-/// How long everybody pauses because of this problem; none if it is no reason to, or if the provider asks for more than
-/// is waited for.
+/// How long all calls pause because of this problem. `None` if it is not a reason for a pause, or if the provider
+/// requests more than the longest accepted pause.
 pub(super) fn pause(kind: ProblemKind, call: u32) -> Option<Duration> {
     let asked = match kind {
         ProblemKind::RateLimit { after } => Some(after.unwrap_or(RATE_LIMIT_PAUSE)),
@@ -59,10 +59,10 @@ pub(super) fn pause(kind: ProblemKind, call: u32) -> Option<Duration> {
     asked.filter(|after| *after <= PAUSE_MOST)
 }
 
-/// When the same call may be worth making again, if ever. `chance` is from 0 up to but without 1.
+/// When the same call may be retried, if ever. `chance` is from 0 (inclusive) to 1 (exclusive).
 pub(super) fn retry(kind: ProblemKind, call: u32, chance: f64) -> Option<Retry> {
     let backoff = match kind {
-        // The same turn makes another request, and nobody has to wait for it.
+        // The same turn makes another request, and no other call has to wait for it.
         ProblemKind::NoTools => return Some(Retry { after: Duration::ZERO, limited: false }),
         ProblemKind::RateLimit { after: None } => RATE_LIMIT,
         ProblemKind::Unwell { after: None } | ProblemKind::Unreachable | ProblemKind::Cut => UNWELL,
@@ -79,7 +79,7 @@ pub(super) fn retry(kind: ProblemKind, call: u32, chance: f64) -> Option<Retry> 
     Some(Retry { after: backoff.drawn(call, chance), limited: is_limit(kind) })
 }
 
-/// Whether it is a limit of the provider's, and no sign that it is unwell.
+/// Whether the problem is a limit of the provider, and not a sign that it is failing.
 fn is_limit(kind: ProblemKind) -> bool {
     matches!(kind, ProblemKind::RateLimit { .. } | ProblemKind::UsageLimit { .. })
 }

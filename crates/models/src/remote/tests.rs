@@ -19,7 +19,7 @@ use crate::wire::fixture;
 
 const SECRET: &str = "sk-test-0123456789abcdef";
 const FACTS: ModelFacts = ModelFacts { context_tokens: 100_000, max_output_tokens: 4096, price: None };
-/// Longer than anything here takes.
+/// Longer than any call here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn stream(format: &str, name: &str) -> Vec<u8> {
@@ -78,8 +78,8 @@ async fn failure(server: &Server) -> ModelFailure {
 #[test]
 fn a_header_that_cannot_be_sent_is_told_and_not_left_out() {
     let endpoint = endpoint(Format::Chat, "https://h.example/v1");
-    let line = ProviderQueue::new("vendor".into(), endpoint.limits);
-    let model = Remote::new(&endpoint, "some-model", FACTS, &Http::new(), line, &TextModels::default());
+    let queue = ProviderQueue::new("vendor".into(), endpoint.limits);
+    let model = Remote::new(&endpoint, "some-model", FACTS, &Http::new(), queue, &TextModels::default());
     let sent = model.shared.headers(&[("x-version", "1".to_owned())]).expect("headers");
     assert_eq!(sent["x-version"], "1");
     let problem = model.shared.headers(&[("x-version", "1\n2".to_owned())]).expect_err("a line break");
@@ -136,7 +136,7 @@ async fn connections_are_kept_and_shared_by_models() {
     for model in ["one", "two", "three", "four"] {
         let model = remote(&endpoint(Format::Chat, &server.base_url), model, FACTS, &http);
         call(&*model).await.expect("a reply");
-        // The end of the answer is read beside everything else.
+        // The end of the answer is read in the background.
         server.quiet().await;
     }
     assert_eq!((server.heads().len(), server.connections()), (4, 1));
@@ -185,7 +185,7 @@ async fn a_bad_key_is_named_by_where_it_came_from_and_never_shown() {
     let server = Server::start(move |_| (echo.clone().into_bytes(), AfterReply::Stay)).await;
     let failure = failure(&server).await;
     let expected =
-        "vendor does not take the key from VENDOR_API_KEY: Incorrect API key provided: [key]. Check it.";
+        "vendor does not accept the key from VENDOR_API_KEY: Incorrect API key provided: [key]. Check it.";
     assert_eq!(failure.error.message, expected);
     assert_eq!((failure.error.code, failure.error.status), (Code::Unauthenticated, Some(401)));
     assert_eq!(failure.retry, None);
@@ -276,7 +276,7 @@ async fn dropping_a_call_closes_its_connection() {
 
 #[tokio::test]
 async fn nobody_there_and_no_url_are_told() {
-    // A port that nobody listens at: it was just given back.
+    // A port without a listener: it was just released.
     let port = Server::free_port().await;
     let failure = call_at(Format::Chat, &format!("http://127.0.0.1:{port}/v1")).await.expect_err("a failure");
     let expected = format!("vendor: 127.0.0.1:{port} cannot be reached:");
@@ -284,7 +284,7 @@ async fn nobody_there_and_no_url_are_told() {
     assert!(failure.error.message.contains("refused"), "{}", failure.error.message);
     for bad in ["", "localhost:11434", "ftp://host", "http:"] {
         let failure = call_at(Format::Chat, bad).await.expect_err("a failure");
-        let expected = format!("vendor: its base URL `{bad}` is not one");
+        let expected = format!("vendor: invalid base URL `{bad}`");
         assert!(failure.error.message.starts_with(&expected), "{}", failure.error.message);
         assert_eq!(failure.retry, None);
     }

@@ -1,4 +1,4 @@
-//! What is different between a request and the recorded one, for people.
+//! Describes the difference between a request and the recorded one, for users.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use posse_engine::{RecordedCall, RecordedRequest, Recording};
 use super::lines::differing;
 use super::position;
 
-/// Names of tools that are listed.
+/// Limit of tool names that are listed.
 const NAMES_MAX: usize = 20;
 
-/// What is different about a request whose hash does, beginning with which request it is. None if the hash is of texts
-/// from which secrets were left out since, and nothing else is different.
+/// The difference between a request and the recorded one, whose hashes differ. Begins with the position of the request.
+/// `None` if secrets were removed from the recorded texts since, and nothing else differs.
 pub(super) fn describe(recording: &Recording, call: &RecordedCall, request: &ModelRequest) -> Option<String> {
     let recorded = recording.request(request.agent.relative(), call);
     let run = recording.run();
@@ -42,7 +42,7 @@ fn in_system(recorded: &RecordedRequest, request: &ModelRequest) -> Option<Strin
 }
 
 fn in_tools(recorded: &RecordedRequest, request: &ModelRequest) -> Option<String> {
-    // A report is asked for without tools; whatever is different about those showed in an earlier call.
+    // A report is requested without tools. A difference in tools would have shown in an earlier call.
     let now = (request.purpose != Purpose::Report).then_some(&request.tools)?;
     let recorded: Vec<ToolSpec> = serde_json::from_str(recorded.tools.as_deref()?).ok()?;
     for old in &recorded {

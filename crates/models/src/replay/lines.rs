@@ -1,12 +1,12 @@
-//! Where two texts begin to differ, shown in a few lines.
+//! Shows where two texts begin to differ, in a few lines.
 
-/// Lines before the first difference that are shown.
+/// Lines shown before the first difference.
 const CONTEXT_LINES: usize = 2;
-/// Differing lines that are shown of each side.
+/// Differing lines shown of each side.
 const SHOWN_LINES: usize = 8;
-/// Characters of a line that are shown.
+/// Characters shown of a line.
 const LINE_CHARS: usize = 160;
-/// Characters before the first difference of a long line that are shown.
+/// Characters shown before the first difference of a long line.
 const LEAD_CHARS: usize = 40;
 
 /// The lines in which two texts differ: `-` is recorded, `+` is now. Bounded, whatever the texts are.

@@ -1,7 +1,7 @@
-//! A model that answers as it did before: `replay/<run>`.
+//! A model that answers from a recorded run: `replay/<run>`.
 //!
-//! Each call is looked up in a recorded run by agent, attempt, turn and call. The reply, what it cost and what went
-//! wrong are given again, without waiting. A request that is not the recorded one is answered with what is different.
+//! Each call is looked up in a recorded run by agent, attempt, turn and call. The reply, its cost and its error are
+//! returned again, without waiting. A request that differs from the recorded one is answered with the difference.
 
 mod difference;
 mod lines;
@@ -20,19 +20,17 @@ use posse_engine::ports::{
 
 /// The provider whose models are recorded runs.
 pub const REPLAY: &str = "replay";
-/// Tokens of conversation that a recorded model takes: what is left out is taken from the record.
+/// Context size of a recorded model: unlimited, because the recording determines which parts are omitted.
 const CONTEXT_TOKENS: u64 = u64::MAX / 1_000;
 /// How long a call that was recorded as dropped waits to be dropped again.
 const DROPPED_AFTER: Duration = Duration::from_secs(30);
 
-/// Answers from a recorded run.
 #[derive(Debug, Clone)]
 pub struct Replay {
     recording: Arc<Recording>,
 }
 
 impl Replay {
-    /// A model that answers from this run.
     pub fn new(recording: Arc<Recording>) -> Self {
         Self { recording }
     }
@@ -77,18 +75,17 @@ impl Replay {
     }
 }
 
-/// Which call a request is, for people.
+/// The position of a request, for users.
 fn position(request: &ModelRequest) -> String {
     let attempt = if request.attempt > 1 { format!(", attempt {}", request.attempt) } else { String::new() };
     format!("turn {} of agent {} ({}){attempt}", request.turn, request.agent.relative(), request.definition)
 }
 
 enum Answer {
-    /// What was recorded.
     Given(Result<ModelReply, ModelFailure>),
-    /// It was dropped before its answer, and will be.
+    /// The call was dropped before its answer, and will be again.
     Dropped,
-    /// The request is not the recorded one.
+    /// The request differs from the recorded one.
     Differs(String),
 }
 
@@ -102,8 +99,8 @@ fn given(replied: &ModelReplied, is_last: bool) -> Result<ModelReply, ModelFailu
             error: Box::new(CallError { again: false, ..error.clone() }),
             usage: (!replied.estimated).then_some(replied.usage),
             tag,
-            // Whoever waited has waited already, unless something ended the wait: that has to come again. Pauses are not
-            // counted among the calls that a turn may have.
+            // A recorded wait is not repeated, unless something ended it: that must happen again. Pauses do not count
+            // among the calls that a turn may have.
             retry: error.again.then_some(Retry {
                 after: if is_last { DROPPED_AFTER } else { Duration::ZERO },
                 limited: true,
@@ -156,7 +153,7 @@ impl Model for Replay {
     }
 }
 
-/// Shows a reply as if it streamed in.
+/// Streams a reply to the sink.
 fn show(reply: &ModelReply, sink: &dyn StreamSink) {
     let text = reply.reply.text.to_shared();
     if !text.is_empty() {

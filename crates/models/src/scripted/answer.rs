@@ -1,4 +1,4 @@
-//! What a scripted model answers, and how it is handed over.
+//! The answers of a scripted model, and how they are streamed and returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use serde_json::Value;
 
 use super::estimate;
 
-/// A text is streamed in at most this many parts.
+/// Limit of parts in which a text is streamed.
 const STREAM_PARTS_MAX: usize = 4;
 /// A text shorter than this is streamed in one part.
 const STREAM_PART_MIN_BYTES: usize = 256;
-/// At most this many tool names are streamed: a person watching a wide reply has seen enough by then.
+/// Limit of tool names that are streamed: a user who watches a reply with many calls needs no more.
 const STREAM_TOOLS_MAX: usize = 16;
 
-/// What a scripted model answers. Cheap to clone: a reply is copied only when it is handed over.
+/// The answer of a scripted model. Cheap to clone: a reply is copied only when it is returned.
 #[derive(Debug, Clone)]
 pub struct ScriptedAnswer {
     said: ScriptedOutcome,
@@ -43,19 +43,17 @@ struct ScriptedReply {
     cut_off: bool,
 }
 
-/// A tool call of a scripted reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptedCall {
-    /// Its id; none gives it one from its turn and place.
+    /// The id of the call. If `None`, it is derived from the turn and position.
     pub id: Option<String>,
-    /// The tool's name.
     pub name: String,
-    /// The arguments; a string is text that did not parse as JSON.
+    /// The arguments. A string is text that did not parse as JSON.
     pub input: Value,
 }
 
 impl ScriptedCall {
-    /// A call whose id follows from its turn and place.
+    /// A call whose id is derived from its turn and position.
     pub fn new(name: impl Into<String>, input: Value) -> Self {
         Self { id: None, name: name.into(), input }
     }
@@ -63,7 +61,7 @@ impl ScriptedCall {
     /// A call whose arguments are text as a model writes it, which may not be JSON.
     pub fn raw(name: impl Into<String>, text: String) -> Self {
         let input = match serde_json::from_str(&text) {
-            // Quoted text is JSON too, but no arguments: it stays as it was written, quotes and all.
+            // Quoted text is JSON too, but not an object of arguments. It stays as written, with its quotes.
             Ok(Value::String(_)) | Err(_) => Value::String(text),
             Ok(value) => value,
         };
@@ -78,18 +76,17 @@ impl ScriptedAnswer {
         Self::new(ScriptedOutcome::Reply(Arc::new(reply)))
     }
 
-    /// A call that fails, with the provider's status if there is one. It is not made again unless
-    /// [`retry`](Self::retry) says so.
+    /// A failed call, with the provider's status if there is one. It is not retried unless [`retry`](Self::retry) is
+    /// set.
     pub fn error(status: Option<u16>, message: impl Into<String>) -> Self {
         Self::failure(CallError { status, ..CallError::new(Code::ModelError, message) })
     }
 
-    /// A call that fails for this reason.
     pub fn failure(error: CallError) -> Self {
         Self::new(ScriptedOutcome::Failure(error, None))
     }
 
-    /// Says when another call may be worth making. A reply needs none.
+    /// Sets when a failed call may be retried. Has no effect on a reply.
     pub fn retry(mut self, again: Retry) -> Self {
         if let ScriptedOutcome::Failure(_, retry) = &mut self.said {
             *retry = Some(again);
@@ -105,33 +102,33 @@ impl ScriptedAnswer {
         Self { said, latency: Duration::ZERO, tag: None }
     }
 
-    /// Adds a tool call. An error has none.
+    /// Adds a tool call. Has no effect on an error.
     pub fn call(self, name: impl Into<String>, input: Value) -> Self {
         self.calls([ScriptedCall::new(name, input)])
     }
 
-    /// Adds tool calls. An error has none.
+    /// Adds tool calls. Has no effect on an error.
     pub fn calls(self, calls: impl IntoIterator<Item = ScriptedCall>) -> Self {
         self.map_reply(|reply| reply.calls.extend(calls))
     }
 
-    /// Says what the reply cost; otherwise it is estimated. An error costs nothing.
+    /// Sets the usage of a reply, which is otherwise estimated. An error has no usage.
     pub fn usage(self, usage: Usage) -> Self {
         self.map_reply(|reply| reply.usage = Some(usage))
     }
 
-    /// Says that the reply was cut off at its limit.
+    /// Marks the reply as cut off at its length limit.
     pub fn cut_off(self) -> Self {
         self.map_reply(|reply| reply.cut_off = true)
     }
 
-    /// How long the answer takes.
+    /// Sets the delay before the answer.
     pub fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
         self
     }
 
-    /// What comes back in `ModelRequest::tags`. In a rule it is the rule's own.
+    /// Sets the tag that later requests contain in `ModelRequest::tags`. A rule sets its own.
     pub fn tag(mut self, tag: &str) -> Self {
         self.tag = Some(tag.to_owned());
         self
@@ -144,41 +141,60 @@ impl ScriptedAnswer {
         self
     }
 
-    /// Waits, streams and answers. What depends on the request is worked out before, so that the future that
-    /// waits does not hold it.
+    /// Waits, streams and answers. Values that depend on the request are computed before, so that the waiting future
+    /// does not hold the request.
     pub(super) fn send_parts(
         self,
         request: &ModelRequest,
         price: Option<Price>,
         sink: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
-        let Self { said, latency, tag } = self;
+        let latency = self.latency;
+        let finish = self.prepare(request, price);
+        async move {
+            // Without latency no timer is needed: a benchmark makes tens of thousands of such calls.
+            if !latency.is_zero() {
+                tokio::time::sleep(latency).await;
+            }
+            finish(Some(&*sink))
+        }
+        .boxed()
+    }
+
+    /// The delay of the answer, and the answer without the delay.
+    pub(super) fn without_waiting(
+        self,
+        request: &ModelRequest,
+        price: Option<Price>,
+    ) -> (Duration, Result<ModelReply, ModelFailure>) {
+        (self.latency, self.prepare(request, price)(None))
+    }
+
+    fn prepare(
+        self,
+        request: &ModelRequest,
+        price: Option<Price>,
+    ) -> impl FnOnce(Option<&dyn StreamSink>) -> Result<ModelReply, ModelFailure> + use<> {
+        let Self { said, tag, .. } = self;
         let place = ReplyPosition { attempt: request.attempt, turn: request.turn };
         let usage = match &said {
             ScriptedOutcome::Reply(reply) => reply.usage(request, price),
             ScriptedOutcome::Failure(..) => Usage::ZERO,
         };
-        let finish = move || match said {
+        move |sink| match said {
             ScriptedOutcome::Reply(reply) => {
-                reply.stream(&*sink);
+                if let Some(sink) = sink {
+                    reply.stream(sink);
+                }
                 Ok(ModelReply { reply: reply.to_reply(place), usage, tag, cut_off: reply.cut_off })
             }
             ScriptedOutcome::Failure(error, retry) => {
                 Err(ModelFailure { error: Box::new(error), usage: Some(usage), tag, retry })
             }
-        };
-        async move {
-            // Without latency there is no timer either: a benchmark makes tens of thousands of such calls.
-            if !latency.is_zero() {
-                tokio::time::sleep(latency).await;
-            }
-            finish()
         }
-        .boxed()
     }
 }
 
-/// Where in an agent's life a reply stands.
 #[derive(Clone, Copy)]
 struct ReplyPosition {
     attempt: u32,
@@ -186,7 +202,7 @@ struct ReplyPosition {
 }
 
 impl ReplyPosition {
-    /// The same call has the same id in every run, and no two calls of an agent share one.
+    /// The same call has the same id in every run, and no two calls of an agent share an id.
     fn call_id(self, number: usize) -> String {
         let Self { attempt, turn } = self;
         if attempt <= 1 {
@@ -211,7 +227,7 @@ impl ScriptedReply {
         }
     }
 
-    /// Everything comes after the latency: a slow model is silent, and the idle timeout must see that.
+    /// Everything is streamed after the latency: a slow model is silent, and the idle timeout must notice that.
     fn stream(&self, sink: &dyn StreamSink) {
         for part in parts(&self.text) {
             sink.part(StreamPart::Text(part.to_owned()));
@@ -221,7 +237,7 @@ impl ScriptedReply {
         }
     }
 
-    /// What was said it cost, or an estimate, with its money if that was left open and the price is known.
+    /// The stated or estimated usage. Its cost is computed if none is stated and the price is known.
     fn usage(&self, request: &ModelRequest, price: Option<Price>) -> Usage {
         let usage = self.usage.unwrap_or_else(|| self.estimate(request));
         let cost = || price.map(|price| price.cost(&usage));

@@ -1,4 +1,4 @@
-//! Tokens where a script does not say them: one for every four characters begun, the same on every machine.
+//! Estimates tokens that a script does not state: one per four characters, rounded up, the same on every machine.
 
 use std::io;
 
@@ -6,16 +6,14 @@ use posse_agent::conversation::Message;
 use posse_engine::ports::ModelRequest;
 use serde_json::Value;
 
-/// Characters that make one token.
 const CHARS_PER_TOKEN: u64 = 4;
 
-/// Tokens of this many characters.
 pub(super) fn tokens(chars: u64) -> u64 {
     chars.div_ceil(CHARS_PER_TOKEN)
 }
 
-/// Characters of the system prompt and the conversation. Tool schemas are left out: they are the same for
-/// every call of an agent, and measuring them would cost more than answering.
+/// Characters of the system prompt and the conversation. Tool schemas are not counted: they are the same for every call
+/// of an agent, and measuring them would cost more than answering.
 pub(super) fn request_chars(request: &ModelRequest) -> u64 {
     text_chars(&request.system) + request.messages.iter().map(|message| message_chars(message)).sum::<u64>()
 }
@@ -30,25 +28,24 @@ fn message_chars(message: &Message) -> u64 {
     }
 }
 
-/// Characters of a text.
 pub(super) fn text_chars(text: &str) -> u64 {
     text.chars().count() as u64
 }
 
-/// Characters of a tool call, its arguments as JSON.
+/// Characters of a tool call, with its arguments as JSON.
 pub(super) fn call_chars(name: &str, input: &Value) -> u64 {
     let mut counter = CharCounter(0);
-    // The counter takes everything, and a value can always be written.
+    // The counter accepts everything, and a value can always be serialised.
     let _ = serde_json::to_writer(&mut counter, input);
     text_chars(name) + counter.0
 }
 
-/// Counts what is written to it, so that no text is built only to be measured.
+/// Counts the characters written to it, so that no text is built only to be measured.
 struct CharCounter(u64);
 
 impl io::Write for CharCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // In UTF-8 every byte but a continuation begins a character.
+        // In UTF-8 every byte except a continuation byte begins a character.
         self.0 += bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64;
         Ok(bytes.len())
     }

@@ -1,5 +1,5 @@
-//! Script files. Reading is strict, because a person named the file on the command line: whatever is unknown,
-//! missing or contradictory is an error with its line.
+//! Reads and parses script files. Parsing is strict, because a user named the file on the command line: everything
+//! unknown, missing or contradictory is an error with its line.
 
 use std::fs::File;
 use std::io::Read;
@@ -17,20 +17,17 @@ use super::raw::{RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRu
 use super::rule::{Rule, RuleConditions};
 use super::{DEFAULT_FACTS, problem};
 
-/// Largest script.
 const SCRIPT_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// Most nodes of a script: ten thousand calls with ten fields each take a twentieth of it.
+/// Limit of nodes in a script. Ten thousand calls with ten fields each use a twentieth of it.
 const NODES_MAX: usize = 4_000_000;
-/// Most nodes that aliases may stand for. Everything else in a script is as long as what was typed; only
-/// aliases make much from little, so their limit stays low.
+/// Limit of nodes that aliases may expand to. Only aliases can make a short script large, so their limit is low.
 const ALIASED_NODES_MAX: usize = 100_000;
 
-/// Reads the text of the script at `path`.
 pub(super) fn read(path: &Path, name: &str) -> Result<String, ScriptError> {
     let unreadable = |source| ScriptError::Unreadable { file: name.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // Not by the file's stated length: it may be a pipe.
+    // The stated length of the file is not used, because the file may be a pipe.
     file.take(SCRIPT_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > SCRIPT_MAX_BYTES {
         return Err(ScriptError::TooLarge { file: name.to_owned(), max_bytes: SCRIPT_MAX_BYTES });
@@ -38,9 +35,8 @@ pub(super) fn read(path: &Path, name: &str) -> Result<String, ScriptError> {
     String::from_utf8(bytes).map_err(|_| not_a_script(name, "the script is not UTF-8 text"))
 }
 
-/// Reads a script's text.
 pub(super) fn parse(text: &str, name: &str) -> Result<(ModelFacts, Vec<Rule>), ScriptError> {
-    // An empty text is no YAML document at all; it gets the same words as an empty list.
+    // An empty text is not a YAML document. It gets the same message as an empty list.
     let empty = || not_a_script(name, "the script has no rules");
     let RawFile(script) = match serde_saphyr::from_str_with_options(text, options()) {
         Err(serde_saphyr::Error::Eof { .. }) => return Err(empty()),
@@ -66,7 +62,7 @@ fn options() -> serde_saphyr::Options {
             max_recorded_anchor_events: ALIASED_NODES_MAX,
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_NODES_MAX },
-        // A tool's argument `no` or `on` is a word, as in YAML 1.2.
+        // A tool's argument `no` or `on` is a string, as in YAML 1.2.
         strict_booleans: true,
         emit_comments: false,
         with_snippet: false,

@@ -1,4 +1,4 @@
-//! A model that answers from a closure, for tests and benchmarks that rules are too narrow for.
+//! A model that answers from a closure, for tests and benchmarks that need more than rules.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::answer::ScriptedAnswer;
 
 /// A model that answers from a closure.
 ///
-/// The closure is asked once for each call and must not block. One that draws only on the request answers a
-/// resumed run as it answered the first: what it wants to remember belongs into [`ScriptedAnswer::tag`].
+/// The closure is called once for each model call and must not block. A closure that uses only the request answers a
+/// resumed run in the same way as the first. State that it must remember belongs into [`ScriptedAnswer::tag`].
 ///
 /// ```
 /// use posse_models::scripted::{FnModel, ScriptedAnswer};
@@ -25,7 +25,7 @@ pub struct FnModel<F> {
 }
 
 impl<F: Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static> FnModel<F> {
-    /// A model that answers with what the closure gives.
+    /// A model that returns the closure's answers.
     pub fn new(answer: F) -> Self {
         Self { answer, facts: DEFAULT_FACTS }
     }

@@ -1,12 +1,12 @@
-//! A model that answers from rules: the first one that matches a request replies, fails or takes its time.
+//! A model that answers from rules: the first rule that matches a request replies, fails or delays.
 //!
-//! How a call goes: the rules are tried in order against the request; the answer of the first that matches is
-//! waited for (`latency_ms`), streamed to the sink, and returned with the rule's tag. The tag is journalled
-//! with the reply and comes back in later requests of the same agent, which is how a rule with `times` knows
-//! how often it was used: the count is the journal's, so it survives a crash and a resume.
+//! For each call, the rules are tried in order against the request. The model waits for the latency of the first
+//! matching rule (`latency_ms`), streams its answer to the sink, and returns it with the rule's tag. The tag is
+//! journalled with the reply and is in later requests of the same agent. A rule with `times` counts its uses by these
+//! tags, so the count survives a crash and a resume.
 //!
-//! Rules come from a YAML file ([`ScriptedModel::load`]), or are made in code ([`ScriptedModel::from_rules`]). Where
-//! rules are too narrow, [`FnModel`] answers from a closure. A file is a list of rules:
+//! Rules come from a YAML file ([`ScriptedModel::load`]), or are created in code ([`ScriptedModel::from_rules`]). If
+//! rules are not enough, [`FnModel`] answers from a closure. A file is a list of rules:
 //!
 //! ```yaml
 //! - when: {definition: coder, turn: 1}  # any of: definition, depth, agent (id glob), turn, contains
@@ -15,7 +15,7 @@
 //!     tool_calls:
 //!       - {name: task, input: {subagent_type: explore, description: "find it", prompt: "..."}}
 //!       - {name: read, input: '{"path": '}  # a string is what a model wrote: here no valid JSON
-//!     usage: {input_tokens: 1200, output_tokens: 80}  # left out: a token for every four characters
+//!     usage: {input_tokens: 1200, output_tokens: 80}  # omitted: a token for every four characters
 //!   latency_ms: 200
 //! - when: {agent: "*.1", contains: "boom"}  # text in what came since the model last spoke
 //!   error: {status: 529, message: "overloaded", retry_after_ms: 50}  # `limited: true`: a pause that was asked for
@@ -23,7 +23,7 @@
 //! - reply: {text: "Found in a.rs."}
 //! ```
 //!
-//! or a map that also says what the model is like, prices in dollars for a million tokens:
+//! or a map that also describes the model, with prices in dollars for a million tokens:
 //!
 //! ```yaml
 //! facts: {context_tokens: 100000, max_output_tokens: 4096, price: {input: 3, output: 15, cached: 0.3}}
@@ -43,6 +43,7 @@ mod rule;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
@@ -52,7 +53,7 @@ pub use error::ScriptError;
 pub use function::FnModel;
 pub use rule::{InvalidGlob, Rule, RuleConditions};
 
-/// What is known about a scripted model unless its script says otherwise.
+/// The facts of a scripted model unless its script sets others.
 pub const DEFAULT_FACTS: ModelFacts =
     ModelFacts { context_tokens: 200_000, max_output_tokens: 8_192, price: None };
 
@@ -75,40 +76,44 @@ pub struct ScriptedModel {
 
 #[derive(Debug, Clone)]
 struct Script {
-    /// The file, or what stands for it in errors.
+    /// The name of the file in errors.
     name: String,
     facts: ModelFacts,
     rules: Vec<NumberedRule>,
 }
 
-/// A rule with its tag, made once: looking up a count must not build a text for every request.
+/// A rule with its tag. The tag is created once, because looking up a count must not build a text for every request.
 #[derive(Debug, Clone)]
 struct NumberedRule {
-    /// `rule:<number>`, counted from 1 as people count.
+    /// `rule:<number>`, counted from 1.
     tag: String,
     rule: Rule,
 }
 
 impl ScriptedModel {
-    /// A model with these rules.
     pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::new("a script made in code".to_owned(), DEFAULT_FACTS, rules)
     }
 
-    /// Reads a script. `name` is what errors call it.
+    /// Parses a script. Errors contain `name` as the name of the file.
     pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScriptError> {
         let (facts, rules) = file::parse(text, name)?;
         Ok(Self::new(name.to_owned(), facts, rules))
     }
 
-    /// Reads the script in a file. Errors call it by this path.
+    /// Reads a script file. Errors contain this path.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
         Self::load_as(path, &path.display().to_string())
     }
 
-    /// Reads the script in a file that the person knows by another name.
+    /// Reads a script file that the user knows by another name.
     pub(crate) fn load_as(path: &Path, name: &str) -> Result<Self, ScriptError> {
         Self::from_yaml(&file::read(path, name)?, name)
+    }
+
+    /// The answer to a request and its delay, for a caller that sends it in its own way.
+    pub fn answer(&self, request: &ModelRequest) -> (Duration, Result<ModelReply, ModelFailure>) {
+        self.script.answer_or_no_match(request).without_waiting(request, self.script.facts.price)
     }
 
     /// The same model with other facts.
@@ -125,16 +130,20 @@ impl ScriptedModel {
 }
 
 impl Script {
-    /// The answer of the first rule that matches, with its tag.
+    /// The answer of the first matching rule, with its tag.
     fn answer(&self, request: &ModelRequest) -> Option<ScriptedAnswer> {
         let matching = self.rules.iter().find(|numbered| numbered.check(request).is_ok())?;
         Some(matching.rule.answer.clone().tag(&matching.tag))
+    }
+
+    fn answer_or_no_match(&self, request: &ModelRequest) -> ScriptedAnswer {
+        self.answer(request).unwrap_or_else(|| ScriptedAnswer::no_match(no_match::text(self, request)))
     }
 }
 
 impl NumberedRule {
     fn check(&self, request: &ModelRequest) -> Result<(), rule::Mismatch<'_>> {
-        // Most rules have no limit: only those that do look into the tags.
+        // Most rules have no limit, so only rules with a limit look up their tag.
         let used = self.rule.times.map_or(0, |_| request.tags.get(&self.tag).copied().unwrap_or(0));
         self.rule.check(request, used)
     }
@@ -150,10 +159,8 @@ impl Model for ScriptedModel {
         request: ModelRequest,
         sink: Arc<dyn StreamSink>,
     ) -> BoxFuture<'static, Result<ModelReply, ModelFailure>> {
-        // The rule is chosen now and the request dropped: ten thousand calls that wait hold no conversation.
-        let answer = self.script.answer(&request);
-        let answer =
-            answer.unwrap_or_else(|| ScriptedAnswer::no_match(no_match::text(&self.script, &request)));
+        // The rule is chosen now and the request dropped, so that ten thousand waiting calls hold no conversation.
+        let answer = self.script.answer_or_no_match(&request);
         answer.send_parts(&request, self.script.facts.price, sink)
     }
 }

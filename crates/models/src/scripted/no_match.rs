@@ -1,4 +1,4 @@
-//! What is said when no rule answers: the newest message, and why each rule was passed over.
+//! The error when no rule matches: the newest message, and why each rule was skipped.
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use posse_engine::ports::ModelRequest;
 
 use super::{Script, rule};
 
-/// Longest part of the newest message that is shown.
+/// Limit of characters of the newest message that are shown.
 const NEWEST_MAX_CHARS: usize = 400;
-/// Most texts of the newest message that are shown.
+/// Limit of texts of the newest message that are shown.
 const TEXTS_MAX: usize = 4;
-/// Most rules that are shown.
+/// Limit of rules that are shown.
 const RULES_MAX: usize = 20;
 
-/// The error's text. It goes into the journal and to a person, so every part of it is bounded.
+/// The error's text. The journal and a user receive it, so every part of it is bounded.
 pub(super) fn text(script: &Script, request: &ModelRequest) -> String {
     let agent = request.agent.relative();
     let mut text = format!(
@@ -27,7 +27,7 @@ pub(super) fn text(script: &Script, request: &ModelRequest) -> String {
     );
     for (index, numbered) in script.rules.iter().enumerate().take(RULES_MAX) {
         let place = numbered.rule.line.map(|line| format!(" (line {line})")).unwrap_or_default();
-        // A rule that matched would have answered.
+        // A matching rule would have answered.
         if let Err(mismatch) = numbered.check(request) {
             let _ = write!(text, "\nrule {}{place} {mismatch}", index + 1);
         }
@@ -60,12 +60,12 @@ fn newest(request: &ModelRequest) -> String {
     }
 }
 
-/// One of `count` texts that share the room for the newest message.
+/// One of `count` texts that share the limit for the newest message.
 fn quoted(text: &str, count: usize) -> String {
     format!("{:?}", clip(text, NEWEST_MAX_CHARS / count.clamp(1, TEXTS_MAX)))
 }
 
-/// The text, cut with a mark if it is longer than `max` characters.
+/// The text, truncated with a mark if it is longer than `max` characters.
 pub(super) fn clip(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! What the YAML reader says, in words for the person who wrote the script.
+//! Converts errors of the YAML parser to messages for the user who wrote the script.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,6 @@ use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
 use super::error::ScriptError;
 
-/// The error of a script that could not be read.
 pub(super) fn in_file(error: &Error, text: &str, file: &str) -> ScriptError {
     let file = file.to_owned();
     let cause = innermost(error);
@@ -15,7 +14,7 @@ pub(super) fn in_file(error: &Error, text: &str, file: &str) -> ScriptError {
     match cause.location().or_else(|| error.location()) {
         None => ScriptError::NotAScript { file, problem },
         Some(at) => {
-            // The reader knows the name of an unknown field, but not which field has a wrong value.
+            // The parser reports the name of an unknown field, but not the field of a wrong value.
             let field = key_before(text, at).filter(|_| is_about_a_value(cause));
             let problem = field.map_or(problem.clone(), |field| format!("{field}: {problem}"));
             ScriptError::Line { file, line: at.line(), problem }
@@ -23,7 +22,7 @@ pub(super) fn in_file(error: &Error, text: &str, file: &str) -> ScriptError {
     }
 }
 
-/// The error itself, without what was wrapped around it on the way out.
+/// The innermost error, without its wrappers.
 fn innermost(mut error: &Error) -> &Error {
     while let Error::AliasError { error: inner, .. } | Error::WithSnippet { error: inner, .. } = error {
         error = inner;
@@ -86,7 +85,7 @@ fn one_of(names: &[&str]) -> String {
     }
 }
 
-/// What was expected, without names of Rust's or the reader's types.
+/// The expected type, without names of Rust's or the parser's types.
 fn kind(expected: &str) -> Cow<'_, str> {
     match expected {
         "u64" => "a whole number of at least 0".into(),
@@ -100,7 +99,7 @@ fn kind(expected: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key whose value begins at this place, if it stands on the same line.
+/// The key whose value begins at this position, if it is on the same line.
 fn key_before(text: &str, at: Location) -> Option<&str> {
     let line = text.lines().nth(usize::try_from(at.line().checked_sub(1)?).ok()?)?;
     let column = usize::try_from(at.column().checked_sub(1)?).ok()?;

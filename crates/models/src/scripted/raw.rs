@@ -1,4 +1,4 @@
-//! The shape of a script file: every field here is a key that may be written, and there are no others.
+//! The format of a script file: the fields here are exactly the permitted keys.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
-/// A list of rules, or a map that holds one.
+/// A list of rules, or a map that contains one.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawScript {
@@ -25,7 +25,7 @@ pub(super) struct RawFacts {
     pub(super) price: Option<RawPrice>,
 }
 
-/// Dollars for a million tokens; cached input costs what other input does unless it is said.
+/// Dollars for a million tokens. Cached input costs the same as other input unless it has its own price.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPrice {
@@ -89,9 +89,9 @@ pub(super) struct RawUsage {
 pub(super) struct RawError {
     pub(super) status: Option<u16>,
     pub(super) message: String,
-    /// When another call is worth making; left out: never.
+    /// When the call may be retried. If omitted, never.
     pub(super) retry_after_ms: Option<u64>,
-    /// Whether the provider asked for that pause.
+    /// Whether the provider requested that pause.
     #[serde(default)]
     pub(super) limited: bool,
 }
@@ -100,7 +100,6 @@ fn no_arguments() -> Value {
     Value::Object(Map::new())
 }
 
-/// A whole file.
 pub(super) struct RawFile(pub(super) RawScript);
 
 impl<'de> Deserialize<'de> for RawFile {
@@ -109,7 +108,7 @@ impl<'de> Deserialize<'de> for RawFile {
     }
 }
 
-/// Tells the two forms of a file apart. By hand: an untagged enum would lose every line number.
+/// Distinguishes the two forms of a file. Implemented by hand, because an untagged enum would lose the line numbers.
 struct FileVisitor;
 
 impl<'de> Visitor<'de> for FileVisitor {
@@ -131,7 +130,7 @@ impl<'de> Visitor<'de> for FileVisitor {
         RawScript::deserialize(MapAccessDeserializer::new(map)).map(RawFile)
     }
 
-    /// A file with nothing in it, or only comments.
+    /// A file that is empty or has only comments.
     fn visit_unit<E>(self) -> Result<RawFile, E> {
         Ok(RawFile(RawScript::default()))
     }

@@ -1,4 +1,4 @@
-//! One rule: when it answers, how often, and with what.
+//! One rule of a script: its conditions, its limit, and its answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,12 @@ use thiserror::Error;
 
 use super::answer::ScriptedAnswer;
 
-/// A rule of a script.
 #[derive(Debug, Clone)]
 pub struct Rule {
     pub(super) when: RuleConditions,
     pub(super) answer: ScriptedAnswer,
     pub(super) times: Option<u32>,
-    /// Where it stands in its file.
+    /// The line of the rule in its file.
     pub(super) line: Option<u64>,
 }
 
@@ -27,14 +26,14 @@ impl Rule {
         Self { when, answer, times: None, line: None }
     }
 
-    /// Limits how often the rule answers the same agent. Counted from the journal, over all of its attempts.
+    /// Limits how often the rule answers the same agent. Counted from the journal, over all attempts of the agent.
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Whether the rule answers a request of an agent that it has answered `used` times. What is cheap to
-    /// look at comes first.
+    /// Whether the rule answers a request of an agent that it has answered `used` times. Cheap conditions are checked
+    /// first.
     pub(super) fn check(&self, request: &ModelRequest, used: u32) -> Result<(), Mismatch<'_>> {
         let RuleConditions { definition, depth, agent, turn, contains } = &self.when;
         match self.times {
@@ -66,7 +65,7 @@ impl Rule {
     }
 }
 
-/// The conditions of a rule; all that are set must hold.
+/// The conditions of a rule. All that are set must hold.
 #[derive(Debug, Clone, Default)]
 pub struct RuleConditions {
     pub(super) definition: Option<String>,
@@ -77,45 +76,44 @@ pub struct RuleConditions {
 }
 
 impl RuleConditions {
-    /// No condition: every request.
+    /// No condition: matches every request.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Agents of this definition; case does not matter.
+    /// Agents of this definition, ignoring case.
     pub fn definition(mut self, name: impl Into<String>) -> Self {
         self.definition = Some(name.into());
         self
     }
 
-    /// Agents at this depth; the root has 0.
+    /// Agents at this depth. The root has 0.
     pub fn depth(mut self, depth: u32) -> Self {
         self.depth = Some(depth);
         self
     }
 
-    /// Agents whose id matches the glob, in full (`k3f9ab2c.2.1`) or relative to the run (`2.1`, the root is
-    /// `0`). A `*` stands for any characters, dots too.
+    /// Agents whose id matches the glob, in full (`k3f9ab2c.2.1`) or relative to the run (`2.1`, the root is `0`). A
+    /// `*` matches any characters, including dots.
     pub fn agent(mut self, glob: &str) -> Result<Self, InvalidGlob> {
         self.agent = Some(AgentGlob::parse(glob)?);
         Ok(self)
     }
 
-    /// This turn of an attempt; the first is 1.
+    /// This turn of an attempt, counted from 1.
     pub fn turn(mut self, turn: u32) -> Self {
         self.turn = Some(turn);
         self
     }
 
-    /// Requests whose newest message has this text somewhere. The newest message is all that came since the
-    /// model last spoke: the prompt, any of the results, what the host or others wrote.
+    /// Requests whose newest message contains this text. The newest message consists of all messages since the model's
+    /// last reply: the prompt, results, and messages of the host or of others.
     pub fn contains(mut self, text: impl Into<String>) -> Self {
         self.contains = Some(text.into());
         self
     }
 }
 
-/// A text that is not a glob.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{glob}` is not a glob: {problem}")]
 pub struct InvalidGlob {
@@ -123,10 +121,9 @@ pub struct InvalidGlob {
     problem: String,
 }
 
-/// A glob over agent ids.
 #[derive(Debug, Clone)]
 enum AgentGlob {
-    /// No wildcard: compared as it is, which is what a script with a rule for each of many agents needs.
+    /// No wildcard: compared literally, which is fast for a script with a rule for each of many agents.
     Literal(String),
     Glob(GlobMatcher),
 }
@@ -141,7 +138,8 @@ impl AgentGlob {
             return Ok(Self::Literal(text.to_owned()));
         }
         let glob = Glob::new(text).map_err(|error| invalid(error.kind().to_string()))?;
-        // What compiles a single glob panics if that cannot be done: braces can be nested too deeply for it.
+        // Compiling a single glob panics if it fails, for example with braces that are nested too deeply, so this
+        // checks it first.
         if GlobSet::new([&glob]).is_err() {
             return Err(invalid("it is too large or too deeply nested".to_owned()));
         }
@@ -171,15 +169,15 @@ fn newest_contains(request: &ModelRequest, text: &str) -> bool {
     })
 }
 
-/// The newest message: all that came since the model last spoke. The host may have put a note after a prompt
-/// or after results (a new attempt, the last turn), and to a model that is one message.
+/// The newest message: all messages since the model's last reply. The host may have added a note after a prompt or
+/// after results (a new attempt, the last turn), and a model sees these as one message.
 pub(super) fn newest(request: &ModelRequest) -> &[Arc<Message>] {
     let is_reply = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
     let start = request.messages.iter().rposition(is_reply).map_or(0, |at| at + 1);
     &request.messages[start..]
 }
 
-/// Why a rule does not answer a request: what it wanted.
+/// The condition because of which a rule does not answer a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mismatch<'a> {
     Definition(&'a str),
@@ -187,11 +185,11 @@ pub(super) enum Mismatch<'a> {
     Agent(&'a str),
     Turn(u32),
     Contains(&'a str),
-    /// It has answered this agent as often as it may.
+    /// The rule has answered this agent as often as it may.
     Used(u32),
 }
 
-/// Longest part of a script's text that an error repeats.
+/// Limit of characters of a script's text that an error repeats.
 const SHOWN_MAX_CHARS: usize = 60;
 
 impl fmt::Display for Mismatch<'_> {

@@ -64,7 +64,7 @@ fn script(yaml: &str) -> ScriptedModel {
     ScriptedModel::from_yaml(yaml, "plan.yaml").expect(yaml)
 }
 
-/// Asks a model without latency, which answers at the first poll and needs no runtime.
+/// Calls a model without latency, which answers at the first poll and needs no runtime.
 fn ask(model: &dyn Model, request: ModelRequest) -> Result<ModelReply, ModelFailure> {
     model.call(request, Arc::new(Recorder::default())).now_or_never().expect("an answer without latency")
 }

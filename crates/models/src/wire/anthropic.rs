@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! The wire format of Anthropic Messages.
 
 mod reader;
 mod request;
@@ -12,14 +12,11 @@ use serde_json::Value;
 
 use super::{ErrorResponse, Problem, ProblemKind, ReplyReader, Target, Wire, WireRequest, short};
 
-/// The path beneath the base URL.
 const PATH: &str = "/v1/messages";
-/// The version of the API that is spoken.
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-/// A pause longer than this is no rate limit, which is refilled within a minute.
+/// A longer pause is not a rate limit, because rate limits are refilled within a minute.
 const LONGEST_RATE_PAUSE: Duration = Duration::from_mins(5);
 
-/// The Messages API.
 pub(crate) struct Anthropic;
 
 impl Wire for Anthropic {
@@ -48,7 +45,7 @@ impl Wire for Anthropic {
     }
 }
 
-/// Kind and text of an error, if it is one of the API's own.
+/// Kind and text of an error in the API's own format.
 fn error_of(json: &Value) -> Option<(&str, &str)> {
     let error = json.get("error")?;
     Some((
@@ -57,7 +54,7 @@ fn error_of(json: &Value) -> Option<(&str, &str)> {
     ))
 }
 
-/// What an error's kind means, without what headers add.
+/// The problem kind of an error type, before headers are considered.
 fn type_of(kind: &str, message: &str) -> Option<ProblemKind> {
     Some(match kind {
         "authentication_error" | "permission_error" => ProblemKind::Key,
@@ -77,7 +74,7 @@ fn is_overflow(message: &str) -> bool {
         .any(|spelling| message.contains(spelling))
 }
 
-/// A limit per minute, or one of the account's that lasts for hours: only the latter is told by headers of its own.
+/// A limit per minute, or a limit of the account that lasts for hours. Only the latter has its own headers.
 fn limited(refused: &ErrorResponse<'_>, message: &str) -> ProblemKind {
     let after = refused.after();
     let unified = refused.header("anthropic-ratelimit-unified-status") == Some("rejected");

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and everything else that speaks it.
+//! The wire format of OpenAI Chat Completions and all compatible servers.
 
 mod chunk;
 mod reader;
@@ -14,37 +14,36 @@ use super::{ErrorResponse, Problem, ReplyReader, Target, Wire, WireRequest};
 /// The path beneath the base URL, which ends with the version: `https://api.openai.com/v1`.
 const PATH: &str = "/chat/completions";
 
-/// Parts of names of models whose templates are strict about who speaks after whom, wherever they run.
+/// Parts of names of models whose templates are strict about the order of roles, on any server.
 const MISTRAL: &[&str] =
     &["mistral", "ministral", "devstral", "codestral", "magistral", "mixtral", "pixtral"];
 
-/// Chat Completions in a server's dialect.
+/// Chat Completions in the dialect of one server.
 pub(crate) struct Chat {
     dialect: Dialect,
 }
 
-/// How servers differ.
+/// The differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Dialect {
-    /// What the limit of the output is called.
     limit: LimitName,
-    /// Whether usage must be asked for. Some servers refuse a request that does, and tell it all the same.
+    /// Whether usage must be requested. Some servers refuse such a request, and report usage all the same.
     ask_for_usage: bool,
-    /// Whether thinking is wanted back.
+    /// Whether the server expects thinking in later requests.
     thinking_back: bool,
-    /// Whether a person may only speak after the model, not after a result.
+    /// Whether a user message may only follow an assistant message, not a result.
     model_before_user: bool,
-    /// How to ask for a cache, where there is none without being asked for.
+    /// How to request caching, on servers that only cache on request.
     cache_control: Option<CacheControl>,
 }
 
-/// That everything up to the end of the conversation may be cached.
+/// Marks everything up to the end of the conversation as cacheable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct CacheControl {
     r#type: &'static str,
 }
 
-/// What the limit of the output is called.
+/// The name of the output limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LimitName {
     MaxTokens,
@@ -52,7 +51,7 @@ enum LimitName {
 }
 
 impl Chat {
-    /// As the server at this base URL wants it.
+    /// The dialect of the server at this base URL.
     pub(crate) fn at(base_url: &str, model: &str) -> Self {
         let host = url::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_lowercase));
         let host = host.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Answers that are no success: what they say, in the many spellings there are.
+//! Interprets error answers of providers, in the many formats that exist.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::{Problem, ProblemKind};
 
-/// Characters of a provider's text that are shown.
+/// Limit of characters of a provider's text that are shown.
 const MAX_MESSAGE_CHARS: usize = 600;
-/// Numbers above this are times since 1970 in milliseconds, not in seconds.
+/// Larger numbers are times since 1970 in milliseconds, not in seconds.
 const EPOCH_MS_FROM: f64 = 1e11;
-/// Numbers above this are times since 1970, not spans.
+/// Larger numbers are times since 1970, not durations.
 const EPOCH_SECONDS_FROM: f64 = 1e9;
-/// The longest span that is believed; beyond it a provider's clock or arithmetic is wrong.
+/// Longest accepted duration. Beyond it a provider's clock or arithmetic is wrong.
 const MAX_AFTER: Duration = Duration::from_hours(31 * 24);
 
-/// How providers say that a conversation is too long.
+/// Phrases of providers for a conversation that is too long.
 const OVERFLOW: &[&str] = &[
     "context_length_exceeded",
     "context_window_exceeded",
@@ -43,7 +43,7 @@ const OVERFLOW: &[&str] = &[
     "string_above_max_length",
 ];
 
-/// How providers say that what an account may use is used up until a certain time.
+/// Phrases of providers for a usage limit of the account that is exhausted until a certain time.
 const USAGE_LIMIT: &[&str] = &[
     "usage limit",
     "usage_limit",
@@ -60,7 +60,7 @@ const USAGE_LIMIT: &[&str] = &[
     "limit will reset at",
 ];
 
-/// How providers say that there is no money left, which no waiting mends.
+/// Phrases of providers for an account without money, which no waiting fixes.
 const NO_CREDIT: &[&str] = &[
     "insufficient_quota",
     "insufficient balance",
@@ -72,36 +72,33 @@ const NO_CREDIT: &[&str] = &[
     "billing_hard_limit",
 ];
 
-/// An answer with a status that is no success.
+/// An answer with an error status.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErrorResponse<'a> {
-    /// The status.
     pub(crate) status: u16,
-    /// The headers.
     pub(crate) headers: &'a HeaderMap,
-    /// The body, cut at a limit.
+    /// The body, truncated at a limit.
     pub(crate) body: &'a [u8],
-    /// When it came, for headers that give times.
+    /// The time of arrival, for headers that contain times.
     pub(crate) now: SystemTime,
 }
 
 impl ErrorResponse<'_> {
-    /// The body as JSON, if it is.
+    /// The body as JSON, if it is JSON.
     pub(crate) fn json(&self) -> Option<Value> {
         let value = serde_json::from_slice(self.body).ok()?;
         match value {
-            // Google's way.
+            // Google's format.
             Value::Array(mut items) if items.len() == 1 => items.pop(),
             other => Some(other),
         }
     }
 
-    /// A header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok().map(str::trim)
     }
 
-    /// When to come back, as the usual headers have it.
+    /// The wait that the usual headers request.
     pub(crate) fn after(&self) -> Option<Duration> {
         if let Some(ms) = self.header("retry-after-ms").and_then(|text| text.parse::<f64>().ok()) {
             return span(ms / 1000.0);
@@ -109,7 +106,7 @@ impl ErrorResponse<'_> {
         self.header("retry-after").and_then(|text| self.until(text))
     }
 
-    /// How long it is until a time that is given as seconds from now, as seconds or milliseconds since 1970, or as a
+    /// The duration until a time that is given as seconds from now, as seconds or milliseconds since 1970, or as a
     /// date.
     pub(crate) fn until(&self, text: &str) -> Option<Duration> {
         if let Ok(number) = text.parse::<f64>() {
@@ -129,7 +126,7 @@ impl ErrorResponse<'_> {
         Some(left.min(MAX_AFTER))
     }
 
-    /// What a refusal in the style of OpenAI means, and of all who answer in that style.
+    /// The problem of an error answer in OpenAI's format, which many servers use.
     pub(crate) fn problem(&self) -> Problem {
         let said = ErrorText::read(self);
         let kind = self.kind(&said);
@@ -138,7 +135,7 @@ impl ErrorResponse<'_> {
             _ => said.text,
         };
         let problem = Problem { status: Some(self.status), ..Problem::free(kind, message) };
-        // Somebody on the way did not wait for the answer; the model may have given it, and been paid for it.
+        // A proxy did not wait for the answer. The model may have given it, and the provider may charge for it.
         if matches!(self.status, 408 | 502 | 504 | 522 | 524) {
             Problem { usage: None, ..problem }
         } else {
@@ -177,15 +174,14 @@ impl ErrorResponse<'_> {
     }
 }
 
-/// What a refusal says.
 struct ErrorText {
-    /// For people.
+    /// For users.
     text: String,
-    /// Text and codes in lower case, to look for words.
+    /// Text and codes in lower case, to search for phrases.
     words: String,
-    /// When to come back, if the text says so.
+    /// The requested wait, if the text states it.
     after: Option<Duration>,
-    /// Whether the answer is not in the format at all.
+    /// Whether the answer has another format.
     foreign: bool,
 }
 
@@ -291,7 +287,7 @@ fn span(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().map(|span| span.min(MAX_AFTER))
 }
 
-/// A provider's text, fit to be shown: one line, without control characters, of limited length.
+/// A provider's text for display: one line, without control characters, of limited length.
 pub(crate) fn short(text: &str) -> String {
     let mut short = String::new();
     let mut count = 0;

@@ -1,16 +1,16 @@
-//! What a model can do, told from its name: no API says it.
+//! Derives the features of a model from its name, because no API states them.
 
 use super::ModelFeatures;
 
-/// The last version of Claude that takes a temperature.
+/// The last version of Claude that accepts a temperature.
 const LAST_SAMPLED_CLAUDE: (u32, u32) = (4, 6);
-/// A number longer than this in a name is a date.
+/// A longer number in a name is a date.
 const MAX_VERSION_DIGITS: usize = 2;
 
-/// Parts of names of models that take no temperature: they think.
+/// Parts of names of thinking models, which accept no temperature.
 const UNSAMPLED: &[&str] = &["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
 
-/// Parts of names of models that take pictures.
+/// Parts of names of models that accept pictures.
 const SEEING: &[&str] = &[
     "claude",
     "gpt-4o",
@@ -48,7 +48,7 @@ const SEEING: &[&str] = &[
 ];
 
 impl ModelFeatures {
-    /// Of a model by its name at the provider.
+    /// The features of a model, by its name at the provider.
     pub(crate) fn of(model: &str) -> Self {
         let name = model.to_lowercase();
         Self { images: SEEING.iter().any(|part| has(&name, part)), sampling: samples(&name) }
@@ -70,7 +70,7 @@ fn claude_version(rest: &str) -> Option<(u32, u32)> {
     Some((major, parts.next().and_then(number).unwrap_or(0)))
 }
 
-/// Whether a name has a part that begins where a part of a name can begin.
+/// Whether a name contains the part at the beginning of a word.
 fn has(name: &str, part: &str) -> bool {
     name.match_indices(part).any(|(at, _)| {
         !part.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -1,4 +1,4 @@
-//! What the tests of all formats share: requests, and recorded streams with what they are to be read as.
+//! Fixtures for the tests of all formats: requests, and recorded streams with their expected replies.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::endpoint::Key;
 use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
 
-/// A model that can do everything.
+/// A model with all features.
 pub(crate) fn target(full_name: &str) -> Target {
     let (_, model) = full_name.split_once('/').expect("provider/model");
     Target {
@@ -30,7 +30,6 @@ pub(crate) fn target(full_name: &str) -> Target {
     }
 }
 
-/// A request with this conversation.
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         agent: "k3f9ab2c.2.1".parse().expect("an id"),
@@ -59,7 +58,6 @@ fn tool(name: &str) -> Arc<ToolSpec> {
     })
 }
 
-/// What the model said.
 pub(crate) fn assistant(text: &str, calls: &[(&str, &str, Value)]) -> Message {
     let calls = calls.iter().map(|(id, name, input)| ToolCall {
         id: (*id).to_owned(),
@@ -69,17 +67,15 @@ pub(crate) fn assistant(text: &str, calls: &[(&str, &str, Value)]) -> Message {
     Message::Assistant { text: text.into(), calls: calls.collect(), raw: None }
 }
 
-/// What a call gave.
 pub(crate) fn result(call_id: &str, ok: bool, text: &str) -> CallResult {
     CallResult { call_id: call_id.into(), tool: "read".into(), ok, text: text.into(), images: Vec::new() }
 }
 
-/// The body of a request, as JSON.
 pub(crate) fn body(wire: &dyn Wire, target: &Target, request: &ModelRequest) -> Value {
     serde_json::from_slice(&wire.request(target, request).body).expect("JSON")
 }
 
-/// What a stream is to be read as; see the README beside the streams.
+/// The expected reply of a stream. See the README beside the streams.
 #[derive(Debug, Deserialize)]
 struct ExpectedReply {
     stop: Option<String>,
@@ -108,7 +104,7 @@ fn streams(format: &str) -> BTreeMap<String, (Vec<u8>, ExpectedReply)> {
     expected.into_iter().map(read).collect()
 }
 
-/// An answer with what was shown of it.
+/// An answer with the parts that were shown of it.
 type ReadReply = (Result<Answer, Problem>, Vec<StreamPart>);
 
 fn read<'a>(wire: &dyn Wire, target: &Target, chunks: impl IntoIterator<Item = &'a [u8]>) -> ReadReply {
@@ -141,7 +137,7 @@ fn kind(problem: &Problem) -> &'static str {
     }
 }
 
-/// Every stream is read as it is to be, and what was shown is what was said.
+/// Every stream is read as expected, and the shown text is the streamed text.
 pub(crate) fn streams_are_read_as_expected(format: &str, wire: &dyn Wire, target: &Target) {
     for (name, (bytes, expected)) in streams(format) {
         let (answer, shown) = read(wire, target, [&bytes[..]]);
@@ -181,7 +177,7 @@ pub(crate) fn streams_are_read_as_expected(format: &str, wire: &dyn Wire, target
     }
 }
 
-/// A stream that is cut at any byte is a failure, or the very same answer; no part of a call is ever a call.
+/// A stream that is cut at any byte gives a failure or the same answer. A partial call is never a call.
 pub(crate) fn cut_streams_are_never_read_in_part(format: &str, wire: &dyn Wire, target: &Target) {
     for (name, (bytes, _)) in streams(format) {
         let (whole, _) = read(wire, target, [&bytes[..]]);
@@ -205,7 +201,7 @@ pub(crate) fn cut_streams_are_never_read_in_part(format: &str, wire: &dyn Wire, 
     }
 }
 
-/// However the bytes come, the answer is the same.
+/// The answer is the same, however the bytes are split.
 pub(crate) fn chunks_do_not_matter(format: &str, wire: &dyn Wire, target: &Target) {
     for (name, (bytes, _)) in streams(format) {
         let whole = read(wire, target, [&bytes[..]]);
@@ -226,11 +222,11 @@ pub(crate) fn chunks_do_not_matter(format: &str, wire: &dyn Wire, target: &Targe
     }
 }
 
-/// A key that nothing but an echo can contain.
+/// A key that can only appear in an answer through an echo.
 const CANARY: &str = "sk-canary-0123456789abcdef";
 
-/// Whatever field of whatever event a server echoes the key in, neither the answer, nor the problem, nor what is shown
-/// contains it. Whole values are looked at as `{:?}` writes them, so a field that is added later is looked at too.
+/// Whichever field of whichever event echoes the key, neither the answer, nor the problem, nor the shown text contains
+/// it. Whole values are compared as `{:?}` writes them, so fields that are added later are compared too.
 pub(crate) fn a_key_in_any_field_is_taken_out(format: &str, wire: &dyn Wire, target: &Target) {
     let scrub = Scrub::of(Some(&Key::new(CANARY, "CANARY")));
     let echoes =
@@ -255,7 +251,7 @@ pub(crate) fn a_key_in_any_field_is_taken_out(format: &str, wire: &dyn Wire, tar
     assert!(cases > 100 && reached > 20, "{format}: only {reached} of {cases} echoes reached an answer");
 }
 
-/// The stream once for each string in it and each echo in its place, with where that is.
+/// The stream once for each of its strings and each echo that replaces it, with the position.
 fn echoing(stream: &str, echoes: &[String]) -> Vec<(String, String)> {
     let mut mutated = Vec::new();
     for (at, line) in stream.lines().enumerate() {

@@ -1,7 +1,7 @@
-//! The wire formats of model APIs, without any network: a request in, bytes out; events in, a reply out.
+//! The wire formats of model APIs, without any network: they convert requests to bytes, and events to replies.
 //!
-//! Each format is one file that implements [`Wire`]. What all of them need around it is elsewhere and exists once:
-//! `http` sends and reads, `provider` knows who speaks what, and `line` keeps calls within their limits.
+//! Each format is one file that implements [`Wire`]. The shared parts around it exist once: `http` sends and reads,
+//! `provider` knows each provider's format, and `provider_queue` enforces limits.
 
 pub(crate) mod anthropic;
 mod buffered;
@@ -26,158 +26,144 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 pub(crate) use buffered::{BufferedValues, check_values};
 pub(crate) use error_response::{ErrorResponse, short};
 
-/// Calls of one reply.
 pub(crate) const MAX_CALLS: usize = 1024;
-/// Bytes of arguments that all calls of one reply may have together.
+/// Limit of argument bytes of all calls of one reply together.
 pub(crate) const MAX_ARGUMENT_BYTES: usize = 8 * 1024 * 1024;
 
-/// A wire format.
 pub(crate) trait Wire: Send + Sync + 'static {
-    /// The request of one call. Equal requests give equal bytes, and a conversation that only grew gives bytes that
-    /// begin alike, so that providers find what they have cached.
+    /// Builds the request of one call. Equal requests give equal bytes, and a conversation that only grew gives bytes
+    /// with the same prefix, so that provider caches match.
     fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest;
 
-    /// Reads the answer to one call's request.
+    /// A reader for the answer to this request.
     fn reader(&self, target: &Target, request: &ModelRequest) -> Box<dyn ReplyReader>;
 
-    /// What an answer that is no success means.
+    /// The problem of an error answer.
     fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem;
 }
 
-/// The model that is asked.
+/// The model of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// Its full name, `provider/model`.
+    /// The full name, `provider/model`.
     pub(crate) full_name: String,
-    /// Its name at the provider.
+    /// The name at the provider.
     pub(crate) model: String,
-    /// What it can do.
     pub(crate) abilities: ModelFeatures,
 }
 
-/// What a model can do beyond text.
+/// The features of a model beyond text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ModelFeatures {
-    /// Whether it takes pictures. Where it does not, a line of text stands for each.
+    /// Whether the model accepts pictures. Otherwise a line of text replaces each.
     pub(crate) images: bool,
-    /// Whether it takes a temperature. Some that think do not.
+    /// Whether the model accepts a temperature. Some thinking models do not.
     pub(crate) sampling: bool,
 }
 
-/// What is sent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WireRequest {
     /// The path beneath the provider's base URL, such as `/v1/messages`.
     pub(crate) path: String,
-    /// Headers of the format; the key's is added by whoever has the key.
+    /// Headers of the format. The caller adds the key's header.
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// The body, JSON.
+    /// JSON.
     pub(crate) body: Vec<u8>,
 }
 
-/// One event of a stream, as server-sent events have them. It is read where it lies.
+/// One server-sent event of a stream, borrowed from the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamEvent<'a> {
-    /// The kind; empty if the stream named none.
+    /// The kind. Empty if the stream has none.
     pub(crate) event: &'a str,
-    /// The data.
     pub(crate) data: &'a str,
 }
 
-/// Puts a reply together from the events of a stream.
+/// Builds a reply from the events of a stream.
 pub(crate) trait ReplyReader: Send {
-    /// Takes one event and hands over what can be shown of it. An event that is a sign of life gives at least
-    /// [`StreamPart::Alive`]; a ping gives nothing.
+    /// Takes one event and shows its displayable parts. An event that is activity shows at least [`StreamPart::Alive`].
+    /// A ping shows nothing.
     fn event(&mut self, event: StreamEvent<'_>, show: &mut dyn FnMut(StreamPart)) -> Result<Flow, Problem>;
 
     /// Takes the whole answer of a server that does not stream.
     fn whole(&mut self, body: &[u8], show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
         let _ = (body, show);
-        Err(Problem::cut("the answer is no stream of events"))
+        Err(Problem::cut("the answer is not a stream of events"))
     }
 
-    /// The stream has ended, or [`Flow::End`] was said. A stream that ended too early is a [`Problem::cut`]: no part
-    /// of a call is ever a call.
+    /// Takes the end of the stream, or of the answer if [`Flow::End`] was returned. A stream that ended early is a
+    /// [`Problem::cut`]: a partial call is never a call.
     fn finish(self: Box<Self>) -> Result<Answer, Problem>;
 }
 
-/// Whether a stream goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// More is to come.
     On,
-    /// The answer is whole, whatever else is sent.
+    /// The answer is complete, whatever else is sent.
     End,
 }
 
-/// A whole answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Answer {
-    /// What the model said.
     pub(crate) reply: Reply,
-    /// What the provider counted; none if it did not say. Without money: prices are looked up elsewhere.
+    /// The provider's token counts. `None` if it sent none. Without money: prices are looked up elsewhere.
     pub(crate) usage: Option<Usage>,
-    /// Why the model stopped.
     pub(crate) stop: StopReason,
 }
 
-/// Why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StopReason {
-    /// It had said what it wanted, or asked for tools.
+    /// The reply is complete, or requests tools.
     Done,
-    /// Its output was as long as allowed. A call that was being written is incomplete and must not be in the reply.
+    /// The output reached its limit. An incomplete call must not be in the reply.
     Length,
-    /// It, or its provider, refused; with the provider's word for it.
+    /// The model or its provider refused, with the provider's reason.
     Refused(String),
 }
 
-/// Why a call failed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Problem {
-    /// What kind of problem.
     pub(crate) kind: ProblemKind,
-    /// For people; without the key, and without anything longer than a few lines.
+    /// For users. Never contains the key, and has only a few lines.
     pub(crate) message: String,
-    /// The provider's status, if it gave one.
+    /// The HTTP status, if there was one.
     pub(crate) status: Option<u16>,
-    /// What the call cost; none if that cannot be known.
+    /// The usage of the call. `None` if it cannot be known.
     pub(crate) usage: Option<Usage>,
 }
 
-/// What kind of problem a call had; decides what is done about it.
+/// The kind of a call's problem, which decides how it is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProblemKind {
-    /// The provider does not know the key, or the key may not do this.
+    /// The provider does not accept the key, or the key lacks a permission.
     Key,
-    /// The conversation is longer than the model takes.
+    /// The conversation is longer than the model's context.
     Overflow,
-    /// There is no such model.
     NoModel,
-    /// The request is wrong; the same one is wrong again.
+    /// The request is invalid, and would be invalid again.
     Request,
-    /// The model takes no tools. From now on they are described in the prompt, so the next call is another one.
+    /// The model has no tool calls. Later requests describe tools in the prompt, so a retry is a different request.
     NoTools,
-    /// Too much was asked in too short a time.
+    /// The rate limit was exceeded.
     RateLimit {
-        /// When to come back, if the provider said so.
+        /// The wait that the provider requested, if any.
         after: Option<Duration>,
     },
-    /// What the account may use is used up for now; it comes back at a known time.
+    /// The usage limit of the account is exhausted until some time.
     UsageLimit {
-        /// When to come back, if the provider said so.
+        /// The wait that the provider requested, if any.
         after: Option<Duration>,
     },
     /// The provider is overloaded or broken.
     Unwell {
-        /// When to come back, if the provider said so.
+        /// The wait that the provider requested, if any.
         after: Option<Duration>,
     },
-    /// It could not be reached.
+    /// The provider could not be reached.
     Unreachable,
-    /// The stream ended too early, or made no sense.
+    /// The stream ended too early, or was malformed.
     Cut,
-    /// It answered, but not in the format: a proxy's page, another API.
+    /// The answer has another format, such as a proxy's page or another API.
     Foreign,
 }
 
@@ -187,12 +173,12 @@ impl Problem {
         Self { kind, message: message.into(), status: None, usage: Some(Usage::ZERO) }
     }
 
-    /// A stream that ended too early or made no sense; what it cost cannot be known.
+    /// The problem of a stream that ended too early or was malformed. Its cost cannot be known.
     pub(crate) fn cut(message: impl Into<String>) -> Self {
         Self { kind: ProblemKind::Cut, message: message.into(), status: None, usage: None }
     }
 
-    /// The code that the journal has for it.
+    /// The code of the problem in the journal.
     pub(crate) fn code(&self) -> Code {
         match self.kind {
             ProblemKind::Key => Code::Unauthenticated,

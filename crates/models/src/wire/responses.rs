@@ -1,5 +1,5 @@
-//! OpenAI Responses, streaming and stateless: the provider stores nothing, and thinking travels with the conversation,
-//! encrypted.
+//! The wire format of OpenAI Responses, streaming and stateless: the provider stores nothing, and encrypted thinking is
+//! part of the conversation.
 
 mod reader;
 
@@ -15,10 +15,9 @@ use serde_json::Value;
 use super::text::{image_data, image_note};
 use super::{ErrorResponse, Problem, ReplyReader, Target, Wire, WireRequest};
 
-/// Thinking that only the provider can read, so that it can be handed back.
+/// Thinking that only the provider can read, so that later requests can contain it.
 const ENCRYPTED_THINKING: &str = "reasoning.encrypted_content";
 
-/// OpenAI Responses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses;
 
@@ -29,7 +28,7 @@ impl Wire for Responses {
             model: &target.model,
             stream: true,
             store: false,
-            // Models that do not think refuse to be asked for it.
+            // Models without thinking refuse a request that includes it.
             include: if sampling { &[] } else { &[ENCRYPTED_THINKING] },
             instructions: &request.system,
             tool_choice: (request.callable().is_empty() && !request.tools.is_empty()).then_some("none"),
@@ -42,7 +41,7 @@ impl Wire for Responses {
         WireRequest {
             path: "/responses".to_owned(),
             headers: Vec::new(),
-            // Every key is a string and every number is finite: this cannot fail.
+            // Every key is a string and every number is finite, so this cannot fail.
             body: serde_json::to_vec(&body).unwrap_or_default(),
         }
     }
@@ -56,7 +55,7 @@ impl Wire for Responses {
     }
 }
 
-/// What is sent. What stays the same comes first, what differs from call to call last.
+/// The request body. Stable fields come first, fields that differ between calls come last.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -84,7 +83,7 @@ struct Tool<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
-    /// Strict schemas have no optional fields, and ours do.
+    /// Strict schemas have no optional fields, but the tools' schemas do.
     strict: bool,
 }
 
@@ -100,7 +99,6 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// One item of the conversation.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item<'a> {
@@ -161,7 +159,7 @@ fn output_items<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
 
 fn call(call: &ToolCall) -> Item<'_> {
     let arguments = match &call.input {
-        // What did not parse goes back as it came.
+        // Text that did not parse is sent back unchanged.
         Value::String(text) => text.clone(),
         input => input.to_string(),
     };

@@ -1,4 +1,4 @@
-//! What the tests of tools in text, of Responses and of genai share beyond [`super::fixture`].
+//! Values shared by the tests of text tool calls and of Responses, beyond [`super::fixture`].
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 pub(crate) use super::fixture::{assistant, body};
 use super::{Answer, Flow, ModelFeatures, Problem, StreamEvent, Target, Wire};
 
-/// A model that can do everything.
+/// A model with all features.
 pub(crate) fn target() -> Target {
     Target {
         full_name: "openai/gpt-test".into(),
@@ -20,7 +20,6 @@ pub(crate) fn target() -> Target {
     }
 }
 
-/// A request with one tool and these messages.
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     let tool = ToolSpec {
         name: "read".into(),
@@ -54,7 +53,7 @@ pub(crate) fn result(call_id: &str, tool: &str, ok: bool, text: &str) -> CallRes
     CallResult { call_id: call_id.into(), tool: tool.into(), ok, text: text.into(), images: Vec::new() }
 }
 
-/// Reads a recorded stream, which may be cut anywhere; also gives what was shown.
+/// Reads a recorded stream, which may be cut anywhere, and also returns the shown parts.
 pub(crate) fn read(
     wire: &impl Wire,
     request: &ModelRequest,
@@ -62,7 +61,7 @@ pub(crate) fn read(
 ) -> (Result<Answer, Problem>, Vec<StreamPart>) {
     let mut shown = Vec::new();
     let mut reader = wire.reader(&target(), request);
-    // What follows the last empty line is no whole event.
+    // The part after the last empty line is not a complete event.
     let whole = stream.windows(2).rposition(|pair| pair == b"\n\n").map_or(0, |at| at + 2);
     let text = str::from_utf8(&stream[..whole]).expect("UTF-8");
     for block in text.split_terminator("\n\n") {
@@ -77,7 +76,6 @@ pub(crate) fn read(
     (reader.finish(), shown)
 }
 
-/// All text that was shown.
 pub(crate) fn shown_text(shown: &[StreamPart]) -> String {
     let text = |part: &StreamPart| match part {
         StreamPart::Text(text) => Some(text.clone()),

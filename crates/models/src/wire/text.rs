@@ -1,4 +1,4 @@
-//! Pieces that the formats share: strings read where they lie, and what stands for a picture.
+//! Helpers that the formats share: borrowed strings, arguments, and the text that replaces a picture.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use posse_domain::text::Text;
 use serde::de::{Deserialize, Deserializer, Visitor};
 use serde_json::Value;
 
-/// A string of JSON; copied only if it has escapes.
+/// A JSON string that is copied only if it has escapes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
 
@@ -32,7 +32,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Str<'a> {
     }
 }
 
-/// The bytes of a picture as base64, if it can be shown to the model.
+/// The bytes of a picture as base64, if the model accepts pictures.
 pub(crate) fn image_data(image: &Image, shown: bool) -> Option<&str> {
     match &image.base64 {
         Text::Here(base64) if shown => Some(base64),
@@ -40,13 +40,13 @@ pub(crate) fn image_data(image: &Image, shown: bool) -> Option<&str> {
     }
 }
 
-/// What stands for a picture that the model cannot be shown.
+/// The text that replaces a picture for a model without pictures.
 pub(crate) fn image_note(image: &Image) -> String {
     format!("[a picture ({}) that you cannot be shown]", image.media_type.as_str())
 }
 
-/// Arguments of a call as the model wrote them: nothing is an empty object, and text that is no JSON, or has too
-/// many values to be read, stays text.
+/// Arguments of a call as the model wrote them. Empty text is an empty object. Text that is not JSON, or has too many
+/// values to be parsed, stays text.
 pub(crate) fn arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(serde_json::Map::new());
@@ -57,14 +57,14 @@ pub(crate) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// Whether arguments are whole, so that a call that was being written when the output ended can be told from one that
-/// was there: no beginning of an object is an object.
+/// Whether arguments are complete. This distinguishes a finished call from one that was cut, because no prefix of an
+/// object is an object.
 pub(crate) fn is_whole_object(text: &str) -> bool {
     !has_too_many_values(text.as_bytes())
         && serde_json::from_str::<serde_json::Map<String, Value>>(text).is_ok()
 }
 
-/// Arguments as the object that every provider wants back, whatever the model wrote.
+/// Arguments as the object that every provider expects, whatever the model wrote.
 pub(crate) fn as_object(input: &Value) -> Cow<'_, Value> {
     if input.is_object() { Cow::Borrowed(input) } else { Cow::Owned(serde_json::json!({ "input": input })) }
 }

@@ -1,6 +1,6 @@
-//! Tools for models that have no tool calls: they are described in the prompt, and a call is JSON in the answer.
+//! Tools for models without native tool calls: the prompt describes the tools, and a call is JSON in the answer.
 //!
-//! A call is a fenced block that is marked as one:
+//! A call is a fenced block with a mark:
 //!
 //! ````text
 //! ```tool_call
@@ -8,9 +8,9 @@
 //! ```
 //! ````
 //!
-//! Only such a block, or the tags that many open models learnt, is ever a call: JSON in prose or in a block of another
-//! kind is text, and so is a marked block within another block. Where the server can hold a model to a schema, the
-//! whole answer is one JSON object with text and calls. Results go back as text of the user.
+//! Only such a block, or the tags that many open models were trained with, is a call. JSON in prose or in another kind
+//! of block is text, and so is a marked block within another block. If the server can enforce a schema, the whole
+//! answer is one JSON object with text and calls. Results are sent as user text.
 
 mod blocks;
 mod known;
@@ -32,7 +32,7 @@ use crate::endpoint::{Endpoint, ToolCalls};
 use blocks::{Blocks, Piece};
 pub use known::TextModels;
 
-/// Words with which providers say that a model takes no tools.
+/// Phrases of providers for a model without tools.
 const NO_TOOLS: &[&str] = &[
     "does not support tools",
     "does not support tool",
@@ -49,20 +49,20 @@ const NO_TOOLS: &[&str] = &[
     "`tools` is not supported",
     "tools param requires --jinja",
 ];
-/// Statuses that such words come with. A server that has no tools at all may call that its own fault.
+/// Statuses that accompany these phrases. A server without any tool support may report it as its own error.
 const NO_TOOLS_STATUSES: [u16; 5] = [400, 404, 422, 500, 501];
 
-/// How the model gives a call.
+/// How the model writes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// As a marked block.
     Fenced,
-    /// As the whole answer, which the server holds to a schema.
+    /// As the whole answer, for which the server enforces a schema.
     Schema,
 }
 
 impl Form {
-    /// The form for an endpoint. Those that constrain what a model writes are known by name.
+    /// The form for an endpoint. Servers that can enforce a schema are known by name.
     fn of(endpoint: &Endpoint) -> Self {
         match endpoint.provider.as_str() {
             "ollama" | "llamacpp" => Form::Schema,
@@ -71,7 +71,7 @@ impl Form {
     }
 }
 
-/// A format for one model of an endpoint, which calls tools as the endpoint says.
+/// A format for one model of an endpoint, with the kind of tool calls that the endpoint is set to.
 pub(crate) fn with_tools(
     wire: Box<dyn Wire>,
     endpoint: &Endpoint,
@@ -113,7 +113,7 @@ impl Wire for Box<dyn Wire> {
 impl<W: Wire> Wire for TextTools<W> {
     fn request(&self, target: &Target, request: &ModelRequest) -> WireRequest {
         let mut sent = self.wire.request(target, &prompt::without_tools(request, self.form));
-        // A report, for which no tools are offered, is held to nothing.
+        // A report has no tools, so no schema is enforced.
         if self.form == Form::Schema && !request.callable().is_empty() {
             schema::constrain(&mut sent.body, request.callable());
         }
@@ -130,7 +130,7 @@ impl<W: Wire> Wire for TextTools<W> {
     }
 }
 
-/// A format that finds out whether a model calls tools, once for the process.
+/// A format that detects whether a model has tool calls, once for the process.
 struct ProbingFormat<W> {
     text: TextTools<W>,
     full_name: String,
@@ -147,7 +147,7 @@ impl<W: Wire> Wire for ProbingFormat<W> {
     }
 
     fn reader(&self, target: &Target, request: &ModelRequest) -> Box<dyn ReplyReader> {
-        // If another agent has found it out since the request: this reader takes calls of the format too.
+        // Another agent may have detected it since the request. This reader accepts native calls too.
         if self.known.has(&self.full_name) {
             self.text.reader(target, request)
         } else {
@@ -160,7 +160,7 @@ impl<W: Wire> Wire for ProbingFormat<W> {
         if !takes_no_tools(refused) {
             return problem;
         }
-        // Several agents may hear it at once; all of them ask again.
+        // Several agents may get this refusal at once. All of them retry.
         self.known.note(&self.full_name);
         Problem { kind: ProblemKind::NoTools, ..problem }
     }
@@ -197,12 +197,12 @@ impl ReplyReader for TextReader {
     }
 }
 
-/// Finds the calls in what a model says.
+/// Finds the calls in the text of a model.
 pub(crate) struct Listener {
     turn: u32,
     form: Form,
     blocks: Blocks,
-    /// Whether what streams in is JSON, which is not shown.
+    /// Whether the streamed text is JSON, which is not shown.
     constrained: bool,
 }
 
@@ -212,7 +212,7 @@ impl Listener {
         Self { turn: request.turn, form, blocks: Blocks::default(), constrained }
     }
 
-    /// Shows the text around calls, and names the calls.
+    /// Shows the text around calls, and the names of the calls.
     pub(crate) fn show(&mut self, part: StreamPart, show: &mut dyn FnMut(StreamPart)) {
         let StreamPart::Text(text) = part else { return show(part) };
         if self.constrained {
@@ -235,7 +235,7 @@ impl Listener {
         }
     }
 
-    /// The answer with the calls that its text has.
+    /// The answer with the calls that its text contains.
     pub(crate) fn calls_in(self, mut answer: Answer) -> Result<Answer, Problem> {
         let said = answer.reply.text.to_shared();
         let whole = answer.stop == StopReason::Done;
@@ -244,32 +244,26 @@ impl Listener {
         if calls.len() > MAX_CALLS {
             return Err(Problem::cut(format!("the answer has more than {MAX_CALLS} calls")));
         }
-        // Ids say which turn and which call it was, so that a conversation has each only once.
+        // Ids contain the turn and the number of the call, so that each is unique in a conversation.
         let calls = calls.into_iter().enumerate().map(|(at, call)| ToolCall {
             id: format!("text_{}_{}", self.turn, at + 1),
             name: call.name,
             input: call.input,
         });
         answer.reply.calls.extend(calls);
-        // What the provider wrote has the blocks as text, and is written anew.
+        // The provider's raw content has the blocks as text, so it is not reused.
         answer.reply = Reply { text: text.into(), raw: None, calls: answer.reply.calls };
         Ok(answer)
     }
 }
 
-/// A request that tells of tools in text, and one who finds the calls in the answer: for formats that are none of ours.
-pub(crate) fn as_text(request: &ModelRequest) -> (ModelRequest, Listener) {
-    (prompt::without_tools(request, Form::Fenced), Listener::new(request, Form::Fenced))
-}
-
-/// A call as the model wrote it.
 #[derive(Debug, Clone, PartialEq)]
 struct WrittenCall {
     name: String,
     input: Value,
 }
 
-/// Text and calls of a whole answer. What was being written when the answer was cut is no call.
+/// Text and calls of a whole answer. A call that was incomplete when the answer was cut is not a call.
 fn in_blocks(said: &str, whole: bool) -> (String, Vec<WrittenCall>) {
     let mut blocks = Blocks::default();
     let (mut text, mut calls, mut begun) = (String::new(), Vec::new(), false);
@@ -280,7 +274,7 @@ fn in_blocks(said: &str, whole: bool) -> (String, Vec<WrittenCall>) {
     };
     blocks.push(said, &mut take);
     if let Some(open) = blocks.end(&mut take) {
-        // A fence that a model forgot at the end does no harm if what it began is whole.
+        // A missing fence at the end does no harm if the call is complete.
         let written = repair::calls(&open);
         let complete = written.iter().all(|call| call.input.is_object());
         if whole || complete {

@@ -1,5 +1,5 @@
-//! Recorded streams, whole and cut. At every byte they are cut beside the formats; here, over real connections, at
-//! every event's edge and a few places in between.
+//! Recorded streams, whole and cut. The unit tests of the formats cut them at every byte. These tests cut them over
+//! real connections, at the edges of events and at a few positions in between.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::{Case, FORMATS, KEY, hello, model};
 
-/// Places in the middle of events at which each stream is cut.
+/// The number of positions in the middle of events at which each stream is cut.
 const PLACES: usize = 16;
 
 struct RecordedStream {
@@ -26,7 +26,7 @@ fn folder(format: Format) -> PathBuf {
     let name = match format {
         Format::Anthropic => "anthropic",
         Format::Responses => "responses",
-        _ => "chat",
+        Format::Chat => "chat",
     };
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/tests/streams")).join(name)
 }
@@ -48,7 +48,7 @@ fn recorded(format: Format) -> Vec<RecordedStream> {
     all
 }
 
-/// A format whose server gives whatever is put into it next.
+/// A format with a server whose next answer can be set.
 fn prepared(format: Format, dialect: Dialect, name: &str) -> (Case, Arc<Mutex<Answer>>) {
     let next = Arc::new(Mutex::new(Answer::text("")));
     let given = next.clone();
@@ -59,14 +59,14 @@ fn prepared(format: Format, dialect: Dialect, name: &str) -> (Case, Arc<Mutex<An
     (Case { dialect, mock, model }, next)
 }
 
-/// A reply as the tables have it.
+/// Compares a reply with the expected one.
 #[track_caller]
 fn compare(reply: &ModelReply, expected: &Value, place: &str) {
     let calls = serde_json::to_value(&reply.reply.calls).expect("JSON");
     assert_eq!(calls, expected["calls"], "{place}");
     let text = reply.reply.text.to_shared();
     let wanted = expected["text"].as_str().unwrap_or_default();
-    // Of one that is too long the reader is told so behind its text.
+    // A reply that reached its limit ends with a note to the reader.
     let whole = expected["stop"] == "done";
     assert!(if whole { &*text == wanted } else { text.starts_with(wanted) }, "{place}");
     if let Some(usage) = expected["usage"].as_object() {
@@ -112,7 +112,7 @@ async fn a_stream_that_is_cut_anywhere_is_a_failure_or_whole() {
             *next.lock().expect("an answer") = Answer::recorded(stream.body.clone());
             let whole = case.call(hello()).await.0;
             for at in places(&stream.body) {
-                // Closed in the middle, and ended as if that were all.
+                // Closed in the middle, and ended like a complete answer.
                 for then in [FaultType::Close, FaultType::End] {
                     let cut =
                         Answer::recorded(stream.body.clone()).fault(FaultMoment::Byte(at), then.clone());
@@ -136,7 +136,7 @@ fn whole_or_nothing(
     assert_eq!((&reply.reply.text, &reply.reply.calls), (&whole.reply.text, &whole.reply.calls), "{place}");
 }
 
-/// Both sides of each event's end, and some places between.
+/// Both sides of each event's end, and some positions between.
 fn places(body: &[u8]) -> BTreeSet<usize> {
     let edges = (1..body.len()).filter(|at| body[..*at].ends_with(b"\n\n")).flat_map(|at| [at - 1, at]);
     let between = (0..PLACES).map(|n| n * body.len() / PLACES);

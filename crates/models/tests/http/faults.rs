@@ -1,4 +1,4 @@
-//! What goes wrong, and what is made of it.
+//! Faults of servers and connections, and the failures that they become.
 
 use std::time::Duration;
 
@@ -12,22 +12,21 @@ use serde_json::json;
 
 use crate::support::{Case, FORMATS, cases, model};
 
-/// A reply with something to lose: text and a call.
+/// A reply with a text and a call, parts of which can be lost.
 fn reply() -> Answer {
     MockReply::text("I will look for it there.")
         .call("read", &json!({"path": "some/where/far/away.txt"}))
         .into()
 }
 
-/// What a failure is expected to be.
 struct ExpectedFailure {
     code: Code,
     status: Option<u16>,
-    /// Nothing, or unknown.
+    /// Whether the cost is zero. Otherwise it is unknown.
     free: bool,
-    /// Whether another call may be worth it, and after how long at least.
+    /// Whether a retry may succeed, and after what time at least.
     again: Option<Duration>,
-    /// Whether the provider asked for the pause.
+    /// Whether the provider requested the pause.
     limited: bool,
     says: &'static [&'static str],
 }
@@ -41,7 +40,7 @@ const FINAL: ExpectedFailure = ExpectedFailure {
     says: &[],
 };
 const AGAIN: ExpectedFailure = ExpectedFailure { again: Some(Duration::ZERO), ..FINAL };
-/// A stream that broke: what it cost cannot be known.
+/// A stream that broke, so its cost cannot be known.
 const CUT: ExpectedFailure = ExpectedFailure { free: false, ..AGAIN };
 
 #[track_caller]
@@ -51,7 +50,7 @@ fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFai
     check_kind(what, case, failure, expected);
 }
 
-/// The same, whatever the call cost.
+/// Checks a failure without its cost.
 #[track_caller]
 fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFailure) {
     let place = format!("{:?}, {what}: {failure:?}", case.dialect);
@@ -74,7 +73,7 @@ async fn refusals_are_told_apart() {
     let seconds = Duration::from_secs;
     let limit = |again| ExpectedFailure { status: Some(429), again: Some(again), limited: true, ..AGAIN };
     let busy = |status| ExpectedFailure { status: Some(status), ..AGAIN };
-    // Somebody on the way did not wait for the answer.
+    // A proxy did not wait for the answer.
     let lost = |status| ExpectedFailure { free: false, ..busy(status) };
     let key =
         ExpectedFailure { code: Code::Unauthenticated, status: Some(401), says: &["MOCK_API_KEY"], ..FINAL };
@@ -83,7 +82,7 @@ async fn refusals_are_told_apart() {
     let table: Vec<(&str, Answer, ExpectedFailure)> = vec![
         ("429", Answer::refuse(429, "slow down"), limit(Duration::ZERO)),
         ("429 in seconds", Answer::refuse_for(429, "slow down", RetryAfter::Seconds(7)), limit(seconds(7))),
-        // A date has whole seconds: up to one of the seven is gone when it is read.
+        // A date has whole seconds, so up to one of the seven may have passed when it is read.
         ("429 until a date", Answer::refuse_for(429, "slow down", RetryAfter::Date(7)), limit(seconds(5))),
         (
             "429 in ms",
@@ -190,7 +189,7 @@ async fn an_error_in_a_stream_means_what_it_would_mean_as_a_status() {
         let answer = Answer::recorded(event);
         let case = cases(&answer).find(|case| case.dialect == dialect).expect("a case");
         let failure = case.failure().await;
-        // Whether the little that was done is paid for is told differently everywhere.
+        // Providers differ in whether they charge for the little that was done.
         check_kind(&error.to_string(), &case, &failure, &expected);
     }
 }

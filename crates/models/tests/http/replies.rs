@@ -1,4 +1,4 @@
-//! What models say, and how it is understood.
+//! Replies of models, and how they are read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{PATIENCE, cases, cases_of, hello, request};
 
-/// Long enough for several events, with letters of more than one byte.
+/// Long enough for several events, with characters of more than one byte.
 const TEXT: &str = "Hello, wörld 🙂! This is long enough to come in pieces.\nAnd here is a second line.";
 
 fn calls(reply: &ModelReply) -> Vec<(&str, &Value)> {
@@ -45,7 +45,7 @@ async fn calls_come_whole_however_their_pieces_are_woven() {
             let (result, shown) = case.call(hello()).await;
             let reply = match result {
                 Ok(reply) => reply,
-                // Nobody is known to close a block twice; not to understand it is as good as to overlook it.
+                // No known server closes a block twice. Failing is as good as ignoring it.
                 Err(failure) => {
                     assert_eq!(
                         (case.dialect, weave),
@@ -111,7 +111,7 @@ async fn thinking_is_shown_kept_and_sent_back_where_the_provider_wants_it() {
         assert_eq!(&*reply.reply.text.to_shared(), "I look.", "thinking is no text");
         case.call(request(turn_after(&reply, vec![]))).await.0.expect("a reply");
         let body = case.mock.requests()[1].json().to_string();
-        // Chat Completions has no seal, and only some servers want thinking back.
+        // Chat Completions has no seal, and only some servers expect thinking in later requests.
         assert_eq!(body.contains(SEAL), case.dialect != Dialect::Chat, "{:?}: {body}", case.dialect);
     }
 }
@@ -226,7 +226,7 @@ async fn calls_one_after_the_other_share_connections() {
         }
         let figures = case.mock.stats();
         assert_eq!(figures.requests, 20);
-        // The end of an answer may still be on its way when the next call is made.
+        // The end of an answer may still be in transit when the next call is made.
         assert!(figures.connections <= 2, "{:?}: {figures:?}", case.dialect);
     }
 }
@@ -256,7 +256,7 @@ async fn pings_are_no_sign_of_life_and_pieces_of_arguments_are() {
     {
         let shown = Arc::new(crate::support::ShownParts::default());
         let call = case.model.call(hello(), shown.clone());
-        // Hundreds of pings come in that time, and the answer never.
+        // Hundreds of pings arrive in that time, but never the answer.
         assert!(tokio::time::timeout(Duration::from_millis(400), call).await.is_err(), "{:?}", case.dialect);
         let parts = shown.parts();
         assert!(parts.contains(&StreamPart::Alive) || parts.len() >= 2, "{:?}: {parts:?}", case.dialect);

@@ -1,11 +1,11 @@
-//! A stream that says nothing more is cut and asked for again: pings and single bytes are no events. Whole runs over
-//! real connections; only the two minutes of silence are not waited for.
+//! A stream that becomes silent is cut and requested again: pings and single bytes do not count as events. The tests
+//! execute whole runs over real connections. Only the two minutes of silence are skipped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse::{NewRun, Posse};
-use posse_engine::ports::{Model, Models};
+use posse_engine::ports::{Model, ModelError, Models};
 use posse_models::Format;
 use posse_testkit::mock::{
     Answer, Dialect, FaultMoment, FaultType, LogEntry, Mock, MockRequest, Options, Outcome,
@@ -16,25 +16,25 @@ use crate::support::{FORMATS, KEY, PATIENCE, model};
 
 /// Longer than any model may be silent.
 const SILENCE: Duration = Duration::from_mins(3);
-/// How often that time passes until the silence is noticed.
+/// Limit of skipped silences until the silence must be noticed.
 const SILENCES_MAX: usize = 20;
 
 struct OneModel(Arc<dyn Model>);
 
 impl Models for OneModel {
-    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
+    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(self.0.clone())
     }
 }
 
-/// Whether so many requests were answered in time.
+/// Whether this many requests were answered in time.
 async fn heard(mock: &Arc<Mock>, patience: Duration, count: usize) -> bool {
     let mock = mock.clone();
     let enough = move |log: &[LogEntry]| log.iter().filter(|one| one.status == 200).count() >= count;
     tokio::task::spawn_blocking(move || mock.wait(patience, enough)).await.expect("waited")
 }
 
-/// A run whose first answer is this one and whose second is well; what its journal has of model calls.
+/// The journalled model calls of a run whose first answer is this one and whose second succeeds.
 async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec<Value> {
     let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
     let brain =
@@ -48,7 +48,7 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
         .expect("a store");
     let handle = posse.start(NewRun::new("hello").model("mock/x").dir(home.path())).await.expect("a run");
     assert!(heard(&mock, PATIENCE, 1).await, "{dialect:?}: no request");
-    // What was still on its way when the time had passed begins the silence anew.
+    // Data that was still in transit after the skipped time restarts the silence.
     for _ in 0..SILENCES_MAX {
         tokio::time::pause();
         tokio::time::advance(SILENCE).await;

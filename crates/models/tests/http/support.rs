@@ -1,4 +1,4 @@
-//! A format with its mock, a model in front of it, and calls that cannot hang.
+//! A format with its mock server and a model, and calls with a timeout.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,21 +14,20 @@ use posse_models::{Endpoint, Format, Http, Key, Limits, ToolCalls, remote};
 use posse_testkit::mock::{Answer, Dialect, Mock, Options};
 use serde_json::json;
 
-/// Longer than any call here takes; one that takes longer hangs.
+/// Longer than any call here takes. A longer call hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
-/// The key of every model here; wherever else than in its header it turns up, it has leaked.
+/// The key of every model here. It has leaked if it appears anywhere except in its header.
 pub(crate) const KEY: &str = "sk-canary-7f3a9c51e2d84b60";
-/// Where the key is said to be from.
+/// The stated origin of the key.
 pub(crate) const KEY_ORIGIN: &str = "MOCK_API_KEY";
 
-/// The formats: ours, the mock's, and a model that can do everything in it.
+/// The formats: ours, the mock's, and a model that has all features in it.
 pub(crate) const FORMATS: [(Format, Dialect, &str); 3] = [
     (Format::Anthropic, Dialect::Messages, "claude-sonnet-4-5"),
     (Format::Responses, Dialect::Responses, "gpt-5.2"),
     (Format::Chat, Dialect::Chat, "gpt-4.1"),
 ];
 
-/// One format with its server.
 pub(crate) struct Case {
     pub(crate) dialect: Dialect,
     pub(crate) mock: Mock,
@@ -41,7 +40,7 @@ pub(crate) fn cases(answer: &Answer) -> impl Iterator<Item = Case> {
     cases_of(move |_| answer.clone())
 }
 
-/// Each format with a server that gives the answer made for its number.
+/// Each format with a server that creates its answer from the number of the request.
 pub(crate) fn cases_of(
     answer: impl Fn(u64) -> Answer + Clone + Send + Sync + 'static,
 ) -> impl Iterator<Item = Case> {
@@ -55,7 +54,6 @@ pub(crate) fn cases_of(
     })
 }
 
-/// A model at a base URL.
 pub(crate) fn model(format: Format, name: &str, base_url: &str) -> Arc<dyn Model> {
     let endpoint = Endpoint {
         provider: "mock".to_owned(),
@@ -70,7 +68,6 @@ pub(crate) fn model(format: Format, name: &str, base_url: &str) -> Arc<dyn Model
     remote(&endpoint, name, facts, &Http::new())
 }
 
-/// A request with this conversation and one tool.
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     let tool =
@@ -94,12 +91,11 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-/// A request that says hello.
 pub(crate) fn hello() -> ModelRequest {
     request(vec![Message::User("hello".into())])
 }
 
-/// Keeps what is shown.
+/// Records the shown parts.
 #[derive(Default)]
 pub(crate) struct ShownParts(Mutex<Vec<StreamPart>>);
 
@@ -114,13 +110,11 @@ impl ShownParts {
         self.0.lock().expect("parts").clone()
     }
 
-    /// All text that was shown.
     pub(crate) fn text(&self) -> String {
         let text = |part| if let StreamPart::Text(text) = part { Some(text) } else { None };
         self.parts().into_iter().filter_map(text).collect()
     }
 
-    /// All thinking that was shown.
     pub(crate) fn thinking(&self) -> String {
         let text = |part| if let StreamPart::Thinking(text) = part { Some(text) } else { None };
         self.parts().into_iter().filter_map(text).collect()
@@ -128,7 +122,7 @@ impl ShownParts {
 }
 
 impl Case {
-    /// Makes one call, which ends.
+    /// Makes one call, with a timeout.
     pub(crate) async fn call(
         &self,
         request: ModelRequest,
@@ -139,13 +133,13 @@ impl Case {
         (result.unwrap_or_else(|_| panic!("{:?}: the call hangs", self.dialect)), shown)
     }
 
-    /// Says hello and is answered.
+    /// Sends a request that must be answered.
     pub(crate) async fn reply(&self) -> (ModelReply, Arc<ShownParts>) {
         let (result, shown) = self.call(hello()).await;
         (result.unwrap_or_else(|failure| panic!("{:?}: {failure:?}", self.dialect)), shown)
     }
 
-    /// Says hello and is not answered.
+    /// Sends a request that must fail.
     pub(crate) async fn failure(&self) -> ModelFailure {
         match self.call(hello()).await.0 {
             Ok(reply) => panic!("{:?}: {reply:?}", self.dialect),

@@ -1,33 +1,33 @@
-//! Events of a journal.
+//! API type of journal events, for `logs` and subscribers.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::timestamp;
 use crate::{EventBody, JournalEvent};
 
 /// One event of a journal.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Event<'a> {
     /// Its number in its run, without gaps.
-    seq: u64,
-    /// The agent that it happened to.
-    agent_id: &'a str,
-    /// Its kind.
-    kind: &'a str,
+    pub seq: u64,
+    /// The agent that the event is about.
+    pub agent_id: Cow<'a, str>,
+    /// Its kind, such as `agent.tool_finished`.
+    pub kind: Cow<'a, str>,
     /// When it happened.
-    at: String,
+    pub at: String,
     /// What happened, in one line.
-    summary: &'a str,
-    /// What happened, by kind.
-    detail: Cow<'a, Value>,
+    pub summary: Cow<'a, str>,
+    /// The fields of this kind of event.
+    pub detail: Cow<'a, Value>,
 }
 
 impl<'a> Event<'a> {
-    /// An event whose pictures are named by their hash and length, because no person reads them in a line.
+    /// Converts an event. Images are named by their hash and length.
     pub fn new(event: &'a JournalEvent) -> Self {
         let detail = match &event.body {
             EventBody::ToolFinished(e) if !e.images.is_empty() => {
@@ -39,15 +39,15 @@ impl<'a> Event<'a> {
         };
         Self {
             seq: event.seq,
-            agent_id: event.agent_id.as_str(),
-            kind: event.kind,
+            agent_id: event.agent_id.as_str().into(),
+            kind: event.kind.into(),
             at: timestamp(event.at_ms),
-            summary: &event.summary,
+            summary: event.summary.as_str().into(),
             detail,
         }
     }
 
-    /// An event with its long texts in full.
+    /// Converts an event, with its long texts in full.
     pub fn in_full(event: &'a JournalEvent) -> Self {
         let full = match &event.body {
             EventBody::RunStarted(e) => serde_json::to_value(e),
@@ -60,10 +60,22 @@ impl<'a> Event<'a> {
             EventBody::ToolInterrupted(e) => serde_json::to_value(e),
             EventBody::MessageReceived(e) => serde_json::to_value(e),
             EventBody::InputRequested(e) => serde_json::to_value(e),
-            // The others hold no text that is kept elsewhere.
+            // No other event has a text that is stored as a blob.
             _ => return Self::new(event),
         };
-        // Only a map with keys that are no text fails, and no event has one.
+        // Only a map with keys that are not text fails, and no event has one.
         full.map_or_else(|_| Self::new(event), |full| Self { detail: Cow::Owned(full), ..Self::new(event) })
+    }
+
+    /// The same event with owned texts.
+    pub fn into_owned(self) -> Event<'static> {
+        Event {
+            seq: self.seq,
+            agent_id: Cow::Owned(self.agent_id.into_owned()),
+            kind: Cow::Owned(self.kind.into_owned()),
+            at: self.at,
+            summary: Cow::Owned(self.summary.into_owned()),
+            detail: Cow::Owned(self.detail.into_owned()),
+        }
     }
 }

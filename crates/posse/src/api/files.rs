@@ -1,4 +1,4 @@
-//! What became of files.
+//! API types of applied, salvaged and removed files.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,11 +6,11 @@ use serde::Serialize;
 use super::timestamp;
 use crate::{AppliedRun, GcSummary, RunId, SalvagedWork};
 
-/// What was brought into the user's folder.
+/// The changes of a run that were applied to the user's directory.
 #[derive(Serialize, JsonSchema)]
 pub struct ApplyResult<'a> {
     run: &'a str,
-    /// The folder; null if the run has no files of its own.
+    /// That directory; null if no agent of the run could change files.
     dir: Option<String>,
     files: usize,
     merged: usize,
@@ -18,7 +18,7 @@ pub struct ApplyResult<'a> {
 }
 
 impl<'a> ApplyResult<'a> {
-    /// A run that was applied, or that has no files of its own.
+    /// Converts an applied run, or one without files.
     pub fn new(run: &'a RunId, applied: Option<&AppliedRun>) -> Self {
         let counts = applied.and_then(|applied| applied.applied).unwrap_or_default();
         Self {
@@ -38,9 +38,9 @@ pub struct Salvage<'a> {
     attempt: u32,
     at: String,
     commit: Option<String>,
-    /// Null if it is not kept any more.
+    /// How many files differ from the agent's base; null if the salvaged work was removed since.
     files: Option<u64>,
-    /// The workspace's `.git` as plain files; null if the agent did nothing there.
+    /// The commit with the workspace's `.git` as plain files; null if the agent changed nothing in it.
     git: Option<String>,
     left_out: &'a [String],
     left_out_count: u64,
@@ -48,7 +48,7 @@ pub struct Salvage<'a> {
 }
 
 impl<'a> Salvage<'a> {
-    /// The work of one attempt.
+    /// Converts salvaged work.
     pub fn new(work: &'a SalvagedWork) -> Self {
         Self {
             agent: work.agent.as_str(),
@@ -64,17 +64,17 @@ impl<'a> Salvage<'a> {
     }
 }
 
-/// Something that was kept.
+/// An item that was not removed, with the reason.
 #[derive(Serialize, JsonSchema)]
 pub struct KeptItem<'a> {
     what: &'a str,
     why: &'a str,
 }
 
-/// What was cleaned.
+/// What was removed from the state directory.
 #[derive(Serialize, JsonSchema)]
 pub struct GcResult<'a> {
-    /// Whether it was only looked at, and nothing is gone.
+    /// Whether nothing was removed, because a dry run was requested.
     dry_run: bool,
     removed: &'a [String],
     kept: Vec<KeptItem<'a>>,
@@ -82,7 +82,7 @@ pub struct GcResult<'a> {
 }
 
 impl<'a> GcResult<'a> {
-    /// What a cleaning did, or would do.
+    /// Converts what was removed, or would be.
     pub fn new(cleaned: &'a GcSummary, dry_run: bool) -> Self {
         Self {
             dry_run,

@@ -1,37 +1,57 @@
-//! The data types that leave the program: what `--json` prints today, and what other front ends serve. One module and
-//! one version, so that a program that reads one front end reads them all.
+//! The data types that leave the program: what `--json` prints, and what other front ends serve. They are one module
+//! with one version, so that a program that can read one front end can read them all.
 //!
-//! They are a promise: fields are added, never renamed or removed, and a type that has to break gets the next
-//! version. The types of the facade are free to change, because none of them is serialised directly. The schema of
-//! every object is published as `docs/schemas/api.schema.json`, and tests hold real output against it.
+//! They are a promise: fields are added, never renamed or removed, and a breaking change gets the next version. The
+//! types of the facade are free to change, because none of them is serialised directly. Only types whose JSON is
+//! already a stored format, such as definitions and results, are part of an object unchanged. The schema of every
+//! object is published as `docs/schemas/api.schema.json`, and tests compare real output with it.
 //!
 //! Why it is like this: `docs/decisions/api-data-types.md`.
 
+mod definitions;
 mod event;
+mod exit;
+mod export;
 mod files;
+mod machine;
 mod permission;
+mod plan;
 mod run;
 mod schema;
 mod stats;
 mod verification;
 
+pub use definitions::{
+    AgentDetail, AgentList, DefinitionCheck, DefinitionEntry, DefinitionSource, DefinitionStanding,
+    FileFinding, FindingLevel, SkillDetail, SkillList,
+};
 pub use event::Event;
+pub use exit::RunExit;
+pub use export::ExportResult;
 pub use files::{ApplyResult, GcResult, KeptItem, Salvage};
-pub use permission::{Answer, Explanation, LayerDecision, Question};
-pub use run::{Agent, Depth, FailedAgent, Outcome, RunDetail, RunReference, RunSummary, status_word};
-pub use schema::json_schema;
+pub use machine::{
+    CheckStatus, MachineCheck, MachineReport, ProjectFileKind, ProjectSettingsFile, Setting, SettingLayer,
+    SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
+};
+pub use permission::{Answer, AnswerDecision, Explanation, LayerDecision, Question};
+pub use plan::{PlanCheck, PlanProblem};
+pub use run::{
+    Agent, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, RunDetail, RunReference,
+    RunStatus, RunSummary,
+};
+pub use schema::{Object, json_schema};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};
 pub use verification::Verification;
 
 use posse_domain::budget::Usd;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Version of all objects.
 pub const VERSION: u32 = 1;
 
-/// An object with its version before its own fields. Every object that leaves the program gets it here, so that none
-/// can lack it.
+/// An object with its version before its own fields. Every object that leaves the program is wrapped here, so that none
+/// can lack the version.
 #[derive(Serialize)]
 pub struct VersionedObject<'a, T> {
     version: u32,
@@ -39,26 +59,28 @@ pub struct VersionedObject<'a, T> {
     object: &'a T,
 }
 
-impl<'a, T> VersionedObject<'a, T> {
-    /// The object with today's version.
+impl<'a, T: Object> VersionedObject<'a, T> {
+    /// Wraps an object with the current version.
     pub fn new(object: &'a T) -> Self {
         Self { version: VERSION, object }
     }
 }
 
 /// Tokens and money.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
+    /// Tokens of all input.
+    pub input_tokens: u64,
+    /// Tokens of all output.
+    pub output_tokens: u64,
     /// The part of the input that was read from a cache.
-    cached_tokens: u64,
+    pub cached_tokens: u64,
     /// The part of the input that was written to a cache.
-    cache_write_tokens: u64,
-    /// The part of the output that was thinking.
-    reasoning_tokens: u64,
+    pub cache_write_tokens: u64,
+    /// The part of the output that was reasoning.
+    pub reasoning_tokens: u64,
     /// Dollars; null if the price is unknown.
-    usd: Option<f64>,
+    pub usd: Option<f64>,
 }
 
 impl From<&crate::Usage> for Usage {
@@ -74,7 +96,7 @@ impl From<&crate::Usage> for Usage {
     }
 }
 
-/// A time as programs read it: RFC 3339, UTC, with milliseconds.
+/// A time for programs: RFC 3339, UTC, with milliseconds.
 pub fn timestamp(at_ms: i64) -> String {
     let at = jiff::Timestamp::from_millisecond(at_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()

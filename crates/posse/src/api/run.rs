@@ -1,254 +1,414 @@
-//! Runs and their agents.
+//! API types of runs and their agents.
 
-use std::borrow::Cow;
-
-use posse_engine::ports::Holder;
+use jiff::tz::TimeZone;
+use posse_domain::code::Code;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Usage, timestamp};
-use crate::{AgentId, AgentInfo, DepthInfo, Figures, RunInfo, RunOutcome, RunResult, RunStatus};
+use super::{RunExit, Usage, timestamp};
+use crate::view::{self, RunFigures, ShownStatus, SpendingTotal};
+use crate::{AgentView, FailKind, Figures, RunOutcome, RunResult, RunView};
 
-/// The status of a run as front ends show it: one that no process executes is interrupted.
-pub fn status_word(status: RunStatus, holder: Option<&Holder>) -> &'static str {
-    if status.is_running() && holder.is_none() { "interrupted" } else { status.as_str() }
+/// The status of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// A process executes it.
+    Running,
+    /// It has not ended, and no process executes it.
+    Interrupted,
+    /// It ended with an accepted result.
+    Completed,
+    /// It ended without an accepted result.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
 }
 
-/// A run that was started and goes on in another process.
-#[derive(Serialize, JsonSchema)]
-pub struct RunReference<'a> {
-    run: &'a str,
+impl From<crate::RunStatus> for RunStatus {
+    fn from(status: crate::RunStatus) -> Self {
+        match status {
+            crate::RunStatus::Running => Self::Running,
+            crate::RunStatus::Completed => Self::Completed,
+            crate::RunStatus::Failed => Self::Failed,
+            crate::RunStatus::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
-impl<'a> RunReference<'a> {
-    /// The reference to a run.
-    pub fn new(run: &'a str) -> Self {
-        Self { run }
+impl From<ShownStatus> for RunStatus {
+    fn from(status: ShownStatus) -> Self {
+        match status {
+            ShownStatus::Interrupted => Self::Interrupted,
+            ShownStatus::Recorded(status) => status.into(),
+        }
+    }
+}
+
+/// Why an agent closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CloseReason {
+    /// Its work was accepted.
+    Integrated,
+    /// The work failed.
+    Execution,
+    /// A rule forbade the work.
+    Policy,
+    /// An attempt, turn or idle timeout passed.
+    Timeout,
+    /// Tokens, money, agents or wall time ran out.
+    Budget,
+    /// The work was not accepted.
+    Integration,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl From<crate::CloseReason> for CloseReason {
+    fn from(reason: crate::CloseReason) -> Self {
+        match reason {
+            crate::CloseReason::Integrated => Self::Integrated,
+            crate::CloseReason::Failed(kind) => match kind {
+                FailKind::Execution => Self::Execution,
+                FailKind::Policy => Self::Policy,
+                FailKind::Timeout => Self::Timeout,
+                FailKind::Budget => Self::Budget,
+                FailKind::Integration => Self::Integration,
+                FailKind::Cancelled => Self::Cancelled,
+            },
+        }
+    }
+}
+
+/// A started run that another process executes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunReference {
+    /// The run's id.
+    pub run: String,
+}
+
+impl RunReference {
+    /// Refers to this run.
+    pub fn new(run: &str) -> Self {
+        Self { run: run.to_owned() }
     }
 }
 
 /// A child that failed.
-#[derive(Serialize, JsonSchema)]
-pub struct FailedAgent<'a> {
-    id: &'a str,
-    code: &'static str,
-    reason: &'a str,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct FailedAgent {
+    /// The child's id.
+    pub id: String,
+    /// The code of the failure, for programs.
+    pub code: Code,
+    /// The reason in words.
+    pub reason: String,
+}
+
+/// Distinguishes an outcome from the events before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeType {
+    /// The object is the outcome of a run.
+    Result,
 }
 
 /// How a run ended.
-#[derive(Serialize, JsonSchema)]
-pub struct Outcome<'a> {
-    /// `result`, to tell it from the events before it.
-    r#type: &'static str,
-    run: &'a str,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Outcome {
+    /// `result`, which distinguishes it from the events before it.
+    pub r#type: OutcomeType,
+    /// The run's id.
+    pub run: String,
     /// `completed`, `failed` or `cancelled`.
-    status: &'a str,
-    /// The report; of a run that failed without one, why.
-    text: Cow<'a, str>,
-    usage: Usage,
-    /// Whether it is a recorded run, run again: nothing was spent, and `usage` is what was when it was recorded.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    replay: bool,
-    turns: u64,
-    agents: u64,
-    failed: Vec<FailedAgent<'a>>,
+    pub status: RunStatus,
+    /// The root's report; if the run failed without one, the reason.
+    pub text: String,
+    /// What all agents spent.
+    pub usage: Usage,
+    /// Whether it is a replay: nothing was spent, and `usage` is that of the recorded run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replay: bool,
+    /// The turns of all agents.
+    pub turns: u64,
+    /// The number of agents in the run.
+    pub agents: u64,
+    /// The children that failed.
+    pub failed: Vec<FailedAgent>,
     /// Whether the root ran out of turns.
-    turns_exhausted: bool,
+    pub turns_exhausted: bool,
     /// The sub-agents that completed, but ran out of turns.
-    turn_limited: Vec<&'a str>,
-    /// What it made of the files, if anything.
+    pub turn_limited: Vec<String>,
+    /// The run's changes to files, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RunResult>,
-    /// What its workspaces take on disk, if it made anything.
+    pub result: Option<RunResult>,
+    /// The disk usage of its workspaces, if it changed files.
     #[serde(skip_serializing_if = "Option::is_none")]
-    disk_bytes: Option<u64>,
-    /// Whether the result was brought into the user's folder, if that was asked for.
+    pub disk_bytes: Option<u64>,
+    /// Whether the result was applied to the user's directory, if that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    applied: Option<bool>,
+    pub applied: Option<bool>,
     /// The exit code of the command.
-    exit: u8,
+    pub exit: u8,
 }
 
-impl<'a> Outcome<'a> {
-    /// A run that has ended; whether it was applied, if it was to be; the exit code that goes with both.
-    pub fn new(finished: &'a RunOutcome, applied: Option<bool>, exit: u8) -> Self {
+impl Outcome {
+    /// Converts the outcome of a run. `applied` says whether it was applied, if that was requested.
+    pub fn new(finished: &RunOutcome, applied: Option<bool>) -> Self {
         let why = if finished.text.is_empty() { finished.why() } else { None };
         let failed = finished.failed.iter().map(|child| FailedAgent {
-            id: child.id.as_str(),
-            code: child.code.as_str(),
-            reason: &child.reason,
+            id: child.id.to_string(),
+            code: child.code,
+            reason: child.reason.clone(),
         });
         Self {
-            r#type: "result",
-            run: finished.run.as_str(),
-            status: finished.status.as_str(),
-            text: why.map_or(Cow::Borrowed(finished.text.as_str()), Cow::Owned),
+            r#type: OutcomeType::Result,
+            run: finished.run.to_string(),
+            status: finished.status.into(),
+            text: why.unwrap_or_else(|| finished.text.clone()),
             usage: (&finished.usage).into(),
             replay: finished.is_replay,
             turns: finished.turns,
             agents: finished.agents,
             failed: failed.collect(),
             turns_exhausted: finished.turns_exhausted,
-            turn_limited: finished.turn_limited.iter().map(|child| child.id.as_str()).collect(),
-            result: finished.result.as_ref(),
+            turn_limited: finished.turn_limited.iter().map(|child| child.id.to_string()).collect(),
+            result: finished.result.clone(),
             disk_bytes: finished.disk_bytes,
             applied,
-            exit,
+            exit: RunExit::of(finished, applied).code(),
         }
     }
 }
 
 /// A run in a list.
-#[derive(Serialize, JsonSchema)]
-pub struct RunSummary<'a> {
-    run: &'a str,
-    /// `running`, `interrupted` (it has not ended, and no process executes it), `completed`, `failed` or `cancelled`.
-    status: &'a str,
-    request: &'a str,
-    definition: &'a str,
-    model: &'a str,
-    dir: &'a str,
-    agents: u64,
-    events: u64,
-    created_at: String,
-    ended_at: Option<String>,
-    /// The process that executes it.
-    pid: Option<u32>,
-    /// How many calls wait for a person.
-    waiting: usize,
-    /// Whether it completed, but its root or a sub-agent that it needs ran out of turns.
-    turns_exhausted: bool,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunSummary {
+    /// The run's id.
+    pub run: String,
+    /// The run's current status.
+    pub status: RunStatus,
+    /// The first line of its request.
+    pub request: String,
+    /// The definition of its root.
+    pub definition: String,
+    /// The model of its root.
+    pub model: String,
+    /// Its working directory.
+    pub dir: String,
+    /// The number of agents in the run.
+    pub agents: u64,
+    /// The number of events in its journal.
+    pub events: u64,
+    /// When it started.
+    pub created_at: String,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// The id of the process that executes it; null if none does, or if it is on another machine.
+    pub pid: Option<u32>,
+    /// The label of the process that executes it, on any machine; null if none does.
+    pub holder: Option<String>,
+    /// How many calls wait for an approver.
+    pub waiting: usize,
+    /// Whether it completed, but its root or a required sub-agent ran out of turns.
+    pub turns_exhausted: bool,
 }
 
-impl<'a> RunSummary<'a> {
-    /// A run with `waiting` questions.
-    pub fn new(run: &'a crate::RunSummary, waiting: usize, turns_exhausted: bool) -> Self {
+impl RunSummary {
+    /// Converts the summary of a run with `waiting` questions.
+    pub fn new(run: &crate::RunSummary, waiting: usize, turns_exhausted: bool) -> Self {
         Self {
-            run: run.run.as_str(),
-            status: status_word(run.status, run.holder.as_ref()),
-            request: &run.title,
-            definition: &run.definition,
-            model: &run.model,
-            dir: &run.dir,
+            run: run.run.to_string(),
+            status: run.shown_status().into(),
+            request: run.title.clone(),
+            definition: run.definition.clone(),
+            model: run.model.clone(),
+            dir: run.dir.clone(),
             agents: run.agents,
             events: run.events,
             created_at: timestamp(run.created_at_ms),
             ended_at: run.ended_at_ms.map(timestamp),
-            pid: run.holder.as_ref().map(|holder| holder.pid),
+            pid: run.holder.as_ref().and_then(|holder| holder.pid),
+            holder: run.holder.as_ref().map(|holder| holder.label.clone()),
             waiting,
             turns_exhausted,
         }
     }
 }
 
-/// An agent of a run.
-#[derive(Serialize, JsonSchema)]
-pub struct Agent<'a> {
-    id: &'a str,
-    parent: Option<&'a str>,
-    depth: u32,
-    definition: &'a str,
-    /// The skill that it carries out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    skill: Option<&'a str>,
-    state: crate::AgentState,
-    final_status: Option<crate::FinalStatus>,
-    /// `integrated`, or the kind of its failure.
-    close_reason: Option<&'a str>,
-    turns: u64,
-    tool_calls: u64,
-    wall_ms: u64,
-    usage: Usage,
-    subtree_usage: Usage,
-    /// Whether its work was cut off by its turn limit.
-    turns_exhausted: bool,
-    /// What it waits for, if that is a person or a provider.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    blocked: Option<String>,
+/// What a blocked agent waits for.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum BlockedOn {
+    /// An answer to its oldest open question.
+    Approver {
+        /// The id of the call that it asks about.
+        call_id: String,
+        /// The operation of the call, as `tool:specifier`.
+        operation: String,
+        /// How many more open questions it has.
+        more: usize,
+        /// Whether the question was answered, but no process executes the run yet.
+        answered: bool,
+    },
+    /// The provider of its model.
+    Provider {
+        /// The provider's name.
+        provider: String,
+        /// Why it waits, as the provider or the client states it.
+        reason: String,
+        /// When the wait is expected to end.
+        until: String,
+    },
 }
 
-impl<'a> Agent<'a> {
-    fn new(agent: &'a AgentInfo, blocked: Option<String>) -> Self {
-        let Figures { turns, tool_calls, wall_ms, turn_limited, usage } = &agent.own;
-        Self {
-            id: agent.id.as_str(),
-            parent: agent.parent.as_ref().map(AgentId::as_str),
-            depth: agent.depth,
-            definition: &agent.definition,
-            skill: agent.skill.as_deref(),
-            state: agent.state,
-            final_status: agent.final_status,
-            close_reason: agent.close_reason.map(crate::CloseReason::as_str),
-            turns: *turns,
-            tool_calls: *tool_calls,
-            wall_ms: *wall_ms,
-            usage: usage.into(),
-            subtree_usage: (&agent.subtree.usage).into(),
-            turns_exhausted: *turn_limited > 0,
-            blocked,
+impl From<view::BlockedOn<'_>> for BlockedOn {
+    fn from(blocked: view::BlockedOn<'_>) -> Self {
+        match blocked {
+            view::BlockedOn::Approver { question, more } => Self::Approver {
+                call_id: question.asked.call_id.clone(),
+                operation: question.asked.operation.clone(),
+                more,
+                answered: question.is_answered,
+            },
+            view::BlockedOn::Provider(wait) => Self::Provider {
+                provider: wait.provider.clone(),
+                reason: wait.reason.clone(),
+                until: timestamp(wait.until_ms),
+            },
         }
     }
 }
 
-/// What the agents of one depth did together.
-#[derive(Serialize, JsonSchema)]
-#[expect(clippy::struct_field_names, reason = "the names of fields are the keys that are published")]
-pub struct Depth {
-    depth: u32,
-    agents: u64,
-    turns: u64,
-    tool_calls: u64,
-    wall_ms: u64,
-    usage: Usage,
+/// An agent of a run.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Agent {
+    /// The agent's id.
+    pub id: String,
+    /// The agent that created it; null for the root.
+    pub parent: Option<String>,
+    /// Its distance from the root, which has depth 0.
+    pub depth: u32,
+    /// The name of its definition.
+    pub definition: String,
+    /// The skill that it executes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill: Option<String>,
+    /// The state of its lifecycle.
+    pub state: crate::AgentState,
+    /// How it ended.
+    pub final_status: Option<crate::FinalStatus>,
+    /// `integrated`, or the kind of its failure.
+    pub close_reason: Option<CloseReason>,
+    /// Its own turns, without its children's.
+    pub turns: u64,
+    /// Its own tool calls, without its children's.
+    pub tool_calls: u64,
+    /// How long it has been open.
+    pub wall_ms: u64,
+    /// What the agent itself spent.
+    pub usage: Usage,
+    /// What the agent and its subtree spent.
+    pub subtree_usage: Usage,
+    /// Whether its turn limit cut off its work.
+    pub turns_exhausted: bool,
+    /// What it waits for, in words, if that is an approver or a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
+    /// What it waits for, if that is an approver or a provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_on: Option<BlockedOn>,
 }
 
-impl From<&DepthInfo> for Depth {
-    fn from(depth: &DepthInfo) -> Self {
-        let Figures { turns, tool_calls, wall_ms, usage, .. } = &depth.figures;
+impl Agent {
+    fn new(agent: &AgentView, run: &RunView, figures: &RunFigures<'_>, now_ms: i64, zone: &TimeZone) -> Self {
+        let blocked_on = run.blocked().of(&agent.id);
+        let Figures { turns, tool_calls, wall_ms, usage, .. } = figures.own(agent);
         Self {
-            depth: depth.depth,
-            agents: depth.agents,
-            turns: *turns,
-            tool_calls: *tool_calls,
-            wall_ms: *wall_ms,
-            usage: usage.into(),
+            id: agent.id.to_string(),
+            parent: agent.parent().map(|parent| parent.to_string()),
+            depth: agent.depth(),
+            definition: agent.definition.clone(),
+            skill: agent.skill.clone(),
+            state: agent.state,
+            final_status: agent.final_status,
+            close_reason: agent.close_reason.map(Into::into),
+            turns,
+            tool_calls,
+            wall_ms,
+            usage: (&usage).into(),
+            subtree_usage: (&agent.subtree.usage).into(),
+            turns_exhausted: agent.is_turn_limited(),
+            blocked: blocked_on.map(|on| on.words(now_ms, zone)),
+            blocked_on: blocked_on.map(Into::into),
         }
+    }
+}
+
+/// What all agents of one depth spent.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Depth {
+    /// The distance of these agents from the root.
+    pub depth: u32,
+    /// The number of these agents.
+    pub agents: u64,
+    /// Their turns.
+    pub turns: u64,
+    /// Their tool calls.
+    pub tool_calls: u64,
+    /// The sum of the times that they have been open.
+    pub wall_ms: u64,
+    /// What they spent.
+    pub usage: Usage,
+}
+
+impl Depth {
+    fn new(depth: u32, total: &SpendingTotal) -> Self {
+        let Figures { turns, tool_calls, wall_ms, usage, .. } = total.figures;
+        Self { depth, agents: total.agents, turns, tool_calls, wall_ms, usage: (&usage).into() }
     }
 }
 
 /// A run with its agents.
-#[derive(Serialize, JsonSchema)]
-pub struct RunDetail<'a> {
-    run: &'a str,
-    /// `running`, `interrupted` (it has not ended, and no process executes it), `completed`, `failed` or `cancelled`.
-    status: &'a str,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunDetail {
+    /// The run's id.
+    pub run: String,
+    /// The run's current status.
+    pub status: RunStatus,
     /// Whether the root ran out of turns.
-    turns_exhausted: bool,
-    agents: Vec<Agent<'a>>,
-    by_depth: Vec<Depth>,
-    /// What it made of the files, if it has ended and made anything.
+    pub turns_exhausted: bool,
+    /// Its agents in the order of their creation, the root first.
+    pub agents: Vec<Agent>,
+    /// What the agents of each depth spent.
+    pub by_depth: Vec<Depth>,
+    /// The run's changes to files, if it has ended and made any.
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a RunResult>,
-    /// What it takes on disk beside the journal.
+    pub result: Option<RunResult>,
+    /// The disk usage of the run, without the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
-    disk_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
 }
 
-impl<'a> RunDetail<'a> {
-    /// A run; `blocked` says in words what an agent waits for.
+impl RunDetail {
+    /// Converts a run as of `now_ms`. Times of day in its words are in the reader's time zone.
     pub fn new(
-        run: &'a RunInfo,
-        blocked: impl Fn(&AgentId) -> Option<String>,
-        result: Option<&'a RunResult>,
+        run: &RunView,
+        now_ms: i64,
+        zone: &TimeZone,
+        result: Option<&RunResult>,
         disk_bytes: Option<u64>,
     ) -> Self {
+        let figures = run.figures(now_ms);
+        let agent = |agent: &AgentView| Agent::new(agent, run, &figures, now_ms, zone);
         Self {
-            run: run.run.as_str(),
-            status: status_word(run.status, run.holder.as_ref()),
-            turns_exhausted: run.agents.iter().any(|agent| agent.depth == 0 && agent.own.turn_limited > 0),
-            agents: run.agents.iter().map(|agent| Agent::new(agent, blocked(&agent.id))).collect(),
-            by_depth: run.by_depth.iter().map(Depth::from).collect(),
-            result,
+            run: run.run_str().to_owned(),
+            status: run.shown_status().into(),
+            turns_exhausted: run.is_turn_limited(),
+            agents: run.agents().iter().map(agent).collect(),
+            by_depth: figures.by_depth().iter().map(|(depth, total)| Depth::new(*depth, total)).collect(),
+            result: result.cloned(),
             disk_bytes,
         }
     }

@@ -1,34 +1,72 @@
-//! The published schema of all objects.
+//! Lists the objects that leave the program, and generates their published schema.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AllStats, Answer, ApplyResult, Event, Explanation, GcResult, Outcome, Question, RunDetail, RunReference,
-    RunStats, RunSummary, Salvage, VERSION, Verification,
+    AgentDetail, AgentList, AllStats, Answer, ApplyResult, DefinitionCheck, Event, Explanation, ExportResult,
+    GcResult, MachineReport, Outcome, PlanCheck, Question, RunDetail, RunReference, RunStats, RunSummary,
+    Salvage, SettingsList, SkillDetail, SkillList, TrustList, VERSION, Verification,
 };
+
+/// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
+/// of the published schema.
+pub trait Object: Serialize + JsonSchema + private::ApiObject {}
+
+mod private {
+    pub trait ApiObject {}
+}
+
+/// Lists every object once: each gets the trait and its definition in the schema.
+macro_rules! objects {
+    ($($object:ty),* $(,)?) => {
+        $(
+            impl private::ApiObject for $object {}
+            impl Object for $object {}
+        )*
+
+        fn add_all(generator: &mut SchemaGenerator, objects: &mut Map<String, Value>) {
+            $(add::<$object>(generator, objects);)*
+        }
+    };
+}
+
+objects! {
+    RunSummary,
+    RunDetail,
+    RunReference,
+    Outcome,
+    Event<'_>,
+    Question,
+    Answer,
+    Explanation<'_>,
+    RunStats,
+    AllStats,
+    ApplyResult<'_>,
+    Salvage<'_>,
+    GcResult<'_>,
+    Verification<'_>,
+    ExportResult<'_>,
+    PlanCheck<'_>,
+    AgentList<'_>,
+    AgentDetail<'_>,
+    SkillList<'_>,
+    SkillDetail<'_>,
+    DefinitionCheck<'_>,
+    SettingsList<'_>,
+    TrustList<'_>,
+    MachineReport,
+}
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.
 pub fn json_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let mut objects = Map::new();
-    add::<RunSummary<'_>>(&mut generator, &mut objects);
-    add::<RunDetail<'_>>(&mut generator, &mut objects);
-    add::<RunReference<'_>>(&mut generator, &mut objects);
-    add::<Outcome<'_>>(&mut generator, &mut objects);
-    add::<Event<'_>>(&mut generator, &mut objects);
-    add::<Question<'_>>(&mut generator, &mut objects);
-    add::<Answer<'_>>(&mut generator, &mut objects);
-    add::<Explanation<'_>>(&mut generator, &mut objects);
-    add::<RunStats<'_>>(&mut generator, &mut objects);
-    add::<AllStats>(&mut generator, &mut objects);
-    add::<ApplyResult<'_>>(&mut generator, &mut objects);
-    add::<Salvage<'_>>(&mut generator, &mut objects);
-    add::<GcResult<'_>>(&mut generator, &mut objects);
-    add::<Verification<'_>>(&mut generator, &mut objects);
+    add_all(&mut generator, &mut objects);
     let any: Vec<Value> = objects.keys().map(|name| json!({ "$ref": format!("#/$defs/{name}") })).collect();
-    // What objects consist of stands beside them.
+    // The component types of objects are definitions beside them.
     let mut definitions = generator.take_definitions(true);
     definitions.extend(objects);
     json!({
@@ -41,7 +79,7 @@ pub fn json_schema() -> Value {
 }
 
 /// Adds an object with its version, which [`VersionedObject`](super::VersionedObject) puts before its fields.
-fn add<T: JsonSchema>(generator: &mut SchemaGenerator, objects: &mut Map<String, Value>) {
+fn add<T: Object>(generator: &mut SchemaGenerator, objects: &mut Map<String, Value>) {
     let mut schema = T::json_schema(generator).to_value();
     schema["properties"]["version"] = json!({ "const": VERSION });
     if let Some(required) = schema["required"].as_array_mut() {

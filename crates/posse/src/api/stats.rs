@@ -1,18 +1,23 @@
-//! What was spent.
+//! API types of what agents spent, for `stats`.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::{Usage, status_word};
-use crate::{AgentInfo, DepthInfo, Figures, RunInfo, SpendingTotal, TotalsByName};
+use super::{RunStatus, Usage};
+use crate::view::{SpendingOfRuns, SpendingTotal, TotalsByName};
+use crate::{AgentView, Figures, RunView};
 
 /// Turns, calls, time and usage.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct FigureValues {
-    turns: u64,
-    tool_calls: u64,
-    wall_ms: u64,
-    usage: Usage,
+    /// The number of turns.
+    pub turns: u64,
+    /// The number of tool calls.
+    pub tool_calls: u64,
+    /// How long agents were open.
+    pub wall_ms: u64,
+    /// Tokens and money.
+    pub usage: Usage,
 }
 
 impl From<&Figures> for FigureValues {
@@ -22,18 +27,20 @@ impl From<&Figures> for FigureValues {
     }
 }
 
-/// What some agents spent together.
-#[derive(Serialize, JsonSchema)]
+/// What a group of agents spent.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Total {
-    /// The model that they have in common, in a list by model.
+    /// The model of the group, in a list by model.
     #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    /// The day on which their runs started, in a list by day.
+    pub model: Option<String>,
+    /// The day on which the group's runs started, in a list by day.
     #[serde(skip_serializing_if = "Option::is_none")]
-    day: Option<String>,
-    agents: u64,
+    pub day: Option<String>,
+    /// The number of agents in the group.
+    pub agents: u64,
+    /// What the group spent.
     #[serde(flatten)]
-    figures: FigureValues,
+    pub figures: FigureValues,
 }
 
 impl Total {
@@ -53,90 +60,103 @@ impl Total {
 }
 
 /// What all runs spent together.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct AllStats {
-    runs: u64,
-    /// Recorded runs that were run again: they spent nothing, so they are in no sum.
-    replays_left_out: u64,
-    total: Total,
-    by_model: Vec<Total>,
-    by_day: Vec<Total>,
+    /// The number of runs in the sums.
+    pub runs: u64,
+    /// The number of replays. They spent nothing, so they are in no sum.
+    pub replays_left_out: u64,
+    /// The sum over all runs.
+    pub total: Total,
+    /// A sum for each model.
+    pub by_model: Vec<Total>,
+    /// A sum for each day.
+    pub by_day: Vec<Total>,
 }
 
 impl AllStats {
-    /// The sums over `runs` runs, without `replays`.
-    pub fn new(
-        runs: u64,
-        replays: u64,
-        total: &SpendingTotal,
-        by_model: &TotalsByName,
-        by_day: &TotalsByName,
-    ) -> Self {
+    /// Converts the sums over several runs.
+    pub fn new(all: &SpendingOfRuns) -> Self {
         Self {
-            runs,
-            replays_left_out: replays,
-            total: Total::new(total),
-            by_model: Total::by_model(by_model),
-            by_day: Total::by_day(by_day),
+            runs: all.runs,
+            replays_left_out: all.replays,
+            total: Total::new(&all.total),
+            by_model: Total::by_model(&all.by_model),
+            by_day: Total::by_day(&all.by_day),
         }
     }
 }
 
-/// What the agents of one depth spent together.
-#[derive(Serialize, JsonSchema)]
+/// What all agents of one depth spent.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct DepthStats {
-    depth: u32,
-    agents: u64,
+    /// The distance of these agents from the root.
+    pub depth: u32,
+    /// The number of these agents.
+    pub agents: u64,
+    /// What they spent.
     #[serde(flatten)]
-    figures: FigureValues,
+    pub figures: FigureValues,
 }
 
 /// What one agent spent.
-#[derive(Serialize, JsonSchema)]
-pub struct AgentStats<'a> {
-    id: &'a str,
-    model: &'a str,
-    depth: u32,
-    /// What it spent itself.
-    own: FigureValues,
-    /// What it and all below it spent.
-    subtree: FigureValues,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AgentStats {
+    /// The agent's id.
+    pub id: String,
+    /// The agent's model.
+    pub model: String,
+    /// Its distance from the root, which has depth 0.
+    pub depth: u32,
+    /// What the agent itself spent.
+    pub own: FigureValues,
+    /// What the agent and its subtree spent.
+    pub subtree: FigureValues,
 }
 
 /// What one run spent.
-#[derive(Serialize, JsonSchema)]
-pub struct RunStats<'a> {
-    run: &'a str,
-    /// `running`, `interrupted` (it has not ended, and no process executes it), `completed`, `failed` or `cancelled`.
-    status: &'a str,
-    /// Whether it is a recorded run, run again: nothing was spent, and the sums are those of the recording.
-    replay: bool,
-    total: Total,
-    by_model: Vec<Total>,
-    by_depth: Vec<DepthStats>,
-    agents: Vec<AgentStats<'a>>,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct RunStats {
+    /// The run's id.
+    pub run: String,
+    /// The run's current status.
+    pub status: RunStatus,
+    /// Whether it is a replay: nothing was spent, and the sums are those of the recorded run.
+    pub replay: bool,
+    /// The sum over all agents.
+    pub total: Total,
+    /// A sum for each model.
+    pub by_model: Vec<Total>,
+    /// A sum for each depth.
+    pub by_depth: Vec<DepthStats>,
+    /// What each agent spent.
+    pub agents: Vec<AgentStats>,
 }
 
-impl<'a> RunStats<'a> {
-    /// The sums of one run.
-    pub fn new(info: &'a RunInfo) -> Self {
-        let depth =
-            |at: &DepthInfo| DepthStats { depth: at.depth, agents: at.agents, figures: (&at.figures).into() };
-        let agent = |agent: &'a AgentInfo| AgentStats {
-            id: agent.id.as_str(),
-            model: &agent.model,
-            depth: agent.depth,
-            own: (&agent.own).into(),
-            subtree: (&agent.subtree).into(),
+impl RunStats {
+    /// Converts the sums of one run as of `now_ms`.
+    pub fn new(run: &RunView, now_ms: i64) -> Self {
+        let figures = run.figures(now_ms);
+        let depth = |(depth, total): (&u32, &SpendingTotal)| DepthStats {
+            depth: *depth,
+            agents: total.agents,
+            figures: (&total.figures).into(),
+        };
+        let agent = |agent: &AgentView| AgentStats {
+            id: agent.id.to_string(),
+            model: agent.model.clone(),
+            depth: agent.depth(),
+            own: (&figures.own(agent)).into(),
+            subtree: (&figures.subtree(agent)).into(),
         };
         Self {
-            run: info.run.as_str(),
-            status: status_word(info.status, info.holder.as_ref()),
-            replay: info.is_replay,
-            total: Total::new(&info.total()),
-            by_model: Total::by_model(&info.by_model()),
-            by_depth: info.by_depth.iter().map(depth).collect(),
-            agents: info.agents.iter().map(agent).collect(),
+            run: run.run_str().to_owned(),
+            status: run.shown_status().into(),
+            replay: run.is_replay(),
+            total: Total::new(&figures.total()),
+            by_model: Total::by_model(&figures.by_model()),
+            by_depth: figures.by_depth().iter().map(depth).collect(),
+            agents: run.agents().iter().map(agent).collect(),
         }
     }
 }

@@ -31,7 +31,7 @@ fn file(path: &str) -> Entry {
     }
 }
 
-/// Writes a bundle of these entries and reads it.
+/// Writes a bundle of these entries, reads it, and returns the error.
 fn refused(entries: &[Entry]) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("x.posse");
@@ -48,23 +48,23 @@ fn refused(entries: &[Entry]) -> String {
 #[test]
 fn a_path_that_leaves_the_folder_is_refused() {
     for path in ["../x", "a/../../x", "/etc/passwd", "a//b", ".git/config", "a/.GIT/hooks/x", "./x", "a/"] {
-        let said = refused(&[Entry::Manifest(manifest(1)), file(path)]);
+        let error = refused(&[Entry::Manifest(manifest(1)), file(path)]);
         assert_eq!(
-            said,
+            error,
             format!(
                 "x.posse is damaged at file {path}: its path leaves the folder, or is in a repository's own"
             )
         );
     }
-    let said = refused(&[Entry::Manifest(manifest(1)), file("a\0b")]);
-    assert!(said.ends_with("its path is empty, too long or none"), "{said}");
+    let error = refused(&[Entry::Manifest(manifest(1)), file("a\0b")]);
+    assert!(error.ends_with("its path is empty, too long or none"), "{error}");
 }
 
 #[test]
 fn a_file_where_a_folder_is_is_refused() {
     for (one, other) in [("a", "a/b"), ("a/b", "a"), ("a", "a")] {
-        let said = refused(&[Entry::Manifest(manifest(2)), file(one), file(other)]);
-        assert!(said.contains("another file has its name, or is where its folder is"), "{said}");
+        let error = refused(&[Entry::Manifest(manifest(2)), file(one), file(other)]);
+        assert!(error.contains("another file has its name, or is where its folder is"), "{error}");
     }
 }
 
@@ -87,13 +87,13 @@ fn a_newer_bundle_with_other_fields_is_refused_by_its_version_too() {
 
 #[test]
 fn counts_and_content_are_checked() {
-    let said = refused(&[Entry::Manifest(manifest(2)), file("a")]);
-    assert_eq!(said, "x.posse is damaged at its manifest: it counts other entries than there are");
+    let error = refused(&[Entry::Manifest(manifest(2)), file("a")]);
+    assert_eq!(error, "x.posse is damaged at its manifest: it counts other entries than there are");
     let blob = Entry::Blob { hash: Hash::of(b"a"), content: Content::Text("b".to_owned()) };
     let with_blob = Manifest { blobs: 1, ..manifest(0) };
-    let said = refused(&[Entry::Manifest(with_blob), blob]);
-    assert!(said.starts_with("x.posse is damaged at blob "), "{said}");
-    assert!(said.ends_with("its content does not fit its name"), "{said}");
+    let error = refused(&[Entry::Manifest(with_blob), blob]);
+    assert!(error.starts_with("x.posse is damaged at blob "), "{error}");
+    assert!(error.ends_with("its content does not fit its name"), "{error}");
     assert_eq!(refused(&[file("a")]), "x.posse is damaged at line 1: it is not the manifest of a bundle");
 }
 
@@ -119,8 +119,8 @@ fn what_is_not_text_comes_back_as_it_was() {
     assert_eq!(Content::of(b"text".to_vec()), Content::Text("text".to_owned()));
 }
 
-/// Writes what `write` gives, packed as well as gzip can, and reads it: why it is refused, how much was read, and how large
-/// the file is.
+/// Writes the content compressed as well as gzip can, and reads it. Returns the error, the bytes read, and the size of
+/// the file.
 fn bomb(write: impl FnOnce(&mut dyn Write)) -> (String, u64, u64) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("x.posse");
@@ -149,7 +149,7 @@ fn event(seq: u64, payload: String) -> Entry {
     Entry::Event { seq, agent, kind: "run.started".into(), at_ms: 0, version: 1, payload, hash: Hash::ZERO }
 }
 
-/// Writes `piece` again and again, so many bytes of it.
+/// Repeats `piece` for this number of bytes.
 fn repeat(to: &mut dyn Write, piece: &str, bytes: usize) {
     let block = piece.repeat((1 << 16) / piece.len() + 1);
     for _ in 0..bytes.div_ceil(block.len()) {
@@ -157,21 +157,25 @@ fn repeat(to: &mut dyn Write, piece: &str, bytes: usize) {
     }
 }
 
-/// How much more a bomb unpacks to.
+/// What a bomb unpacks to, above every limit of a small file.
 const MORE: usize = 80 << 20;
+/// The same for a bomb in the manifest, whose limit is far lower.
+const MORE_MANIFEST: usize = 16 << 20;
 type Write1 = Box<dyn FnOnce(&mut dyn Write)>;
 
 #[test]
 fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
     let head = line(&Entry::Manifest(Manifest { changed_events: vec![1], ..manifest(0) }));
     let before = "{\"manifest\":{\"posse_bundle\":1,";
-    let within = |piece: &'static str, head: Vec<u8>, begin: &'static str| -> Write1 {
+    let long = |bytes: usize, piece: &'static str, head: Vec<u8>, begin: &'static str| -> Write1 {
         Box::new(move |to| {
             to.write_all(&head).expect("written");
             to.write_all(begin.as_bytes()).expect("written");
-            repeat(to, piece, MORE);
+            repeat(to, piece, bytes);
         })
     };
+    let within = |piece, head, begin| long(MORE, piece, head, begin);
+    let manifest_of = |piece, begin| long(MORE_MANIFEST, piece, before.into(), begin);
     let lines = |make: fn(u64) -> Entry, head: Vec<u8>| -> Write1 {
         Box::new(move |to| {
             to.write_all(&head).expect("written");
@@ -198,15 +202,15 @@ fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
         kind: FileKind::Plain,
         content: Content::Base64("AAAA".repeat(1 << 18)),
     };
-    let file_of_nothing = |number: u64| file(&format!("a{number}"));
+    let file_of_nothing = |number: u64| file(&format!("a{number:0400}"));
     let bombs: Vec<(&str, Write1)> = vec![
         ("one line of nothing", within("\0", Vec::new(), "")),
         ("blanks before the manifest", within(" ", Vec::new(), "")),
-        ("a manifest of numbers", within("1,", before.into(), "\"changed_events\":[")),
-        ("a manifest of empty names", within("\"\",", before.into(), "\"changed_files\":[")),
-        ("a manifest of unknown fields", within("\"a\":0,", before.into(), "")),
-        ("a manifest of nested lists", within("[", before.into(), "\"left_out\":")),
-        ("a long name of a tenant", within("x", before.into(), "\"tenant\":\"")),
+        ("a manifest of numbers", manifest_of("1,", "\"changed_events\":[")),
+        ("a manifest of empty names", manifest_of("\"\",", "\"changed_files\":[")),
+        ("a manifest of unknown fields", manifest_of("\"a\":0,", "")),
+        ("a manifest of nested lists", manifest_of("[", "\"left_out\":")),
+        ("a long name of a tenant", manifest_of("x", "\"tenant\":\"")),
         ("an event without an end", within("x", head.clone(), "{\"event\":{\"payload\":\"")),
         ("a blob without an end", within("A", head.clone(), "{\"blob\":{\"content\":{\"base64\":\"")),
         ("a file's name without an end", within("a/", head.clone(), "{\"file\":{\"path\":{\"text\":\"")),
@@ -220,14 +224,14 @@ fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
     ];
     for (name, write) in bombs {
         let (why, read, size) = bomb(write);
-        // Counted here, and not by the reader's own limits, which are what is tested.
+        // Counted here, and not by the reader's own limits, which are under test.
         let most = UNPACKED_FLOOR_BYTES.max(UNPACKED_MAX_RATIO * size);
         assert!(read <= most, "{name}: {read} bytes were read");
         assert!(why.starts_with("x.posse is damaged at "), "{name}: {why}");
         if name.contains("manifest") || name.contains("tenant") {
             assert!(read <= MANIFEST_MAX_BYTES, "{name}: {read} bytes were read");
         }
-        // Their text alone would fit: what takes the room is what becomes of it.
+        // Their text alone would fit, but not its values in memory.
         if ["events of values", "events of objects"].contains(&name) {
             assert!(why.ends_with("the events have more values than are read"), "{name}: {why}");
         }

@@ -1,5 +1,6 @@
-//! What a bundle goes without: the texts of definitions and skills that were found on the machine and that the run did
-//! not use. They are their person's, no model was told them, and a replay does not need them.
+//! Omits the texts of discovered definitions and skills that the run did not use from a bundle. They belong to the
+//! user, no model received them, and a replay does not need them. Works on the events of the bundle in memory, and
+//! needs the texts of replies: see `docs/decisions/view-read-model.md` for why it is not part of the view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,21 +12,21 @@ use posse_domain::message::ToolCall;
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, DELEGATE_TO_AGENT, DiscoveredDefinitions};
 use posse_domain::text::BlobRef;
 
-/// What stands in place of such a text.
+/// The text in place of an omitted one.
 const LEFT_OUT: &str = "[not in this bundle: the run did not use it]";
 
-/// What went without its text.
+/// What was omitted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OmittedTexts {
-    /// The blob that was changed.
+    /// The changed blob.
     pub(super) blob: Hash,
-    /// How many definitions.
+    /// How many definitions have no text.
     pub(super) agents: u64,
-    /// How many skills.
+    /// How many skills have no text.
     pub(super) skills: u64,
 }
 
-/// Takes the texts out of what the run found; none if there is nothing to take out.
+/// Omits the unused texts from the catalogue of the run; `None` if it has no unused text.
 pub(super) fn leave_out(events: &[StoredEvent], blobs: &mut BTreeMap<Hash, Vec<u8>>) -> Option<OmittedTexts> {
     let blob = found(events.first()?)?;
     let mut catalogue: DiscoveredDefinitions = serde_json::from_slice(blobs.get(&blob)?).ok()?;
@@ -40,7 +41,7 @@ pub(super) fn leave_out(events: &[StoredEvent], blobs: &mut BTreeMap<Hash, Vec<u
     for skill in &mut catalogue.skills {
         if !used.skills.contains(&skill.name) {
             skill.instructions = LEFT_OUT.into();
-            // Whose home it is in is nobody's business either.
+            // The path would reveal the user's home directory.
             (skill.dir, skill.project, skill.shown_dir) = (None, None, None);
             unused.skills += 1;
         }
@@ -52,13 +53,13 @@ pub(super) fn leave_out(events: &[StoredEvent], blobs: &mut BTreeMap<Hash, Vec<u
     Some(unused)
 }
 
-/// Where a run keeps what it found.
+/// The blob with the catalogue of a run.
 fn found(first: &StoredEvent) -> Option<Hash> {
     let EventBody::RunStarted(mut started) = Event::decode(first).ok()?.body else { return None };
     started.request.catalogue.take().and_then(|catalogue| catalogue.missing()).map(|at| at.blob)
 }
 
-/// The names of what the agents of a run were, and of the skills that they asked for.
+/// The definitions of a run's agents, and the skills that they requested.
 #[derive(Default)]
 struct UsedNames {
     definitions: BTreeSet<String>,
@@ -75,7 +76,7 @@ impl UsedNames {
                 EventBody::RunStarted(started) => {
                     used.contract(&started.contract);
                     let terms = &started.request.terms;
-                    used.skills.extend(terms.skill.iter().chain(&terms.called_skill).cloned());
+                    used.skills.extend(terms.skill.iter().chain(&terms.loaded_skill).cloned());
                 }
                 EventBody::SubagentCreated(created) => used.contract(&created.contract),
                 body @ EventBody::ModelReplied(_) => {
@@ -110,7 +111,7 @@ impl UsedNames {
     }
 }
 
-/// The skill that a call asks for, in the one spelling that the tools read it in.
+/// The skill that a call requests, in the canonical spelling.
 fn named(call: &ToolCall) -> Option<String> {
     let field = match call.name.as_str() {
         SKILL_TOOL => "name",

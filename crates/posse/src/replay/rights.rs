@@ -1,7 +1,7 @@
-//! What a recorded run may do when it is run again.
+//! Computes the rights of a replay.
 //!
-//! A run that is kept here was started by whoever runs it again: what they allowed then, they allow. A bundle is somebody
-//! else's, and brings nothing along that opens anything: its rules count where they narrow, its approvals do not.
+//! The user who replays a run of this store also started it, so their approvals still apply. A bundle may be another
+//! user's, and widens nothing: its rules apply where they narrow, its approvals do not.
 
 use std::sync::Arc;
 
@@ -12,50 +12,51 @@ use posse_domain::permission::{
 };
 use posse_domain::request::{RunRequest, RunTerms};
 
-use crate::Error;
+use crate::{Error, RequestField};
 
 /// How many approvals of a bundle are named.
 const NAMED_MAX: usize = 10;
 
-/// The recorded request with the rights that count here: those of then, and those of `now`. The operator's rules are not
-/// among them.
+/// The recorded request with the rights that apply here: the recorded ones, and those of `now`. The operator's rules
+/// are not included.
 pub(super) fn limited(mut request: RunRequest, is_bundle: bool, now: &RunTerms) -> Result<RunRequest, Error> {
     let run_rules = counting(&request.terms.run_rules, is_bundle, &now.run_rules);
     if run_rules.len() > RULES_MAX {
         let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
-        return Err(Error::invalid("--ask, --deny", problem));
+        return Err(Error::invalid(RequestField::Rules, problem));
     }
     let recorded = if is_bundle { &Approvals::none() } else { &request.terms.approvals };
     let approvals: Approvals = recorded.iter().chain(&now.approvals).cloned().collect();
     if approvals.len() > APPROVALS_MAX {
         let problem = format!("with the recorded ones there are more than {APPROVALS_MAX} approvals");
-        return Err(Error::invalid("--allow", problem));
+        return Err(Error::invalid(RequestField::Approvals, problem));
     }
     (request.terms.run_rules, request.terms.approvals) = (run_rules, approvals);
     let found = request.discovered();
-    let found =
-        found.map_err(|error| Error::invalid("replay", format!("the recorded catalogue: {error}")))?;
+    let found = found
+        .map_err(|error| Error::invalid(RequestField::Replay, format!("the recorded catalogue: {error}")))?;
     if is_bundle {
         let mut found = Arc::unwrap_or_clone(found);
         request.definitions.iter_mut().chain(&mut found.definitions).for_each(Definition::close_network);
-        // The directories are of another machine: the run's texts name them as they did then, and nothing there is read.
+        // The directories belong to another machine: the run's texts name them unchanged, and nothing there is read.
         found.skills.iter_mut().for_each(|skill| skill.dir = None);
         request.catalogue = CatalogueText::of(found);
     }
     Ok(request)
 }
 
-/// The recorded rules, of a bundle those that narrow, and then the ones of now.
+/// The recorded rules (of a bundle only those that narrow), then the current ones.
 fn counting(recorded: &Rules, is_bundle: bool, now: &Rules) -> Rules {
     let counts = |rule: &&Rule| !is_bundle || rule.decision != Decision::Allow;
     recorded.iter().filter(counts).chain(now.iter()).cloned().collect()
 }
 
-/// What a person should know before a bundle runs, given what they allow.
+/// The note for the user before a bundle is replayed, given what they allow.
 pub(super) fn note(recorded: &RunRequest, allowed: &Approvals) -> String {
-    let mut note = "this bundle is somebody else's: its commands run in the sandbox, under your own rules; \
-                    --allow opens what was allowed then"
-        .to_owned();
+    let mut note =
+        "this bundle may be another user's: its commands run in the sandbox, under your own rules; \
+                    the approvals of the recorded run are ignored, only yours are used"
+            .to_owned();
     let mut then: Vec<&str> = recorded.terms.approvals.iter().map(Pattern::as_str).collect();
     let found = recorded.discovered().unwrap_or_default();
     if recorded.definitions.iter().chain(&found.definitions).any(Definition::opens_network)
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn a_definition_that_opens_the_network_asks_for_it() {
         use Decision::{Allow, Ask, Deny};
-        let coder = posse_agent::definition::builtin().into_iter().find(|known| known.name == "coder");
+        let coder = posse_definitions::builtin().into_iter().find(|known| known.name == "coder");
         let coder = coder.expect("coder");
         let closed = |listed: &[(&str, Decision)]| {
             let mut definition = Definition { rules: rules(listed).to_vec(), ..coder.clone() };

@@ -1,5 +1,5 @@
-//! Secrets that are assigned to a name in any spelling: `npm_token: …`, `"apiKey": "…"`, `client-secret = '…'`,
-//! `?access_token=…`, `<password>…`. Code has such names too, so what is assigned has to look like a secret.
+//! Finds secrets that are assigned to a name in any spelling: `npm_token: …`, `"apiKey": "…"`, `client-secret = '…'`,
+//! `?access_token=…`, `<password>…`. Code has such names too, so the value has to look like a secret.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use super::named::{
 
 /// Shortest value that is a secret by a name in any spelling: shorter ones are mostly types, words and numbers.
 const ASSIGNED_MIN_BYTES: usize = 8;
-/// Shortest value in an element or after a flag, which code has more rarely.
+/// Shortest value in an element or after a flag, which are rarer in code.
 const MARKED_MIN_BYTES: usize = 6;
-/// Longest name that is looked at.
+/// Longest name.
 const NAME_MAX_BYTES: usize = 64;
-/// Most blanks on either side of what assigns.
+/// Limit of blanks on either side of the assignment.
 const BLANKS_MAX: usize = 32;
 /// Longest type between a name and its value: `token: &'static str = "…"`.
 const TYPE_MAX_BYTES: usize = 48;
-/// Fewest letters of a part of a name such as `Uint8Array`.
+/// Minimum of letters in a part of a name such as `Uint8Array`.
 const PART_MIN_LETTERS: usize = 3;
-/// Most digits at the end of a part of a name.
+/// Limit of digits at the end of a part of a name.
 const PART_MAX_DIGITS: usize = 3;
 
-/// What a value without quotation marks ends before where `:` assigns it: there is no shell that `&` and `|` end.
+/// The characters that end an unquoted value after `:`. `&` and `|` end a value only in a shell.
 const TEXT_ENDS: &[u8] = b"\"'`;,)}]\\<>";
 /// The same in the query of a URL.
 const QUERY_ENDS: &[u8] = b"\"'`;,&|)}]\\<>#";
@@ -48,7 +48,7 @@ const KEY_KINDS: [&str; 18] = [
     "SHARED",
     "SUBSCRIPTION",
 ];
-/// Last words of a name whose value only tells of a secret.
+/// Last words of a name whose value only describes a secret.
 const ABOUT: [&str; 31] = [
     "URL",
     "URI",
@@ -99,7 +99,7 @@ pub(super) fn found(text: &[u8], at: usize) -> Option<Range<usize>> {
 pub(super) fn element(text: &[u8], at: usize) -> Option<Range<usize>> {
     let name = |begin: usize| (begin, begin + name_length(text, begin));
     let (begin, end) = match name(at + 1) {
-        // The name follows that of its space.
+        // The name follows a namespace prefix.
         (_, end) if text.get(end) == Some(&b':') => name(end + 1),
         whole => whole,
     };
@@ -119,7 +119,7 @@ pub(super) fn flag(text: &[u8], at: usize) -> Option<Range<usize>> {
     let assigned = match (text.get(end)?, quotation(text, end)) {
         (b'=', _) => end + 1,
         (b' ', _) => end + blanks(text, end),
-        // One word of a list is the flag, and the next is its value.
+        // In a list, the flag is one word, and its value is the next.
         (_, Some((_, next))) if text.get(next) == Some(&b',') => next + 1 + blanks(text, next + 1),
         _ => return None,
     };
@@ -130,7 +130,7 @@ pub(super) fn flag(text: &[u8], at: usize) -> Option<Range<usize>> {
     (held[0] != b'-' && looks_secret(&upper, held, is_quoted, MARKED_MIN_BYTES)).then_some(value)
 }
 
-/// Whether a field of an object holds a secret.
+/// Whether a field of an object contains a secret.
 pub(super) fn is_field(name: &str, value: &[u8]) -> bool {
     let upper = (name.len() <= NAME_MAX_BYTES).then(|| secret_name(name.as_bytes())).flatten();
     upper.is_some_and(|upper| looks_secret(&upper, value, true, ASSIGNED_MIN_BYTES))
@@ -141,12 +141,12 @@ fn name_length(text: &[u8], at: usize) -> usize {
     text.get(at..).unwrap_or_default().iter().take(NAME_MAX_BYTES).take_while(|byte| is_name(byte)).count()
 }
 
-/// The name in capitals, if it is one of a secret.
+/// The name in capitals, if it is the name of a secret.
 fn secret_name(name: &[u8]) -> Option<String> {
     let upper = capitals(str::from_utf8(name).ok()?);
     let words = words(&upper);
     let last = *words.last()?;
-    // In a shell `PASS` may be anything; where something is assigned that looks like a password, it is one.
+    // In a shell, `PASS` may be anything. If the assigned value looks like a password, it is one.
     let names = names_a_secret(&upper) || upper == "PASS";
     // `apikey` is one word.
     let kind = last.trim_end_matches('S').strip_suffix("KEY").map(|kind| match kind {
@@ -158,8 +158,8 @@ fn secret_name(name: &[u8]) -> Option<String> {
     (names && is_key && !is_about).then_some(upper)
 }
 
-/// Where the value begins that is assigned here, by `=`, `:=`, `=>`, or `:` with a blank or a quotation mark, and what it
-/// ends before.
+/// Where an assigned value begins, after `=`, `:=`, `=>`, or `:` with a blank or a quotation mark, and the characters
+/// that end it.
 fn assignment(text: &[u8], after: usize) -> Option<(usize, &'static [u8])> {
     let after = quotation(text, after).map_or(after, |(_, next)| next);
     let sign = after + blanks(text, after);
@@ -189,7 +189,7 @@ fn blanks(text: &[u8], at: usize) -> usize {
     rest.iter().take(BLANKS_MAX).take_while(|byte| b" \t".contains(byte)).count()
 }
 
-/// Whether what is assigned to a name, in capitals, looks like a secret and not like words or code.
+/// Whether the value of a name, in capitals, looks like a secret and not like words or code.
 fn looks_secret(upper: &str, value: &[u8], is_quoted: bool, least: usize) -> bool {
     let is_password = upper.contains("PASS") || upper.contains("PWD") || upper.ends_with("PW");
     let is_number = !is_password && value.iter().all(|byte| byte.is_ascii_digit() || b"._,".contains(byte));
@@ -207,7 +207,7 @@ fn looks_secret(upper: &str, value: &[u8], is_quoted: bool, least: usize) -> boo
     is_secret(value, least) && !is_none
 }
 
-/// Whether a value assigns something itself: `id=x`. Base64 may end in `=`.
+/// Whether a value is itself an assignment: `id=x`. Base64 may end in `=`.
 fn assigns(value: &[u8]) -> bool {
     value.iter().rev().skip_while(|byte| **byte == b'=').any(|byte| *byte == b'=')
 }
@@ -217,7 +217,7 @@ fn is_path(value: &[u8]) -> bool {
         || value[0] == b'/' && value[1..].contains(&b'/')
 }
 
-/// Whether a value is the name of something in code: `secret_v2_of_this`, `process.env.API_KEY_V2`, `Uint8Array`.
+/// Whether a value is an identifier in code: `secret_v2_of_this`, `process.env.API_KEY_V2`, `Uint8Array`.
 fn is_identifier(value: &[u8]) -> bool {
     let Ok(value) = str::from_utf8(value) else { return false };
     let is_part = |part: &str, least: usize| {

@@ -1,4 +1,4 @@
-//! Passwords that commands take after a short flag. What a letter means differs from program to program.
+//! Finds passwords after the short flags of commands. The meaning of a letter differs between programs.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::named::{SHELL_ENDS, is_placeholder, is_secret, value};
 
 /// Shortest password after a short flag.
 const FLAG_MIN_BYTES: usize = 4;
-/// How far back the program of a flag is looked for.
+/// How far back the program of a flag is searched.
 const COMMAND_MAX_BYTES: usize = 512;
 
 /// What follows a flag.
@@ -59,7 +59,8 @@ fn password(text: &[u8], after: usize, form: Form) -> Option<Range<usize>> {
     (!is_placeholder(&text[password.clone()])).then_some(password)
 }
 
-/// The command up to here: its line, with those before it that a backslash continues, after what ends another one.
+/// The command up to here: its line, with preceding lines that end in a backslash, starting after the end of another
+/// command.
 fn command_before(text: &[u8], at: usize) -> &[u8] {
     let from = at.saturating_sub(COMMAND_MAX_BYTES);
     let ends = |place: &usize| match text[*place] {

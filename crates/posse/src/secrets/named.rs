@@ -1,4 +1,4 @@
-//! Secrets that can be told by what stands before them: the name of a variable, a header, a place in a URL.
+//! Finds secrets that the text before them identifies: the name of a variable, a header, a position in a URL.
 
 use std::ops::Range;
 
@@ -9,46 +9,46 @@ use super::shapes::word;
 const NAMED_MIN_BYTES: usize = 6;
 /// Shortest value of a header.
 const HEADER_MIN_BYTES: usize = 8;
-/// Shortest name in a URL that is taken for a token although no password follows.
+/// Shortest user name in a URL that counts as a token although no password follows.
 const URL_TOKEN_MIN_BYTES: usize = 20;
-/// How far a value is followed: keys are shorter, and a text without an end is not looked through again and again.
+/// How far a value is followed: keys are shorter, and a text without an end must not be searched repeatedly.
 const VALUE_MAX_BYTES: usize = 4_096;
-/// How far back in its line a connection string is looked for.
+/// How far back in its line a connection string is searched.
 const LINE_MAX_BYTES: usize = 512;
-/// Most backslashes before a quotation mark: JSON within JSON within JSON.
+/// Limit of backslashes before a quotation mark: JSON within JSON within JSON.
 const ESCAPES_MAX: usize = 7;
-/// What a value without quotation marks ends before, as shells have it.
+/// The characters that end an unquoted value in a shell.
 pub(super) const SHELL_ENDS: &[u8] = b"\"'`;,&|)}]\\<>";
-/// What texts write in the place of a password.
+/// Words that texts have in place of a password.
 const PLACEHOLDERS: [&str; 8] =
     ["password", "passwd", "pass", "pwd", "secret", "token", "changeme", "example"];
 
 /// Words at the end of a name that make it the name of a secret.
 const LAST_WORDS: [&str; 12] =
     ["PASS", "PWD", "PW", "PAT", "AUTH", "DSN", "CREDS", "COOKIE", "JWT", "BEARER", "PASSPHRASE", "WEBHOOK"];
-/// The same anywhere in a name, also within one of its words (`PGPASSWORD`).
+/// Words with the same meaning anywhere in a name, also within one of its words (`PGPASSWORD`).
 const WORDS: [&str; 5] = ["PASSWORD", "PASSWD", "SECRET", "TOKEN", "CREDENTIAL"];
-/// Names that end in several words.
+/// Endings of several words with the same meaning.
 const ENDINGS: [&str; 4] = ["WEBHOOK_URL", "CONNECTION_STRING", "CONN_STR", "CONNSTR"];
-/// Words at the end of a name that say that the value only tells of a secret: where it is, how it is called, how long it lives.
+/// Words at the end of a name whose value only describes a secret: its location, its name, its lifetime.
 const ABOUT: [&str; 15] = [
     "FILE", "PATH", "DIR", "SOCK", "NAME", "TYPE", "HEADER", "COUNT", "LIMIT", "MAX", "TTL", "EXPIRY",
     "LENGTH", "ENDPOINT", "ISSUER",
 ];
-/// Words anywhere in a name that make it a number of things: `MAX_TOKENS`.
+/// Words anywhere in a name that make it a count: `MAX_TOKENS`.
 const AMOUNTS: [&str; 5] = ["MAX", "MIN", "NUM", "TOTAL", "COUNT"];
 /// Headers whose whole value is a key.
 const KEY_HEADERS: [&str; 5] =
     ["x-api-key", "x-auth-token", "private-token", "x-subscription-token", "api-key"];
-/// What stands before the key in the header `authorization`.
+/// The words before the key in the header `authorization`.
 const SCHEMES: [&str; 5] = ["bearer", "basic", "token", "apikey", "digest"];
-/// Fields of connection strings that hold a secret.
+/// Fields of connection strings that contain a secret.
 const CONNECTION_FIELDS: [&str; 5] = ["password", "pwd", "accountkey", "sharedaccesskey", "accesskey"];
-/// Fields that show that a line is a connection string.
+/// Fields that identify a line as a connection string.
 const CONNECTION_SIGNS: [&str; 8] =
     ["host=", "server=", "user id=", "uid=", "endpoint=", "accountname=", "data source=", "jdbc:"];
 
-/// A name as names of variables are written: `apiKey`, `api-key` and `api.key` are `API_KEY`.
+/// A name in the form of variables: `apiKey`, `api-key` and `api.key` are `API_KEY`.
 pub(super) fn capitals(name: &str) -> String {
     let mut upper = String::with_capacity(name.len() + 4);
     let mut before = '_';
@@ -75,8 +75,8 @@ pub(super) fn names_an_address(upper: &str) -> bool {
     ["DSN", "WEBHOOK"].iter().chain(&ENDINGS).any(|ending| upper.ends_with(ending))
 }
 
-/// Whether a variable of this name holds a secret. A name that only has the word in it because it tells of one
-/// (`TOKEN_FILE`) does not, and neither does `PWD` itself.
+/// Whether a variable of this name contains a secret. A name that has such a word only because its value describes a
+/// secret (`TOKEN_FILE`) does not, and neither does `PWD` itself.
 pub fn names_a_secret(name: &str) -> bool {
     let upper = capitals(name);
     let words = words(&upper);
@@ -84,7 +84,7 @@ pub fn names_a_secret(name: &str) -> bool {
     if ABOUT.contains(last) || words.iter().any(|word| AMOUNTS.contains(word)) {
         return false;
     }
-    // `PWD` alone is where one is.
+    // `PWD` alone is the working directory.
     let by_last = LAST_WORDS.contains(last) && (words.len() > 1 || !matches!(*last, "PWD" | "PASS"));
     let has = |word: &&str| {
         WORDS.iter().any(|known| word.contains(known)) || word.trim_end_matches('S').ends_with("KEY")
@@ -92,7 +92,7 @@ pub fn names_a_secret(name: &str) -> bool {
     by_last || words.iter().any(has) || ENDINGS.iter().any(|ending| upper.ends_with(ending))
 }
 
-/// Whether a field of an object holds a secret: a variable by its name alone, any other also by what it holds.
+/// Whether a field of an object contains a secret: a variable by its name alone, any other also by its value.
 pub(crate) fn is_secret_field(name: &str, value: &str) -> bool {
     let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.bytes().all(is_name) && names_a_secret(name) && !value.is_empty()
@@ -126,7 +126,7 @@ pub(super) fn found(text: &[u8], at: usize) -> Option<(Range<usize>, &'static st
     by_word().or_else(|| assigned::found(text, at).map(|value| (value, "a value with the name of a secret")))
 }
 
-/// The value in `NAME=value`, `NAME: value` and `"NAME": "value"`, where the name is written as names of variables are.
+/// The value in `NAME=value`, `NAME: value` and `"NAME": "value"`, where the name has the form of a variable.
 fn variable(text: &[u8], at: usize) -> Option<Range<usize>> {
     let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
     let length = text[at..].iter().take(128).take_while(|byte| is_name(byte)).count();
@@ -137,7 +137,7 @@ fn variable(text: &[u8], at: usize) -> Option<Range<usize>> {
     (names_a_secret(name) && is_secret(&text[value.clone()], NAMED_MIN_BYTES)).then_some(value)
 }
 
-/// Where the value begins that is assigned here: after `=`, or after `:` and a blank or a quotation mark.
+/// Where an assigned value begins: after `=`, or after `:` and a blank or a quotation mark.
 fn assignment(text: &[u8], after: usize) -> Option<usize> {
     let quoted = usize::from(matches!(text.get(after), Some(b'"' | b'\'')));
     match text.get(after + quoted)? {
@@ -150,8 +150,8 @@ fn assignment(text: &[u8], after: usize) -> Option<usize> {
     }
 }
 
-/// The value that begins here, without its quotation marks; one without them ends before any of `ends`. A text within
-/// JSON has its quotation marks behind backslashes.
+/// The value that begins here, without its quotation marks. An unquoted value ends before any of `ends`. In a text
+/// within JSON, quotation marks follow backslashes.
 pub(super) fn value(text: &[u8], at: usize, ends: &[u8]) -> Option<Range<usize>> {
     let (quote, begin) = match quotation(text, at) {
         Some((quote, begin)) => (Some(quote), begin),
@@ -165,14 +165,14 @@ pub(super) fn value(text: &[u8], at: usize, ends: &[u8]) -> Option<Range<usize>>
     (length > 0).then_some(begin..begin + length)
 }
 
-/// The quotation mark that is here, and where what it quotes begins.
+/// The quotation mark at this position, and where the quoted text begins.
 pub(super) fn quotation(text: &[u8], at: usize) -> Option<(u8, usize)> {
     let escapes = text.get(at..)?.iter().take(ESCAPES_MAX).take_while(|byte| **byte == b'\\').count();
     let quote = text.get(at + escapes).copied().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))?;
     Some((quote, at + escapes + 1))
 }
 
-/// Whether a value is one, and not the name of another place, an example or code.
+/// Whether a value is real, and not a reference, an example or code.
 pub(super) fn is_secret(value: &[u8], least: usize) -> bool {
     let begins_elsewhere = value.first().is_some_and(|byte| b"$<{[(%*&".contains(byte));
     let is_code = value.iter().any(|byte| b"({[".contains(byte)) || value.windows(2).any(|two| two == b"::");
@@ -210,7 +210,7 @@ fn header(text: &[u8], at: usize) -> Option<Range<usize>> {
     }
 }
 
-/// A key as headers have it.
+/// A key in the form of headers.
 fn token(text: &[u8], at: usize) -> Option<Range<usize>> {
     let is_token = |byte: &u8| word(*byte) || b".~+/=".contains(byte);
     let length = text.get(at..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| is_token(byte)).count();
@@ -218,7 +218,7 @@ fn token(text: &[u8], at: usize) -> Option<Range<usize>> {
     is_secret(&text[value.clone()], HEADER_MIN_BYTES).then_some(value)
 }
 
-/// What cookies say, from the first `name=value` to the end of the line or of the text that quotes it.
+/// The content of cookies, from the first `name=value` to the end of the line or of the quoted text.
 fn cookies(text: &[u8], at: usize) -> Option<Range<usize>> {
     let length =
         text.get(at..)?.iter().take(VALUE_MAX_BYTES).take_while(|byte| !b"\"'\r\n\\".contains(byte)).count();
@@ -229,7 +229,7 @@ fn cookies(text: &[u8], at: usize) -> Option<Range<usize>> {
     (is_name && name > 0 && at + length - begin >= HEADER_MIN_BYTES).then_some(begin..at + length)
 }
 
-/// The password in `login NAME password VALUE`, as `.netrc` has it.
+/// The password in `login NAME password VALUE`, the format of `.netrc`.
 fn after_word(text: &[u8], at: usize) -> Option<Range<usize>> {
     let begin = at + text[at..].strip_prefix(b"password ").map(|_| b"password ".len())?;
     let line = line_before(text, at);
@@ -239,8 +239,8 @@ fn after_word(text: &[u8], at: usize) -> Option<Range<usize>> {
     (!is_placeholder(&text[value.clone()])).then_some(value)
 }
 
-/// The password of a connection string, `Server=h;User Id=me;Password=VALUE;`, or as `PostgreSQL` has it,
-/// `host=h user=me password=VALUE`.
+/// The password of a connection string, `Server=h;User Id=me;Password=VALUE;`, or in the form of `PostgreSQL`, `host=h
+/// user=me password=VALUE`.
 fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
     let length = text[at..].iter().take(24).take_while(|byte| byte.is_ascii_alphabetic()).count();
     let field = str::from_utf8(&text[at..at + length]).ok()?.to_ascii_lowercase();
@@ -263,7 +263,7 @@ fn connection_field(text: &[u8], at: usize) -> Option<Range<usize>> {
     (is_connection && length > 0 && !is_placeholder(&text[value.clone()])).then_some(value)
 }
 
-/// Whether the name that begins here is that of a field in the query of a URL.
+/// Whether the name that begins here is a field in the query of a URL.
 pub(super) fn is_in_query(text: &[u8], at: usize) -> bool {
     at > 0 && b"?&".contains(&text[at - 1])
 }
@@ -277,7 +277,7 @@ fn line_before(text: &[u8], at: usize) -> &[u8] {
 /// The password in `scheme://name:password@host`, or the token in `scheme://token@host`, if `://` is here.
 pub(super) fn url_password(text: &[u8], at: usize) -> Option<Range<usize>> {
     let begin = at + text[at..].strip_prefix(b"://").map(|_| 3)?;
-    // Who the user is ends with the last `@` before the path.
+    // The user part ends with the last `@` before the path.
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || b"/?#\"'<>`\\,;)".contains(byte);
     let length = text[begin..].iter().take(VALUE_MAX_BYTES).take_while(|byte| !is_end(byte)).count();
     let authority = &text[begin..begin + length];

@@ -1,10 +1,10 @@
-//! Keys that can be told by how they look.
+//! Recognises keys by their shape.
 
-/// A kind of key that can be told by how it looks.
+/// A kind of key with a recognisable shape.
 struct Shape {
     name: &'static str,
     prefix: &'static str,
-    /// Characters that follow at least.
+    /// The minimum of characters after the prefix.
     least: usize,
     of: fn(u8) -> bool,
 }
@@ -70,10 +70,10 @@ const SHAPES: &[Shape] = &[
     Shape { name: "a Discord webhook", prefix: "discord.com/api/webhooks/", least: 30, of: path },
 ];
 
-/// Parts of a token of the web, `header.claims.signature`, have at least so many letters.
+/// The minimum length of each part of a web token, `header.claims.signature`.
 const JWT_PART_MIN_BYTES: usize = 10;
 
-/// A key that begins here and can be told by how it looks.
+/// A key that begins here, recognised by its shape.
 pub(super) fn shaped(rest: &[u8]) -> Option<(usize, &'static str)> {
     let by_prefix = SHAPES.iter().find_map(|shape| {
         let tail = rest.strip_prefix(shape.prefix.as_bytes())?;

@@ -364,7 +364,7 @@ fn passwords_of_urls_are_found_to_be_looked_for_elsewhere() {
 
 #[test]
 fn a_long_text_of_beginnings_is_cleaned_in_one_pass() {
-    // Each place is a beginning of a rule; none is followed further than its limit.
+    // Each position starts a rule; none is followed further than its limit.
     for piece in [
         "://",
         "AUTH_",
@@ -381,7 +381,7 @@ fn a_long_text_of_beginnings_is_cleaned_in_one_pass() {
         "\\\n",
     ] {
         assert!(
-            clean(&piece.repeat(20_000)).is_none_or(|(text, _)| text.len() == piece.len() * 20_000),
+            clean(&piece.repeat(5_000)).is_none_or(|(text, _)| text.len() == piece.len() * 5_000),
             "{piece}"
         );
     }

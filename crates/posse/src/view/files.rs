@@ -1,73 +1,77 @@
-//! The commits that agents began with and came to, and what was salvaged of their workspaces.
+//! The commits that agents began with and produced, and the salvage of their workspaces.
 
 use std::collections::HashMap;
 
-use posse_domain::event::{EventBody, RunStarted};
+use posse_domain::event::{EventBody, EventKind, RunStarted};
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
 
 use super::{ViewEvent, ViewPart};
 use crate::SalvagedWork;
 
-/// The kinds of events that are about files.
-const KINDS: [&str; 6] = [
-    "run.started",
-    "agent.subagent_started",
-    "agent.subagent_attempt",
-    "agent.subagent_waiting_for_merge",
-    "agent.workspace_made",
-    "agent.workspace_salvaged",
-];
-
-/// What the journal says of the files of one agent.
+/// The commits of one agent, as its journal records them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct AgentFiles {
-    /// What it began with.
-    pub(crate) base: Option<ObjectId>,
-    /// What it came to; none if only its work ref tells.
-    pub(crate) last: Option<ObjectId>,
-    /// The attempt whose work ref that is; 0 before a second one.
-    pub(crate) attempt: u32,
+pub struct AgentFiles {
+    /// The commit that it began with.
+    pub base: Option<ObjectId>,
+    /// The commit that it produced; `None` if only its work ref names it.
+    pub last: Option<ObjectId>,
+    /// The attempt that the work ref belongs to; 0 before a second one.
+    pub attempt: u32,
 }
 
-/// The files of a run's agents.
+/// The commits of a run's agents.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct RunFiles {
+pub struct AgentCommits {
     agents: HashMap<AgentId, AgentFiles>,
-    /// At most one for each attempt, oldest first. Their lists are bounded by what events hold.
+    /// At most one for each attempt, oldest first. Events bound the lists in them.
     salvages: Vec<SalvagedWork>,
 }
 
-impl RunFiles {
-    /// The files of one agent.
-    pub(crate) fn of(&self, agent: &AgentId) -> AgentFiles {
+impl AgentCommits {
+    /// The commits of one agent.
+    pub fn of(&self, agent: &AgentId) -> AgentFiles {
         self.agents.get(agent).copied().unwrap_or_default()
     }
 
-    /// What was salvaged, oldest first.
-    pub(crate) fn salvages(&self) -> &[SalvagedWork] {
+    fn files_of(&mut self, event: &ViewEvent<'_>) -> &mut AgentFiles {
+        self.agents.entry(event.agent.clone()).or_default()
+    }
+
+    /// All salvage, oldest first.
+    pub fn salvages(&self) -> &[SalvagedWork] {
         &self.salvages
     }
 }
 
-impl ViewPart for RunFiles {
-    fn needs(&self, kind: &str) -> bool {
-        KINDS.contains(&kind)
+impl ViewPart for AgentCommits {
+    fn needs(&self, kind: EventKind) -> bool {
+        matches!(
+            kind,
+            EventKind::RunStarted
+                | EventKind::SubagentStarted
+                | EventKind::SubagentAttempt
+                | EventKind::SubagentWaitingForMerge
+                | EventKind::WorkspaceMade
+                | EventKind::WorkspaceSalvaged
+        )
     }
 
     fn apply(&mut self, event: &ViewEvent<'_>) {
-        if !self.needs(event.body.kind()) {
-            return;
-        }
-        let files = self.agents.entry(event.agent.clone()).or_default();
         match event.body {
-            body @ EventBody::RunStarted(_) => files.base = started_from(body),
-            EventBody::SubagentStarted(e) => files.base = e.base,
-            EventBody::SubagentAttempt(e) => *files = AgentFiles { attempt: e.n, last: None, ..*files },
-            EventBody::WorkspaceMade(_) => files.last = None,
-            EventBody::SubagentWaitingForMerge(e) => files.last = e.change.or(files.last),
+            body @ EventBody::RunStarted(_) => self.files_of(event).base = started_from(body),
+            EventBody::SubagentStarted(e) => self.files_of(event).base = e.base,
+            EventBody::SubagentAttempt(e) => {
+                let files = self.files_of(event);
+                *files = AgentFiles { attempt: e.n, last: None, ..*files };
+            }
+            EventBody::WorkspaceMade(_) => self.files_of(event).last = None,
+            EventBody::SubagentWaitingForMerge(e) => {
+                let files = self.files_of(event);
+                files.last = e.change.or(files.last);
+            }
             EventBody::WorkspaceSalvaged(e) => {
-                files.last = e.commit;
+                self.files_of(event).last = e.commit;
                 self.salvages.retain(|known| (&known.agent, known.attempt) != (event.agent, e.attempt));
                 self.salvages.push(SalvagedWork {
                     agent: event.agent.clone(),
@@ -86,7 +90,7 @@ impl ViewPart for RunFiles {
     }
 }
 
-/// The commit that a run began with, by its first event.
+/// The commit that a run began with, from its first event.
 pub(crate) fn started_from(body: &EventBody) -> Option<ObjectId> {
     let EventBody::RunStarted(started) = body else { return None };
     let RunStarted { base, .. } = &**started;

@@ -1,65 +1,225 @@
-//! Views and their parts, read from a store.
+//! Loads views and their parts from a store.
 
-use posse_domain::id::RunId;
+use std::collections::BTreeSet;
 
-use super::{OpenQuestions, ProviderWaits, RunView, ViewEvent, ViewPart};
-use crate::{AgentInfo, Error, Posse, ProviderWait, Request};
+use posse_domain::event::EventKind;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::permission::Approvals;
+use posse_domain::printable;
+use posse_engine::ports::{AgentRow, RunEntry, StoreError};
 
-/// How often rows are read until no commit came in between; after that the journal is read.
+use super::{
+    AgentRecord, AgentView, Agents, BlockedAgents, OpenQuestions, PlanView, RunSummary, RunView,
+    SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent, ViewPart,
+};
+use crate::{Error, Posse};
+
+/// How often rows are read until no commit happens in between; after that the journal is read.
 const ROW_READS_MAX: u32 = 3;
 
+/// The parts of a view that are folded from the events that rows name.
+#[derive(Default)]
+struct NamedParts {
+    blocked: BlockedAgents,
+    plan: PlanView,
+}
+
+impl ViewPart for NamedParts {
+    fn needs(&self, kind: EventKind) -> bool {
+        self.blocked.needs(kind) || self.plan.needs(kind)
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        self.blocked.take(event);
+        self.plan.take(event);
+    }
+}
+
 impl Posse {
-    /// A run as front ends show it. It starts from the rows of current state, and
-    /// [`events`](Posse::events) after [`RunView::last_seq`] keep it current. What rows do not hold, such as what an agent
-    /// did last, is known from the next events on; the open questions and waits of a run that goes on are read from its
-    /// journal.
+    /// The newest runs whose id starts with `prefix`, newest first, in a single query.
+    pub async fn runs(&self, prefix: &str, limit: u32) -> Result<Vec<RunSummary>, Error> {
+        let runs = self.store.runs(&self.tenant, prefix, limit).await?;
+        Ok(runs.into_iter().map(RunSummary::from).collect())
+    }
+
+    /// What the newest runs spent together, at most `limit` of them, in a single query. `day_of` returns the day of a
+    /// time in milliseconds since 1970, which depends on the reader's time zone.
+    pub async fn spending(
+        &self,
+        limit: u32,
+        day_of: impl Fn(i64) -> String,
+    ) -> Result<SpendingOfRuns, Error> {
+        let runs = self.store.spending(&self.tenant, limit).await?;
+        Ok(SpendingOfRuns::new(runs, day_of))
+    }
+
+    /// One run as an entry of a list.
+    pub async fn summary(&self, run: &RunId) -> Result<RunSummary, Error> {
+        Ok(self.sound(run).await?.into())
+    }
+
+    /// A run as front ends show it, ready to be followed: it starts from the rows of current state, and
+    /// [`events`](Posse::events) after [`RunView::last_seq`] keep it current. What rows do not hold, such as the last action
+    /// of an agent, is known from the next events on. For open questions and waits, the rows name the events that describe
+    /// them; no other event is read.
     pub async fn view(&self, run: &RunId) -> Result<RunView, Error> {
+        self.sound(run).await?;
+        // The mailbox before the rows: an answer leaves it in the commit that changes the row, so read the other way round an
+        // answer could be in neither.
+        let mail = self.store.mail(&self.key(run)).await?;
         for _ in 0..ROW_READS_MAX {
             let before = self.sound(run).await?;
             let rows = self.store.agents(&self.key(run)).await?;
-            let agents: Vec<AgentInfo> =
-                rows.into_iter().map(AgentInfo::from_row).collect::<Result<_, _>>()?;
-            let (questions, waits) = if before.row.ended_at_ms.is_some() {
-                (OpenQuestions::default(), ProviderWaits::default())
-            } else {
-                self.fold(run).await?
-            };
+            let mut view = self.view_of_rows(&before, &rows).await?;
             // Rows and head are read one after the other: only without a commit in between do they belong together.
-            if self.sound(run).await?.head == before.head {
-                let view = RunView::from_rows(&agents, before.head.seq);
-                return Ok(RunView { questions, waits, ..view });
+            if self.sound(run).await?.head != before.head {
+                continue;
             }
+            let parts = self.parts_of_rows(run, &rows, before.head.seq).await?;
+            if before.row.ended_at_ms.is_none() {
+                view.blocked = parts.blocked;
+                view.blocked.questions.mark_answered(&mail);
+            }
+            view.plan = parts.plan;
+            view.timeline = self.last_events(run, before.head.seq).await?;
+            return Ok(view);
         }
-        let mut view = RunView::default();
+        let mut view = RunView { holder: self.sound(run).await?.holder, ..RunView::default() };
         let mut events = self.events(run, 0);
         while let Some(event) = events.try_next().await? {
             view.apply(&event);
         }
+        view.blocked.questions.mark_answered(&mail);
         Ok(view)
     }
 
-    /// What the agents of a run wait for: a person, oldest first, or the provider of their model, by agent. The journal is
-    /// read once for both.
-    pub async fn blocked(&self, run: &RunId) -> Result<(Vec<Request>, Vec<ProviderWait>), Error> {
-        // In this order: an answer leaves the mailbox in the commit that puts it into the journal, so read the other
-        // way round one that is on its way could be in neither.
-        let mail = self.store.mail(&self.key(run)).await?;
-        let (questions, waits): (OpenQuestions, ProviderWaits) = self.fold(run).await?;
-        Ok((self.requests_of(run, questions, &mail).await?, waits.into_vec()))
+    /// A run from its rows alone, for a reader that neither follows it nor needs open questions and waits: the journal
+    /// is not read. A commit during the read may be in some rows and not in others.
+    pub async fn current_state(&self, run: &RunId) -> Result<RunView, Error> {
+        let entry = self.sound(run).await?;
+        let rows = self.store.agents(&self.key(run)).await?;
+        self.view_of_rows(&entry, &rows).await
     }
 
-    /// The agents of a run that wait for the provider of their model, by id.
-    pub async fn provider_waits(&self, run: &RunId) -> Result<Vec<ProviderWait>, Error> {
-        Ok(self.fold::<ProviderWaits>(run).await?.into_vec())
+    async fn view_of_rows(&self, entry: &RunEntry, rows: &[AgentRow]) -> Result<RunView, Error> {
+        let key = self.key(&entry.run);
+        let agents = Agents::from_rows(rows)?;
+        let last_at_ms = if let Some(ended_at_ms) = entry.row.ended_at_ms {
+            ended_at_ms
+        } else {
+            let last = self.store.read(&key, entry.head.seq.saturating_sub(1), 1).await?;
+            last.first().map_or(entry.row.created_at_ms, |event| event.at_ms)
+        };
+        Ok(RunView {
+            agents,
+            title: printable::line(&entry.row.title),
+            dir: entry.row.dir.clone(),
+            holder: entry.holder.clone(),
+            last_seq: entry.head.seq,
+            last_at_ms,
+            starts_from_rows: true,
+            ..RunView::default()
+        })
+    }
+
+    /// An agent with its contract and its report.
+    pub async fn agent(&self, agent: &AgentId) -> Result<AgentRecord, Error> {
+        self.sound(&agent.run()).await?;
+        let mut rows = self.store.agents(&self.key(&agent.run())).await?;
+        let agents = Agents::from_rows(&rows)?;
+        let (Some(at), Some(view)) = (rows.iter().position(|row| row.id == *agent), agents.get(agent)) else {
+            return Err(Error::NoAgent(agent.clone()));
+        };
+        AgentRecord::from_row(rows.swap_remove(at), view)
+    }
+
+    /// The children of an agent, oldest first.
+    pub async fn children(&self, agent: &AgentId) -> Result<Vec<AgentView>, Error> {
+        let view = self.current_state(&agent.run()).await?;
+        let parent = view.agents().get(agent);
+        Ok(parent.into_iter().flat_map(|parent| view.agents().children(parent)).cloned().collect())
+    }
+
+    /// What the agents of a run wait for outside of it.
+    pub async fn blocked(&self, run: &RunId) -> Result<BlockedAgents, Error> {
+        if self.sound(run).await?.row.ended_at_ms.is_some() {
+            return Ok(BlockedAgents::default());
+        }
+        // In this order, see `view`.
+        let mail = self.store.mail(&self.key(run)).await?;
+        let rows = self.store.agents(&self.key(run)).await?;
+        let mut blocked = self.parts_of_rows(run, &rows, u64::MAX).await?.blocked;
+        blocked.questions.mark_answered(&mail);
+        Ok(blocked)
+    }
+
+    /// The literals that a run allows: those that it started with, and those of answers of "always".
+    pub(crate) async fn approvals_of(&self, run: &RunId, rows: &[AgentRow]) -> Result<Approvals, Error> {
+        let root = rows.iter().find(|row| row.id.is_root()).and_then(|row| row.events_in_force.as_deref());
+        let Some(seqs) = root else {
+            return Ok(self.runtime.load(run).await?.terms.approvals);
+        };
+        let questions: OpenQuestions = self.fold_of(run, seqs.iter().copied()).await?;
+        Ok(questions.approvals().clone())
+    }
+
+    /// The parts that rows do not hold, from the events that rows name. A row of an older version names none: then the
+    /// journal is read, up to the number `until`.
+    async fn parts_of_rows(&self, run: &RunId, rows: &[AgentRow], until: u64) -> Result<NamedParts, Error> {
+        let in_force: Option<Vec<&[u64]>> = rows.iter().map(|row| row.events_in_force.as_deref()).collect();
+        match in_force {
+            Some(in_force) => self.fold_of(run, in_force.into_iter().flatten().copied()).await,
+            None => self.fold_up_to(run, until).await,
+        }
+    }
+
+    /// The last events of a run, up to the number `until`.
+    async fn last_events(&self, run: &RunId, until: u64) -> Result<Timeline, Error> {
+        let after = until.saturating_sub(TIMELINE_MAX_ENTRIES as u64);
+        self.fold_between(run, after, until).await
+    }
+
+    /// A part of a view, from the first event and the events with these numbers.
+    async fn fold_of<P: ViewPart>(
+        &self,
+        run: &RunId,
+        seqs: impl IntoIterator<Item = u64>,
+    ) -> Result<P, Error> {
+        let key = self.key(run);
+        let seqs: BTreeSet<u64> = seqs.into_iter().chain([1]).collect();
+        let mut part = P::default();
+        for seq in seqs {
+            let page = self.store.read(&key, seq.saturating_sub(1), 1).await?;
+            let Some(stored) = page.first().filter(|stored| stored.seq == seq) else {
+                let problem = format!("a row names event {seq}, which does not exist");
+                return Err(StoreError::Damaged { run: run.clone(), problem }.into());
+            };
+            part.take(&ViewEvent::new(seq, &posse_engine::decode(&key, stored)?));
+        }
+        Ok(part)
     }
 
     /// A part of a view, from the whole journal. Events that the part does not need are not decoded, and long texts are
     /// not fetched.
     pub(crate) async fn fold<P: ViewPart>(&self, run: &RunId) -> Result<P, Error> {
+        self.fold_up_to(run, u64::MAX).await
+    }
+
+    async fn fold_up_to<P: ViewPart>(&self, run: &RunId, until: u64) -> Result<P, Error> {
+        self.fold_between(run, 0, until).await
+    }
+
+    /// Computes a part of a view from the events after this number.
+    pub(crate) async fn fold_after<P: ViewPart>(&self, run: &RunId, seq: u64) -> Result<P, Error> {
+        self.fold_between(run, seq, u64::MAX).await
+    }
+
+    async fn fold_between<P: ViewPart>(&self, run: &RunId, after: u64, until: u64) -> Result<P, Error> {
         let key = self.key(run);
         let mut part = P::default();
-        posse_engine::read_events(&*self.store, &key, 0, |stored| {
-            if part.needs(&stored.kind) {
+        posse_engine::read_events(&*self.store, &key, after, |stored| {
+            let is_needed = EventKind::parse(&stored.kind).is_some_and(|kind| part.needs(kind));
+            if is_needed && stored.seq <= until {
                 let event = posse_engine::decode(&key, &stored)?;
                 part.apply(&ViewEvent::new(stored.seq, &event));
             }

@@ -1,39 +1,65 @@
-//! The read model of a run: what front ends show of it.
+//! The read model of a run, for front ends.
 //!
-//! [`RunView::apply`] takes the events of a journal one by one and hands each to its parts: the agents with their states
-//! and figures, the open questions, the waits for providers, the files, the plan, the timeline. It is the only fold
-//! besides the engine's own. A query costs nothing but its answer; a part can also read a journal alone, and decodes
-//! only the kinds of events that it names.
+//! [`RunView::apply`] takes the events of a journal one by one and passes each to its parts: the agents with their
+//! states and figures, the open questions, the waits for providers, the files, the plan, the timeline. It is the only
+//! fold besides the engine's own. Queries are cheap. A part can also read a journal alone, and decodes only the kinds
+//! of events that it names.
 //!
-//! Texts in a view are single lines without control characters, and short: it may stay in memory as long as a run.
+//! | file | content |
+//! |---|---|
+//! | `agent`, `agents` | one agent, and the tree of all agents |
+//! | `questions`, `waits`, `blocked` | what agents wait for outside of the run |
+//! | `files`, `plan`, `timeline` | the other parts |
+//! | `spending` | figures as of a moment, and sums of them |
+//! | `summary` | a run as an entry of a list, from its row alone |
+//! | `rows` | conversion of the store's rows to agents: the only code that parses their JSON |
+//! | `load` | views, parts and lists read from a store |
+//!
+//! Texts in a view are single lines without control characters, and short: a view may stay in memory as long as a run.
 //!
 //! Why it is like this: `docs/decisions/view-read-model.md`.
 
+mod agent;
 mod agents;
+mod blocked;
 mod files;
 mod load;
 mod plan;
 mod questions;
+mod rows;
+mod spending;
+mod summary;
 mod timeline;
 mod waits;
 
-pub use agents::{AgentView, Agents, Refusal, Stage, StageCounts};
-pub(crate) use files::{RunFiles, started_from};
+pub use agent::{AgentView, Refusal, Stage};
+pub use agents::{Agents, StageCounts};
+pub use blocked::{BlockedAgents, BlockedOn};
+pub(crate) use files::started_from;
+pub use files::{AgentCommits, AgentFiles};
 pub use plan::{PlanView, StepView};
 pub use questions::{OpenQuestion, OpenQuestions};
+pub use rows::AgentRecord;
+pub(crate) use rows::authority;
+pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
+pub use summary::{RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
-pub use waits::{ProviderWait, ProviderWaits};
+pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 
 use std::borrow::Cow;
 
-use posse_domain::event::{Event, EventBody};
-use posse_domain::id::AgentId;
+use posse_domain::event::{Event, EventBody, EventKind};
+use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::RunStatus;
+use posse_domain::printable;
+use posse_domain::request::RUN_TITLE_MAX_CHARS;
+use posse_domain::text::first_line;
 use posse_engine::Delta;
+use posse_engine::ports::Holder;
 
-use crate::{AgentInfo, JournalEvent, Usage};
+use crate::{JournalEvent, PendingQuestion, Usage};
 
-/// An event as the parts of a view take it.
+/// An event in the form that the parts of a view take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ViewEvent<'a> {
     pub(crate) seq: u64,
@@ -44,12 +70,12 @@ pub(crate) struct ViewEvent<'a> {
 }
 
 impl<'a> ViewEvent<'a> {
-    /// An event as it was decoded, with its number.
+    /// Wraps a decoded event with its number.
     pub(crate) fn new(seq: u64, event: &'a Event) -> Self {
         Self { seq, agent: &event.agent, at_ms: event.at_ms, body: &event.body, summary: None }
     }
 
-    /// What happened, in one line.
+    /// The event in one line.
     fn summary(&self) -> Cow<'a, str> {
         self.summary.map_or_else(|| Cow::Owned(self.body.summary()), Cow::Borrowed)
     }
@@ -69,51 +95,45 @@ impl<'a> From<&'a JournalEvent> for ViewEvent<'a> {
 
 /// A part of a view: a fold over some kinds of events.
 pub(crate) trait ViewPart: Default {
-    /// Whether an event of this kind can change the part as it is now. Others need not be decoded for it.
-    fn needs(&self, kind: &str) -> bool;
+    /// Whether an event of this kind can change the part in its current state. Others need not be decoded for it.
+    fn needs(&self, kind: EventKind) -> bool;
 
-    /// Takes the next event.
+    /// Applies an event of a kind that it needs.
     fn apply(&mut self, event: &ViewEvent<'_>);
-}
 
-/// Two parts that read a journal together.
-impl<A: ViewPart, B: ViewPart> ViewPart for (A, B) {
-    fn needs(&self, kind: &str) -> bool {
-        self.0.needs(kind) || self.1.needs(kind)
-    }
-
-    fn apply(&mut self, event: &ViewEvent<'_>) {
-        self.0.apply(event);
-        self.1.apply(event);
+    /// Takes the next event. The whole view filters events like a part that reads a journal alone, so that both give
+    /// the same result.
+    fn take(&mut self, event: &ViewEvent<'_>) {
+        if self.needs(event.body.into()) {
+            self.apply(event);
+        }
     }
 }
 
 /// Whether an event of this kind is the last one of its run.
 pub fn is_end(kind: &str) -> bool {
-    matches!(kind, "run.completed" | "run.failed" | "run.cancelled")
+    EventKind::parse(kind).is_some_and(EventKind::ends_run)
 }
 
-/// A run as its events tell it.
+/// A run for display.
 #[derive(Debug, Default)]
 pub struct RunView {
     agents: Agents,
-    questions: OpenQuestions,
-    waits: ProviderWaits,
-    files: RunFiles,
+    blocked: BlockedAgents,
+    files: AgentCommits,
+    /// Rows do not hold the commits of agents.
+    starts_from_rows: bool,
     plan: PlanView,
     timeline: Timeline,
+    title: String,
+    dir: String,
+    holder: Option<Holder>,
     last_seq: u64,
     last_at_ms: i64,
 }
 
 impl RunView {
-    /// A view that starts from the rows of current state, which hold everything up to event `seq`. Events before it are
-    /// not needed; what rows do not hold (questions, waits, files, the plan) is known from the later ones on.
-    pub(crate) fn from_rows(agents: &[AgentInfo], seq: u64) -> Self {
-        Self { agents: Agents::from_rows(agents), last_seq: seq, ..Self::default() }
-    }
-
-    /// Takes the next event. One that the view has already is left out.
+    /// Applies the next event. An event that the view already has changes nothing.
     pub fn apply(&mut self, event: &JournalEvent) {
         self.take(&event.into());
     }
@@ -124,47 +144,91 @@ impl RunView {
         }
         self.last_seq = event.seq;
         self.last_at_ms = event.at_ms;
-        self.agents.apply(event);
-        self.questions.apply(event);
-        self.waits.apply(event);
-        self.files.apply(event);
-        self.plan.apply(event);
-        self.timeline.apply(event);
+        if let EventBody::RunStarted(started) = event.body {
+            let request = started.request.text.to_shared();
+            self.title = printable::line(&first_line(&request, RUN_TITLE_MAX_CHARS));
+            self.dir.clone_from(&started.request.dir);
+        }
+        self.agents.take(event);
+        self.blocked.take(event);
+        self.files.take(event);
+        self.plan.take(event);
+        self.timeline.take(event);
     }
 
-    /// Takes a piece of what a model is saying. A piece that comes after the reply it is of is late, and left out.
+    /// Applies a piece of a reply in progress. A piece that arrives after its reply changes nothing.
     pub fn apply_delta(&mut self, delta: &Delta) {
         self.agents.apply_delta(delta);
     }
 
-    /// The agents.
+    /// The id of the run; `None` before its first event.
+    pub fn run(&self) -> Option<RunId> {
+        self.agents.root().map(|root| root.id.run())
+    }
+
+    /// The run's id, which is also its root's; empty before its first event.
+    pub(crate) fn run_str(&self) -> &str {
+        self.agents.root().map_or("", |root| root.id.as_str())
+    }
+
+    /// The first line of its request.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Its working directory.
+    pub fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// The process that executed it when the view was loaded. No event names it.
+    pub fn holder(&self) -> Option<&Holder> {
+        self.holder.as_ref()
+    }
+
+    /// The tree of its agents.
     pub fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// The calls that wait for a person.
-    pub fn questions(&self) -> &OpenQuestions {
-        &self.questions
+    /// What its agents wait for outside of the run.
+    pub fn blocked(&self) -> &BlockedAgents {
+        &self.blocked
     }
 
-    /// The agents that wait for the provider of their model.
-    pub fn waits(&self) -> &ProviderWaits {
-        &self.waits
+    /// The commits of its agents, and their salvage. None for a view that started from rows, which do not hold them.
+    pub fn files(&self) -> Option<&AgentCommits> {
+        (!self.starts_from_rows).then_some(&self.files)
     }
 
-    /// The plan that the run carries out; without steps if it has none.
+    /// Records that an answer to this question was posted. The journal has it once the lease holder has read it.
+    pub fn mark_answered(&mut self, request: &PendingQuestion) {
+        self.blocked.questions.mark_posted(request);
+    }
+
+    /// The plan that the run executes; empty if it has none.
     pub fn plan(&self) -> &PlanView {
         &self.plan
     }
 
-    /// What happened last.
+    /// The last events, at most [`TIMELINE_MAX_ENTRIES`].
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// Where the run stands.
+    /// The status by the events so far.
     pub fn status(&self) -> RunStatus {
         self.agents.root().map_or(RunStatus::Running, AgentView::run_status)
+    }
+
+    /// The status for display.
+    pub fn shown_status(&self) -> ShownStatus {
+        ShownStatus::new(self.status(), self.holder.is_some())
+    }
+
+    /// Whether its root ran out of turns.
+    pub fn is_turn_limited(&self) -> bool {
+        self.agents.root().is_some_and(AgentView::is_turn_limited)
     }
 
     /// What the whole tree spent.
@@ -177,14 +241,19 @@ impl RunView {
         self.agents.root().map_or(0, |root| root.subtree.turns)
     }
 
-    /// Whether the run is a recorded one, run again.
+    /// Whether it is a replay: its figures are those of the recorded run, and nothing was spent again.
     pub fn is_replay(&self) -> bool {
         self.agents.root().is_some_and(|root| crate::replayed(&root.model).is_some())
     }
 
-    /// When the run started, in milliseconds since 1970; 0 before its first event.
+    /// When it started, in milliseconds since 1970; 0 before its first event.
     pub fn started_at_ms(&self) -> i64 {
         self.agents.root().map_or(0, |root| root.created_at_ms)
+    }
+
+    /// When it ended, in milliseconds since 1970.
+    pub fn ended_at_ms(&self) -> Option<i64> {
+        self.agents.root().and_then(|root| root.completed_at_ms)
     }
 
     /// When its last event happened; 0 before its first.

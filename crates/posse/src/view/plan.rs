@@ -1,7 +1,7 @@
-//! How far the plan of a run is.
+//! The progress of a run's plan, for display.
 
 use posse_domain::code::Code;
-use posse_domain::event::EventBody;
+use posse_domain::event::{EventBody, EventKind};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::step_number;
 
@@ -10,27 +10,27 @@ use super::{ViewEvent, ViewPart};
 /// One step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepView {
-    /// Its title.
+    /// The title from the plan.
     pub title: String,
-    /// The sub-agent that carries it out, once there is one.
+    /// The sub-agent that executes it, once it was created.
     pub agent: Option<AgentId>,
-    /// Why no sub-agent could be created for it.
+    /// Why the engine refused to create a sub-agent for it.
     pub refused: Option<Code>,
 }
 
-/// The plan that a run carries out. A plan has a limited number of steps.
+/// The plan that a run executes. A plan has a limited number of steps.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct PlanView {
     steps: Vec<StepView>,
 }
 
 impl PlanView {
-    /// The steps in the order of the plan; none if the run has no plan.
+    /// The steps in the order of the plan; empty if the run has no plan.
     pub fn steps(&self) -> &[StepView] {
         &self.steps
     }
 
-    /// The step that a call of the root is for.
+    /// The step that a call of the root belongs to.
     fn step_of(&mut self, call_id: &str) -> Option<&mut StepView> {
         let at = step_number(call_id)?.checked_sub(1)?;
         self.steps.get_mut(at)
@@ -38,9 +38,9 @@ impl PlanView {
 }
 
 impl ViewPart for PlanView {
-    fn needs(&self, kind: &str) -> bool {
-        kind == "run.planned"
-            || (!self.steps.is_empty() && matches!(kind, "agent.subagent_created" | "agent.subagent_refused"))
+    fn needs(&self, kind: EventKind) -> bool {
+        let is_about_step = matches!(kind, EventKind::SubagentCreated | EventKind::SubagentRefused);
+        kind == EventKind::RunPlanned || (is_about_step && !self.steps.is_empty())
     }
 
     fn apply(&mut self, event: &ViewEvent<'_>) {

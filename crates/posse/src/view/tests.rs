@@ -1,11 +1,11 @@
-//! A view is held against the engine's own state after every event of real runs, and against the rows of current
-//! state.
+//! Compares a view with the engine's own state after every event of real runs, and with the rows of current state.
 
 use std::fmt::Write;
 
-use posse_domain::event::Event;
+use posse_domain::event::{AnsweredBy, Event, InputAnswered, InputRequested, QuestionAnswer};
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{Node, Run};
+use posse_domain::permission::{Operation, Pattern};
 use posse_models::scripted::ScriptedModel;
 
 use super::*;
@@ -29,7 +29,7 @@ async fn started(script: &str, asks: &[&str]) -> Story {
 }
 
 impl Story {
-    /// All events, with everything in them; each question is answered as `answer` says.
+    /// All events with their contents. Each question is answered with `answer`.
     async fn events(&self, answer: Answer) -> Vec<JournalEvent> {
         let mut events = self.posse.events(&self.run, 0).with_found();
         let mut all = Vec::new();
@@ -38,7 +38,7 @@ impl Story {
             let (is_question, ends) = (event.kind == "agent.input_requested", is_end(event.kind));
             all.push(event);
             if is_question {
-                for request in self.posse.requests(&self.run).await.expect("requests") {
+                for request in self.posse.pending_questions(&self.run).await.expect("questions") {
                     if !request.is_answered {
                         self.posse.answer(&request, answer.clone()).await.expect("answered");
                     }
@@ -51,39 +51,50 @@ impl Story {
     }
 }
 
-/// A part that reads only the events that it needs.
-#[derive(Default)]
-struct Frugal<P>(P);
-
-impl<P: ViewPart> Frugal<P> {
-    fn offer(&mut self, event: &JournalEvent) {
-        if self.0.needs(event.kind) {
-            self.0.apply(&event.into());
-        }
-    }
-}
-
-/// Applies the events one by one, and holds the view against the engine's state after each.
+/// Applies the events one by one, and compares the view with the engine's state after each.
 fn held_against_the_engine(events: &[JournalEvent]) -> RunView {
     let mut view = RunView::default();
     let mut run: Option<Run> = None;
-    let mut parts = Frugal::<((OpenQuestions, ProviderWaits), (RunFiles, PlanView))>::default();
+    // These get every event, whether they need it or not.
+    let mut questions = OpenQuestions::default();
+    let mut waits = ProviderWaits::default();
+    let mut files = AgentCommits::default();
+    let mut plan = PlanView::default();
     for event in events {
         let domain = Event { agent: event.agent_id.clone(), at_ms: event.at_ms, body: event.body.clone() };
         match &mut run {
             None => run = Some(Run::begin(&domain).expect("it begins")),
-            Some(run) => run.apply(&domain).expect("it goes on"),
+            Some(run) => run.apply(&domain).expect("it continues"),
         }
         view.apply(event);
-        // An event that comes twice changes nothing.
+        // A repeated event changes nothing.
         view.apply(event);
-        parts.offer(event);
-        let ((questions, waits), (files, plan)) = &parts.0;
-        assert_eq!((questions, waits), (&view.questions, &view.waits), "{}", event.seq);
-        assert_eq!((files, plan), (&view.files, &view.plan), "{}", event.seq);
-        same_as_engine(&view, run.as_ref().expect("a run"), event.seq);
+        questions.apply(&event.into());
+        waits.apply(&event.into());
+        files.apply(&event.into());
+        plan.apply(&event.into());
+        assert_eq!((&questions, &waits), (&view.blocked.questions, &view.blocked.waits), "{}", event.seq);
+        assert_eq!((&files, &plan), (&view.files, &view.plan), "{}", event.seq);
+        let run = run.as_ref().expect("a run");
+        same_as_engine(&view, run, event.seq);
+        let (blocked, plan) = parts_by_events_in_force(run, events);
+        assert_eq!(plan, view.plan, "{}", event.seq);
+        if run.outcome.is_none() {
+            assert_eq!(blocked, view.blocked, "{}", event.seq);
+        }
     }
     view
+}
+
+/// What agents wait for and the plan, by the events that the engine's state names as being in force.
+fn parts_by_events_in_force(run: &Run, events: &[JournalEvent]) -> (BlockedAgents, PlanView) {
+    let in_force: Vec<u64> = run.iter().flat_map(|(id, _)| run.events_in_force(id)).chain([1]).collect();
+    let (mut blocked, mut plan) = (BlockedAgents::default(), PlanView::default());
+    for event in events.iter().filter(|event| in_force.contains(&event.seq)) {
+        blocked.take(&event.into());
+        plan.take(&event.into());
+    }
+    (blocked, plan)
 }
 
 fn same_as_engine(view: &RunView, run: &Run, seq: u64) {
@@ -101,7 +112,7 @@ fn same_as_engine(view: &RunView, run: &Run, seq: u64) {
         assert_eq!(Some(&agent.subtree), run.ledger.subtree(&agent.id), "{seq} {}", agent.id);
         let waits = run.open(&agent.id).filter(|_| run.outcome.is_none());
         let waits = waits.and_then(|open| open.provider_wait.as_ref());
-        assert_eq!(view.waits().of(&agent.id).is_some(), waits.is_some(), "{seq} {}", agent.id);
+        assert_eq!(view.blocked().waits().of(&agent.id).is_some(), waits.is_some(), "{seq} {}", agent.id);
         let open = agent
             .children
             .iter()
@@ -116,16 +127,26 @@ fn same_as_engine(view: &RunView, run: &Run, seq: u64) {
         }
     }
     assert_eq!(view.agents().counts(), counts, "{seq}");
+    if run.outcome.is_none() {
+        let questions = view.blocked().questions();
+        let mut asked: Vec<(&AgentId, &str)> =
+            questions.iter().map(|question| (&question.agent, question.asked.call_id.as_str())).collect();
+        asked.sort();
+        let open: Vec<(&AgentId, &str)> =
+            run.open_questions().map(|(agent, call, _)| (agent, call)).collect();
+        assert_eq!((asked, questions.approvals()), (open, &run.terms.approvals), "{seq}");
+    }
     assert!(view.timeline().iter().count() <= TIMELINE_MAX_ENTRIES);
 }
 
-/// What rows hold of an agent.
+/// The fields of an agent that rows have.
 fn row_values(agent: &AgentView) -> impl PartialEq + std::fmt::Debug {
     let names = (&agent.id, &agent.definition, &agent.skill, &agent.title, &agent.model);
     let names = format!("{names:?}");
     let ends = (agent.state, agent.final_status, agent.close_reason, agent.failure.clone());
     let times = (agent.created_at_ms, agent.completed_at_ms);
-    (names, ends, agent.own, agent.subtree, times, agent.children.clone(), agent.open_children)
+    let children = (agent.children.clone(), agent.open_children, agent.turn_limit);
+    (names, ends, agent.own, agent.subtree, times, children)
 }
 
 fn same_rows(one: &RunView, two: &RunView) {
@@ -135,12 +156,16 @@ fn same_rows(one: &RunView, two: &RunView) {
         let other = two.agents().get(&agent.id).expect("both have it");
         assert_eq!(row_values(agent), row_values(other));
     }
-    assert_eq!((&one.questions, &one.waits), (&two.questions, &two.waits));
+    assert_eq!((&one.blocked, &one.plan, &one.timeline), (&two.blocked, &two.plan, &two.timeline));
+    assert_eq!((one.title(), one.dir(), one.status()), (two.title(), two.dir(), two.status()));
+    assert_eq!((one.last_at_ms(), one.ended_at_ms()), (two.last_at_ms(), two.ended_at_ms()));
+    let ids = |view: &RunView| view.agents().iter().map(|agent| agent.id.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(one), ids(two));
 }
 
-/// A script that `seed` makes: children that look, break, wait for a provider, run out of turns, or are refused.
+/// A script generated from `seed`: children that read, fail, wait for a provider, run out of turns, or are refused.
 fn script(seed: u64) -> String {
-    // Numbers in no visible order: multiplied by an odd constant, and the high bits taken.
+    // Pseudo-random numbers: multiplied by an odd constant, and the high bits taken.
     let pick = |at: u64, of: u64| ((seed * 31 + at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) % of;
     let mut calls = String::new();
     for child in 0..=pick(0, 6) {
@@ -189,7 +214,7 @@ async fn waits_for_a_provider_begin_and_end() {
 
 #[tokio::test]
 async fn a_view_that_starts_from_rows_and_goes_on_is_the_view_of_the_whole_journal() {
-    // The root asks: no person answers for a child here.
+    // The root asks: an attended run has no approver for a child.
     let script = "
 - when: {definition: coder, turn: 1}
   reply:
@@ -205,11 +230,11 @@ async fn a_view_that_starts_from_rows_and_goes_on_is_the_view_of_the_whole_journ
 ";
     for answer in [Answer::Once, Answer::Deny { reason: None }] {
         let story = started(script, &["list"]).await;
-        // From its question on nothing happens before the answer.
+        // After its question nothing happens before the answer.
         let mut events = story.posse.events(&story.run, 0);
         while events.next().await.expect("an event").kind != "agent.input_requested" {}
         let mut view = story.posse.view(&story.run).await.expect("a view");
-        assert_eq!(view.questions().iter().count(), 1);
+        assert_eq!(view.blocked().questions().len(), 1);
         let from = view.last_seq();
         let all = story.events(answer).await;
         let mut whole = RunView::default();
@@ -220,7 +245,7 @@ async fn a_view_that_starts_from_rows_and_goes_on_is_the_view_of_the_whole_journ
             whole.apply(event);
             same_rows(&view, &whole);
         }
-        assert!(view.questions().is_empty());
+        assert!(view.blocked().questions().is_empty());
         assert_eq!(view.status(), RunStatus::Completed);
         held_against_the_engine(&all);
     }
@@ -238,4 +263,39 @@ fn a_timeline_has_the_last_events_alone() {
     }
     let seqs: Vec<u64> = timeline.iter().map(|entry| entry.seq).collect();
     assert_eq!((seqs.len(), seqs[0]), (TIMELINE_MAX_ENTRIES, 6));
+}
+
+#[test]
+fn an_answer_of_always_is_kept_with_its_exact_operation() {
+    let agent: AgentId = "k3f9ab2c".parse().expect("an id");
+    let approval = posse_domain::hash::Hash::of(b"a question");
+    let asked = InputRequested {
+        call_id: "c1".to_owned(),
+        operation: "bash:make *".to_owned(),
+        tool: "bash".to_owned(),
+        arguments: "{}".into(),
+        layer: None,
+        rule: None,
+        reason: None,
+        approval,
+    };
+    let answered = |always| InputAnswered {
+        call_id: "c1".to_owned(),
+        approval,
+        decision: QuestionAnswer::Allow,
+        always,
+        by: AnsweredBy::Person,
+        reason: None,
+    };
+    for always in [false, true] {
+        let mut questions = OpenQuestions::default();
+        let bodies = [EventBody::from(Box::new(asked.clone())), answered(always).into()];
+        for (body, (seq, open)) in bodies.into_iter().zip([(2, 1), (3, 0)]) {
+            questions.take(&ViewEvent::new(seq, &Event { agent: agent.clone(), at_ms: 0, body }));
+            assert_eq!(questions.len(), open, "{seq}");
+        }
+        let kept: Vec<String> = questions.approvals().iter().map(ToString::to_string).collect();
+        let literal = Pattern::literal(&Operation::parse("bash:make *")).expect("a pattern").to_string();
+        assert_eq!(kept, if always { vec![literal] } else { Vec::new() });
+    }
 }

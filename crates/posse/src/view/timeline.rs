@@ -1,30 +1,31 @@
-//! What happened last.
+//! The last events of a run, for display.
 
 use std::collections::VecDeque;
 
+use posse_domain::event::EventKind;
 use posse_domain::id::AgentId;
 use posse_domain::printable;
 use posse_domain::text::first_line;
 
 use super::{ViewEvent, ViewPart};
 
-/// Events that a timeline has; the journal has all of them.
+/// How many events a timeline keeps; the journal has all of them.
 pub const TIMELINE_MAX_ENTRIES: usize = 200;
-/// Characters of a summary that it has.
+/// Longest summary in a timeline.
 const SUMMARY_MAX_CHARS: usize = 200;
 
-/// One event in a line.
+/// One event as a line of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineEntry {
-    /// Its number.
+    /// Its number in the journal.
     pub seq: u64,
-    /// The agent that it happened to.
+    /// The agent that the event is about.
     pub agent: AgentId,
-    /// Its kind.
+    /// Its kind, such as `agent.tool_finished`.
     pub kind: &'static str,
     /// When it happened, in milliseconds since 1970.
     pub at_ms: i64,
-    /// What happened.
+    /// What happened, in one line.
     pub summary: String,
 }
 
@@ -40,7 +41,7 @@ impl Timeline {
 }
 
 impl ViewPart for Timeline {
-    fn needs(&self, _: &str) -> bool {
+    fn needs(&self, _: EventKind) -> bool {
         true
     }
 

@@ -1,4 +1,4 @@
-//! A binary that is a sandbox's init and nothing else: for embedders whose own cannot be one, and for tests.
+//! A binary that is only a sandbox's init: for embedders whose own binary cannot be one, and for tests.
 
 fn main() -> std::process::ExitCode {
     posse_sandbox::init();

@@ -1,8 +1,8 @@
-//! Directories that appear in the workspace and are not in it: as an overlay, read-only, or not at all.
+//! Mounts caches in the workspace: as an overlay, read-only, or not at all.
 //!
-//! A program of an earlier call may have put anything at their places, and one of another call may be doing so now.
-//! So each place is gone to part by part, without following a link, and what is mounted is mounted on the directory
-//! that was reached, not on a path. Nothing that goes wrong here fails the call: its result says what is missing.
+//! A program of an earlier call may have created anything at the mount points, and one of a concurrent call may be
+//! doing so now. So each mount point is opened part by part, without following a link, and mounts use the opened
+//! directory, not a path. No failure here fails the call: its result says what is missing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,30 +15,30 @@ use super::super::spec::CacheSpec;
 use super::mounting::{self, Attributes};
 use super::reached;
 
-/// What is in a layer: the changes, and what the kernel needs beside them.
+/// The subdirectories of a layer: the changes, and the kernel's work directory.
 const UPPER: &str = "upper";
 const WORK: &str = "work";
 
-/// How the caches of a call appear.
+/// The mounted caches of a call.
 #[derive(Default)]
 pub(super) struct Caches {
-    /// In the order of the call's.
+    /// In the order of the call's caches.
     pub(super) shown: Vec<CacheShown>,
-    /// Those that programs can change.
+    /// The writable ones.
     pub(super) overlays: Vec<OwnedFd>,
-    /// The layers, locked as long as the call lasts.
+    /// The layers, locked until the call ends.
     _locked: Vec<OwnedFd>,
 }
 
 impl Caches {
-    /// None of them, where nothing can be mounted.
+    /// No cache, where nothing can be mounted.
     pub(super) fn none(caches: &[CacheSpec]) -> Self {
         let absent = CacheShown::Absent("nothing can be mounted without namespaces".to_owned());
         Self { shown: vec![absent; caches.len()], ..Self::default() }
     }
 }
 
-/// The caches of a call, taken from the machine and mounted nowhere yet.
+/// The caches of a call, not yet mounted.
 pub(super) struct TakenCaches {
     all: Vec<Result<CacheMount, String>>,
     locked: Vec<OwnedFd>,
@@ -46,7 +46,7 @@ pub(super) struct TakenCaches {
 
 struct CacheMount {
     tree: OwnedFd,
-    /// Where it appears, relative to the workspace.
+    /// The mount point, relative to the workspace.
     at: String,
     shown: CacheShown,
 }
@@ -97,7 +97,7 @@ impl TakenCaches {
         Ok(mounted)
     }
 
-    /// Mounts each one where it appears.
+    /// Mounts each cache.
     pub(super) fn put(self, workspace: &OwnedFd) -> Caches {
         let mut caches = Caches { _locked: self.locked, ..Caches::default() };
         for taken in self.all {
@@ -113,7 +113,7 @@ impl TakenCaches {
     }
 }
 
-/// What holds changes.
+/// A layer for changes.
 pub(super) struct Layer {
     dir: OwnedFd,
     upper: OwnedFd,
@@ -129,13 +129,13 @@ impl Layer {
         Ok(Self { dir, upper, work })
     }
 
-    /// Directories, the first over the others, with the changes to them in here; mounted nowhere yet.
+    /// An overlay of directories, the topmost first, with this layer for changes; not yet mounted.
     pub(super) fn over(&self, lowers: &[&OwnedFd]) -> io::Result<OwnedFd> {
         mounting::overlay(lowers, &self.upper, &self.work)
     }
 }
 
-/// Goes to where a cache appears; what is not there is made.
+/// Opens the mount point of a cache and creates missing directories.
 fn place(workspace: &OwnedFd, at: &Path) -> Result<OwnedFd, String> {
     if at.components().any(|part| !matches!(part, Component::Normal(_))) {
         return Err("its path leaves the workspace".to_owned());

@@ -1,4 +1,4 @@
-//! The first process in the namespaces: builds the box, starts the program, and waits for it.
+//! The first process in the namespaces: builds the sandbox, starts the program, and waits for it.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,19 +17,19 @@ use super::super::wire;
 use super::caches::Caches;
 use super::foreign_mounts::ForeignMounts;
 use super::guard::Guard;
-use super::landlock::Reach;
+use super::landlock::ReachablePaths;
 use super::mounts::{ProcClosed, SandboxRoot};
 use super::scratch::Scratch;
 use super::seccomp::SharedResources;
 use super::{Streams, broken, is_open, landlock, limits, mounts, reached, seccomp, tree};
 
-/// How long programs have to end after they were asked to.
+/// How long programs have to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What the first process ends with. Nobody reads it: what there is to say was said on the call's socket.
+/// The exit code of the first process. It is never read: the report is on the call's socket.
 const LEFT: i32 = 0;
 
-/// Builds the box and carries the program; never returns.
+/// Builds the sandbox and runs the program; never returns.
 pub(super) fn become_first(
     spec: &CallSpec,
     guard: &Guard,
@@ -38,7 +38,7 @@ pub(super) fn become_first(
     call: &UnixStream,
     streams: Streams,
 ) -> ! {
-    // The init may have died before the death signal was set; then the runtime's end of the call is closed soon, and
+    // The init may have died before the death signal was set. Then the runtime closes its end of the call soon, and
     // nothing has been started yet.
     match build(spec, guard, others, ids) {
         Ok((layers, built)) if is_open(call) => {
@@ -51,7 +51,7 @@ pub(super) fn become_first(
     leave();
 }
 
-/// The same without namespaces: this process keeps together what they would; never returns.
+/// The same without namespaces: this process keeps track of the programs instead; never returns.
 pub(super) fn become_keeper(
     spec: &CallSpec,
     guard: &Guard,
@@ -82,11 +82,10 @@ pub(super) fn become_keeper(
     leave();
 }
 
-/// Which root the program is in.
+/// The root directory that the program sees.
 enum ProgramRoot<'a> {
-    /// One of its own.
     OwnRoot(SandboxRoot),
-    /// The machine's, with a private directory and the workspace that is guarded.
+    /// The machine's root, with a private scratch directory and the guarded workspace.
     TheMachines(&'a Scratch, &'a Guard),
 }
 
@@ -106,7 +105,7 @@ impl ProgramRoot<'_> {
         }
     }
 
-    /// Where the program begins: in the directory that is there now, and not by a path that another call may change.
+    /// Enters the working directory by descriptor, because another call may change the path.
     fn enter(&self, spec: &CallSpec) -> io::Result<()> {
         let dir = match Path::new(&spec.workdir).strip_prefix(&spec.shown_as) {
             Ok(inside) => reached::open_dir_inside(self.workspace(), inside)?,
@@ -139,7 +138,7 @@ fn build(
 ) -> Result<(Layers, SandboxRoot), SetupFailure> {
     let step = |step: &'static str| move |error: io::Error| broken(step, &error);
     limits::map_ids(uid, gid).map_err(step("mapping the user"))?;
-    // Others in the namespaces belong to the same user; none of them may look into this process.
+    // Other processes in the namespaces have the same user. None of them may inspect this one.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("hiding the first process", &error.into()))?;
     let built = mounts::build(spec, guard, others).map_err(|(step, error)| broken(&step, &error))?;
@@ -154,7 +153,7 @@ fn build(
     Ok((Layers { namespaces: true, landlock: landlock::abi(), seccomp: true }, built))
 }
 
-/// Starts the program, and waits for it while it listens to the runtime. The caches stay locked meanwhile.
+/// Starts the program and waits for it and for commands of the runtime. The caches stay locked meanwhile.
 fn run_program(
     spec: &CallSpec,
     layers: Layers,
@@ -186,10 +185,10 @@ fn run_program(
     if let Some(told) = wait(main, place, call, &children) {
         drop(wire::send(call, &told, &[]));
     }
-    // In namespaces the kernel ends all that the program left behind with this process.
+    // In namespaces, the kernel kills all remaining processes together with this one.
 }
 
-/// Becomes the program; returns only why it could not.
+/// Executes the program; returns only the reason of a failure.
 fn start(spec: &CallSpec, place: &ProgramRoot<'_>, streams: Streams) -> InitMessage {
     let (scratch, environment) = match place {
         ProgramRoot::OwnRoot(_) => (Path::new(""), spec.env.clone()),
@@ -198,16 +197,18 @@ fn start(spec: &CallSpec, place: &ProgramRoot<'_>, streams: Streams) -> InitMess
     let inner = || -> Result<(), SetupFailure> {
         let step = |step: &'static str| move |error: io::Error| broken(step, &error);
         rustix::process::setsid().map_err(|error| broken("leaving the terminal", &error.into()))?;
-        // What follows is no secret, and a process that hides owns none of its own settings.
+        // Nothing secret follows, and a process that is not dumpable does not own its files in `/proc`.
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
             .map_err(|error| broken("starting a process", &error.into()))?;
         limits::default_signals();
         limits::apply(&spec.limits, place.mode()).map_err(step("setting limits"))?;
         limits::drop_privileges(place.mode()).map_err(step("dropping privileges"))?;
         let (reach, shared) = match place {
-            ProgramRoot::OwnRoot(built) => (Reach::in_namespaces(spec, built), SharedResources::Nothing),
+            ProgramRoot::OwnRoot(built) => {
+                (ReachablePaths::in_namespaces(spec, built), SharedResources::Nothing)
+            }
             ProgramRoot::TheMachines(_, guard) => {
-                (Reach::alone(spec, guard.dir(), scratch), SharedResources::Machine)
+                (ReachablePaths::alone(spec, guard.dir(), scratch), SharedResources::Machine)
             }
         };
         let reach = reach.map_err(step("applying Landlock"))?;
@@ -219,7 +220,7 @@ fn start(spec: &CallSpec, place: &ProgramRoot<'_>, streams: Streams) -> InitMess
         seccomp::apply(shared).map_err(step("filtering system calls"))
     };
     let program = spec.argv.first().map_or("", String::as_str);
-    // Before the filter, which has no way to open a directory beneath another one.
+    // Before the filter, which blocks opening a directory beneath another one.
     if let Err(error) = place.enter(spec) {
         return InitMessage::NoProgram(format!("{program} in {}: {error}", spec.workdir));
     }
@@ -243,7 +244,7 @@ fn start(spec: &CallSpec, place: &ProgramRoot<'_>, streams: Streams) -> InitMess
     InitMessage::NoProgram(format!("{program} in {}: {error}", spec.workdir))
 }
 
-/// Waits for the program; none if the runtime is gone, or had enough.
+/// Waits for the program; `None` if the runtime is gone, or has ended the call.
 fn wait(
     main: Pid,
     place: &ProgramRoot<'_>,
@@ -279,7 +280,7 @@ fn wait(
             let mut byte = [0];
             match call.read(&mut byte) {
                 Ok(1) if byte[0] == TERMINATE && end.is_none() => {
-                    // One that is paused hears nothing.
+                    // A paused process does not react to SIGTERM.
                     place.signal_all(Signal::TERM);
                     place.signal_all(Signal::CONT);
                     end = Some(Instant::now() + GRACE);
@@ -294,7 +295,7 @@ fn wait(
     }
 }
 
-/// Collects whoever has died; how the program ended, if it was among them.
+/// Reaps dead processes; returns how the program ended, if it was one of them.
 fn reap(main: Pid) -> Option<InitMessage> {
     let mut ended = None;
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
@@ -315,7 +316,7 @@ fn report(status: WaitStatus) -> InitMessage {
 /// Sends a signal to every other process in the namespaces.
 #[expect(unsafe_code, reason = "a signal to all processes has no safe form")]
 fn signal_all(signal: Signal) {
-    // SAFETY: takes two integers. In this pid namespace -1 means everybody but this process.
+    // SAFETY: takes two integers. In this pid namespace -1 means every process but this one.
     unsafe { libc::kill(-1, signal.as_raw()) };
 }
 
@@ -326,7 +327,7 @@ pub(super) fn fork() -> io::Result<Option<Pid>> {
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(Pid::from_raw(pid)) }
 }
 
-/// A descriptor that can be read when a child has died.
+/// A descriptor that becomes readable when a child has died.
 #[expect(unsafe_code, reason = "there is no safe form of a signal descriptor")]
 fn signals_of_children() -> io::Result<OwnedFd> {
     // SAFETY: the set is filled before it is used, and outlives the calls; the descriptor is new and ours.

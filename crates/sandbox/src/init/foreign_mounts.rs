@@ -1,9 +1,10 @@
-//! What is the system's, as anybody but root sees it.
+//! Mounts the system's directories so that root sees them like any other user.
 //!
-//! Root inside has root's number outside, so that it can work on its own files: without any privilege it may still read what
-//! only root may, because it is the owner. A list of such files is out of date as soon as somebody makes one. So the
-//! system's directories are mounted with nobody's numbers in them: then the owner of each file there is nobody, and what
-//! its mode gives to others is all there is, whatever is made or replaced while a command runs.
+//! Root in the sandbox has root's id outside, so that it can work on its own files. Even without privileges it may read
+//! files that only root may read, because it is their owner. A list of such files is outdated as soon as one is
+//! created. So the system's directories are mounted with an id mapping that has only the unprivileged id 65534: root
+//! does not own the files there and has only the permissions for others. That also covers files that are created or
+//! replaced while a command runs.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,14 +17,14 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use super::super::spec::CallSpec;
 use super::{mounting, reached, wire};
 
-/// A number that is mapped to itself, because one has to be. It is nobody's.
+/// The unprivileged user and group id. It is mapped to itself, because a mapping cannot be empty.
 const NOBODY: u32 = 65_534;
 
-/// Mounts that are nowhere yet, by their sources.
+/// Unattached mounts, by their sources.
 pub(super) type ForeignMounts = HashMap<String, OwnedFd>;
 
-/// Takes what root sees as others do. Needs the machine's own root; where that or a filesystem does not allow it, it is not
-/// among what is returned, and the list of what is hidden is all there is.
+/// Clones the mounts that root sees like others. Needs the machine's own root. A mount that cannot be cloned is missing
+/// from the result; then only the list of hidden files protects it.
 pub(super) fn take(spec: &CallSpec) -> ForeignMounts {
     // One for all calls of this init.
     static NUMBERS: OnceLock<Option<OwnedFd>> = OnceLock::new();
@@ -39,11 +40,11 @@ pub(super) fn take(spec: &CallSpec) -> ForeignMounts {
     taken.collect()
 }
 
-/// A user namespace in which nobody but nobody has a number.
+/// A user namespace that maps only the unprivileged id 65534.
 fn nobodys_numbers() -> io::Result<OwnedFd> {
     let (ours, theirs) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let Some(child) = clone_user()? else {
-        // It waits until the pipe closes, and ends.
+        // Waits until the pipe closes, then ends.
         drop(theirs);
         let _ = rustix::io::read(&ours, &mut [0; 1]);
         super::first::leave();

@@ -1,4 +1,4 @@
-//! Landlock, a second layer: should a mount be other than it was meant to be, this still holds.
+//! Applies Landlock as a second layer, in case a mount is not as intended.
 
 use std::fs;
 use std::io;
@@ -28,16 +28,17 @@ pub(in super::super) fn abi() -> Option<u8> {
     u8::try_from(version).ok().filter(|version| *version > 0)
 }
 
-/// What can be read and run, and what can be changed too: each was reached without following a link.
-pub(super) struct Reach {
-    /// Directories whose entries can be listed, and no more.
+/// The paths that can be read and executed, and those that can be changed too. Each was opened without following a
+/// link.
+pub(super) struct ReachablePaths {
+    /// Directories that can only be listed.
     list: Vec<OwnedFd>,
     read: Vec<OwnedFd>,
     write: Vec<OwnedFd>,
 }
 
-impl Reach {
-    /// In a root of our own everything visible can be read.
+impl ReachablePaths {
+    /// In a new root, everything visible can be read.
     pub(super) fn in_namespaces(spec: &CallSpec, built: &SandboxRoot) -> io::Result<Self> {
         let own = (!spec.read_only).then_some(&built.workspace);
         let layered = built.caches.overlays.iter().filter(|_| spec.read_only);
@@ -46,27 +47,27 @@ impl Reach {
         Ok(Self { list: Vec::new(), read: vec![reached::open_dir("/")?], write })
     }
 
-    /// In the machine's root only what would be shown in ours.
+    /// In the machine's root, only what a new root would show.
     pub(super) fn alone(spec: &CallSpec, workspace: &OwnedFd, scratch: &Path) -> io::Result<Self> {
         let mut reach = Self { list: Vec::new(), read: Vec::new(), write: vec![reached::open_dir(scratch)?] };
         for (source, _) in &spec.read {
             reach.read_but(source, &spec.hidden);
         }
-        // These may lie in what is hidden: whoever asked for the call shows them all the same.
+        // These may be inside hidden paths: the caller shows them all the same.
         reach.read.extend(spec.shown.iter().filter_map(|(source, _)| reached::open(source).ok()));
         if spec.read_only { &mut reach.read } else { &mut reach.write }.push(workspace.try_clone()?);
         Ok(reach)
     }
 
-    /// Lets everything of a source be read that is not hidden. A rule holds for all beneath a directory, so one with something
-    /// hidden in it has rules for its entries: what is new in it can be read by no one.
+    /// Allows reading everything of a source that is not hidden. A rule covers everything beneath a directory, so a
+    /// directory with a hidden entry gets one rule per entry: new entries in it cannot be read.
     fn read_but(&mut self, source: &str, hidden: &[String]) {
         let mut left = vec![PathBuf::from(source)];
         while let Some(path) = left.pop() {
             if hidden.iter().any(|hidden| path.starts_with(hidden)) {
                 continue;
             }
-            // A rule for what is not there, or what a link has come to be on the way to, would allow nothing that is meant.
+            // A rule for a missing path, or for one behind a new link, would allow nothing useful.
             let Ok(opened) = reached::open(&path) else { continue };
             if hidden.iter().any(|hidden| Path::new(hidden).starts_with(&path)) {
                 self.list.push(opened);
@@ -78,9 +79,9 @@ impl Reach {
     }
 }
 
-/// Nothing but what the reach names can be read or changed, but for harmless devices; signals and abstract sockets do
-/// not leave. A kernel without Landlock is not an error here: the namespaces are the box.
-pub(super) fn apply(reach: Reach) -> Result<(), String> {
+/// Restricts reads and changes to `reach` and harmless devices, and keeps signals and abstract sockets inside. A kernel
+/// without Landlock is not an error here: the namespaces are the sandbox.
+pub(super) fn apply(reach: ReachablePaths) -> Result<(), String> {
     if abi().is_none() {
         return Ok(());
     }
@@ -100,8 +101,7 @@ pub(super) fn apply(reach: Reach) -> Result<(), String> {
         for reached in reach.write {
             ruleset = ruleset.add_rule(PathBeneath::new(reached, AccessFs::from_all(KNOWN)))?;
         }
-        // Nothing there is written: a program that made itself less likely to be ended when memory runs out would have
-        // its init ended instead.
+        // Read-only: a program that lowered its own OOM score would get its init killed instead.
         ruleset = allow(ruleset, "/proc", AccessFs::from_read(KNOWN))?;
         for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
             let device_access = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -120,7 +120,7 @@ fn allow(
 ) -> Result<RulesetCreated, Box<dyn std::error::Error>> {
     match reached::open(path) {
         Ok(opened) => Ok(ruleset.add_rule(PathBeneath::new(opened, access))?),
-        // A rule for what is not there would allow nothing.
+        // A rule for a missing path would allow nothing.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(ruleset),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! What the program may be and use: its user, its privileges, its limits.
+//! Sets the user, privileges and resource limits of a program before it starts.
 
 use std::fs;
 use std::io;
@@ -9,23 +9,23 @@ use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
 use super::super::spec::{Limits, Mode};
 
-/// Gives the user of this process the same number inside as outside, and nobody else any.
+/// Maps the user of this process to the same id inside, and no other user.
 pub(super) fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
-    // Without this, a group map may only be written by who is privileged outside.
+    // Without this, only a process that is privileged outside may write a group map.
     fs::write("/proc/self/setgroups", "deny")?;
     let (uid, gid) = (uid.as_raw(), gid.as_raw());
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-/// Lets no further namespaces be made inside. The filter of system calls says the same; this holds without it.
+/// Forbids further namespaces inside. The system call filter does the same; this works without it.
 pub(super) fn forbid_namespaces() {
     for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
         let _ = fs::write(format!("/proc/sys/user/max_{kind}_namespaces"), "0");
     }
 }
 
-/// Brings up the loopback interface of a network namespace: programs may talk to themselves.
+/// Brings up the loopback interface of a network namespace, so that programs can talk to themselves.
 #[expect(unsafe_code, reason = "interface flags are set by an ioctl that has no safe form")]
 pub(super) fn loopback_up() -> io::Result<()> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -44,8 +44,8 @@ pub(super) fn loopback_up() -> io::Result<()> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets what each process may use. Memory of all of them together is the cgroup's, where there is one. The kernel counts the
-/// processes of a user in a user namespace: without one those that the person has now come on top.
+/// Sets the limits of each process. The cgroup, if there is one, limits the memory of all together. The kernel counts a
+/// user's processes per user namespace: without one, the user's current processes are added to the limit.
 pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     let cap = |resource, most: u64| -> io::Result<()> {
         let now = rustix::process::getrlimit(resource);
@@ -66,34 +66,34 @@ pub(super) fn apply(limits: &Limits, mode: Mode) -> io::Result<()> {
     Ok(())
 }
 
-/// How many threads a user has on the machine, as far as they can be seen.
+/// How many threads a user has on the machine, as far as visible.
 fn threads_of(user: Uid) -> u64 {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let theirs = processes.filter(|process| process.metadata().is_ok_and(|is| is.uid() == user.as_raw()));
-    // A directory has a link for each directory in it, and two of its own.
+    // A directory has one link per subdirectory, and two more.
     let threads = theirs.filter_map(|process| process.path().join("task").metadata().ok());
     threads.map(|tasks| tasks.nlink().saturating_sub(2)).sum()
 }
 
-/// How likely a process is to be ended when memory runs out.
+/// The file with the OOM score of a process.
 const LIKELIHOOD: &str = "/proc/self/oom_score_adj";
 
-/// If memory runs out, this process goes before others; how likely it was before.
+/// Makes this process the first that the kernel kills when memory runs out. Returns the previous score.
 pub(super) fn be_the_first_to_go() -> String {
     let usual = fs::read_to_string(LIKELIHOOD).unwrap_or_else(|_| "0".to_owned());
     let _ = fs::write(LIKELIHOOD, "1000");
     usual
 }
 
-/// If memory runs out, this process goes after all others, or is as likely as it was: not everybody may say so.
+/// Makes this process the last that the kernel kills, or restores the previous score: not every user may lower it.
 pub(super) fn be_the_last_to_go(usual: &str) {
     if fs::write(LIKELIHOOD, "-1000").is_err() {
         let _ = fs::write(LIKELIHOOD, usual.trim());
     }
 }
 
-/// Gives up every privilege, for good. Who has none outside cannot give up the right to get some by running a
-/// privileged program, but no new privileges means just that.
+/// Drops every privilege permanently. A user without privileges outside cannot drop the bounding set, but "no new
+/// privileges" has the same effect.
 pub(super) fn drop_privileges(mode: Mode) -> io::Result<()> {
     let locked = drop_bounding_set().and_then(|()| lock_privileges());
     if mode == Mode::Namespaces {
@@ -109,7 +109,7 @@ pub(super) fn drop_privileges(mode: Mode) -> io::Result<()> {
     Ok(())
 }
 
-/// Root's number means nothing any more.
+/// Makes root's id meaningless.
 fn lock_privileges() -> io::Result<()> {
     rustix::thread::set_capabilities_secure_bits(
         CapabilitiesSecureBits::NO_ROOT
@@ -123,21 +123,21 @@ fn lock_privileges() -> io::Result<()> {
     Ok(())
 }
 
-/// Also those capabilities that this program has no name for.
+/// Includes capabilities that are unknown to this program.
 #[expect(unsafe_code, reason = "a capability without a name can only be dropped by its number")]
 fn drop_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: takes integers only.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
             let error = io::Error::last_os_error();
-            // The kernel knows no more.
+            // The kernel has no more capabilities.
             return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
         }
     }
     Ok(())
 }
 
-/// Signals do what they do by default, whatever the runtime's parent ignored, and none is blocked.
+/// Resets all signals to their defaults, whatever the runtime's parent ignored, and unblocks them.
 #[expect(unsafe_code, reason = "signal dispositions have no safe form")]
 pub(super) fn default_signals() {
     // SAFETY: resetting to the default runs no code of ours; the set is filled before it is used.

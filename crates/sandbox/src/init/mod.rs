@@ -1,12 +1,12 @@
-//! The init: a small process that the runtime starts, and that makes the boxes.
+//! The init: a small process that the runtime starts, and that creates the sandboxes.
 //!
-//! One init serves one call after the other. For each it makes a process in new namespaces, which is the first one
-//! there; when that ends, the kernel ends all others in them. Both hold a lifeline: the init its own socket to the
-//! runtime, the first process the call's. Whichever way the runtime ends, the lifelines close and everything inside
-//! ends, whatever it forked, detached or trapped. The init stays outside, so it can wait until all of it is gone and
-//! tidy up after it.
+//! One init serves one call after the other. For each it creates a process in new namespaces, which is the first one
+//! there. When that ends, the kernel kills all others in them. Both hold a lifeline: the init its own socket to the
+//! runtime, the first process the call's. However the runtime ends, the lifelines close and everything inside ends,
+//! whatever it forked, detached or trapped. The init stays outside, so it can wait until all processes are gone and
+//! clean up.
 //!
-//! It is single-threaded from beginning to end: that is what makes it sound to fork.
+//! It is always single-threaded, which makes forking sound.
 //!
 //! Why it is like this: `docs/decisions/sandbox-init.md`.
 
@@ -18,7 +18,6 @@ mod landlock;
 mod limits;
 mod mounting;
 mod mounts;
-mod neighbours;
 mod reached;
 mod record;
 mod scratch;
@@ -34,24 +33,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{CallEnded, CallSpec, ExtraStreams, InitMessage, Mode, SetupFailure};
+use super::spec::{CallEnded, CallSpec, ExtraStreams, Mode, SetupFailure};
 use super::wire;
 use guard::Guard;
 use record::Record;
 use scratch::Scratch;
 
-pub(super) use guard::close_for;
 pub(super) use landlock::abi as landlock_abi;
 pub(super) use tree::below as processes_below;
 
-/// The hidden verb by which a binary is told to be an init.
+/// The hidden subcommand that turns a binary into an init.
 pub(super) const VERB: &str = "__init";
 
-/// Whether this program becomes an init when it is told to.
+/// Whether this program can become an init.
 static CAN_BE_INIT: AtomicBool = AtomicBool::new(false);
 
-/// Becomes a sandbox's init, if this process was started as one, and then never returns; otherwise notes that this
-/// program can be one, and does nothing. To be called first in `main`.
+/// Becomes a sandbox's init if this process was started as one, and then never returns. Otherwise it only records that
+/// this program can be one. Call it first in `main`.
 pub fn init() {
     CAN_BE_INIT.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
@@ -74,7 +72,7 @@ pub(super) fn is_wired() -> bool {
     CAN_BE_INIT.load(Ordering::Relaxed)
 }
 
-/// The socket to the runtime, which is standard input. It is moved away, so that no program inherits it.
+/// The socket to the runtime, which is standard input. It is moved, so that no program inherits it.
 fn own_socket() -> io::Result<UnixStream> {
     close_inherited()?;
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
@@ -84,7 +82,7 @@ fn own_socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// Closes what whoever started the runtime left open in it: a program could go on from there past every mount.
+/// Closes descriptors that the runtime inherited: a program could use them to leave its mounts.
 #[expect(unsafe_code, reason = "closing a range of descriptors has no safe form")]
 fn close_inherited() -> io::Result<()> {
     const FIRST: libc::c_uint = 3;
@@ -94,7 +92,7 @@ fn close_inherited() -> io::Result<()> {
 }
 
 fn serve(socket: &UnixStream) -> io::Result<()> {
-    // Away from the terminal: what is typed there is for the runtime.
+    // Detached from the terminal: its input is for the runtime.
     rustix::process::setsid()?;
     rustix::thread::set_name(c"posse-init")?;
     tree::keep();
@@ -103,13 +101,13 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
             Some((call, streams)) => run_call(socket, &spec, call, streams),
             None => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
-        let over = over.unwrap_or_else(|broken| CallEnded { broken: Some(broken), refused: Vec::new() });
+        let over = over.unwrap_or_else(|broken| CallEnded { broken: Some(broken) });
         wire::send(socket, &over, &[])?;
     }
     Ok(())
 }
 
-/// What a program reads from and prints to.
+/// The standard streams of a program.
 struct Streams {
     input: Option<OwnedFd>,
     output: OwnedFd,
@@ -117,7 +115,7 @@ struct Streams {
 }
 
 impl Streams {
-    /// The call's socket and its streams, of what came with it.
+    /// Splits the received descriptors into the call's socket and its streams.
     fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Self)> {
         let ExtraStreams { input, errors } = spec.further;
         let expected = 2 + usize::from(input) + usize::from(errors);
@@ -132,7 +130,7 @@ fn broken(step: &str, error: &io::Error) -> SetupFailure {
     SetupFailure { step: step.to_owned(), errno: error.raw_os_error(), error: error.to_string() }
 }
 
-/// Carries one call out; returns when nothing of it is left.
+/// Runs one call; returns when none of its processes is left.
 fn run_call(
     socket: &UnixStream,
     spec: &CallSpec,
@@ -143,15 +141,14 @@ fn run_call(
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,
     };
-    let guard = Guard::new(&spec.workspace, &spec.protected, spec.isolation)
+    let guard = Guard::new(&spec.workspace, &spec.protected)
         .map_err(|error| broken("looking at protected names", &error))?;
-    // Whatever happens, the guard is closed, and the record after it.
-    let carried = run_guarded(socket, spec, &guard, record.as_ref(), call, streams);
-    let refused = guard.close();
+    // The record is closed in every case.
+    let ran = run_guarded(socket, spec, &guard, record.as_ref(), call, streams);
     if let Some(record) = record {
         record.close();
     }
-    carried.map(|()| CallEnded { broken: None, refused })
+    ran.map(|()| CallEnded { broken: None })
 }
 
 fn run_guarded(
@@ -162,8 +159,6 @@ fn run_guarded(
     call: UnixStream,
     streams: Streams,
 ) -> Result<(), SetupFailure> {
-    wire::send(&call, &InitMessage::Missing(guard.missing()), &[])
-        .map_err(|error| broken("telling the runtime", &error))?;
     let scratch = match spec.mode {
         Mode::Namespaces => None,
         Mode::Landlock => {
@@ -175,8 +170,8 @@ fn run_guarded(
         Mode::Landlock => foreign_mounts::ForeignMounts::new(),
     };
     let ids = (rustix::process::geteuid(), rustix::process::getegid());
-    // Born like this, no process of the call can be less likely than the init to be ended when memory runs out: what an
-    // init with privileges says here is the least that they can set.
+    // Forked with this score, no process of the call can become less likely than the init to be killed: the score of a
+    // privileged init is the minimum that they can set.
     let usual = limits::be_the_first_to_go();
     let forked = match spec.mode {
         Mode::Namespaces => clone_first(spec.network),
@@ -189,7 +184,7 @@ fn run_guarded(
         if let Some(scratch) = &scratch {
             first::become_keeper(spec, guard, scratch, &call, streams);
         }
-        // In the new namespaces. Only the call's own lifeline is held here.
+        // In the new namespaces. Only the call's lifeline is held here.
         let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         first::become_first(spec, guard, others, ids, &call, streams);
     };
@@ -204,7 +199,7 @@ fn run_guarded(
     Ok(())
 }
 
-/// Makes the first process of the new namespaces: returns none there, and its id here.
+/// Creates the first process of the new namespaces: returns `None` there, and its id here.
 #[expect(unsafe_code, reason = "fork with flags has no safe form; sound because this process has one thread")]
 fn clone_first(network: bool) -> io::Result<Option<Pid>> {
     let mut flags = libc::CLONE_NEWUSER
@@ -225,8 +220,8 @@ fn clone_first(network: bool) -> io::Result<Option<Pid>> {
     Ok(i32::try_from(pid).ok().and_then(Pid::from_raw))
 }
 
-/// Waits until the first process is gone, and with it every other in its namespaces. If the runtime goes first, it
-/// is ended.
+/// Waits until the first process, and with it every other in its namespaces, has ended. Kills it if the runtime ends
+/// first.
 fn wait_until_gone(socket: &UnixStream, first: Pid, mode: Mode) -> io::Result<()> {
     let exited = rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty())?;
     let mut alone = false;
@@ -241,13 +236,13 @@ fn wait_until_gone(socket: &UnixStream, first: Pid, mode: Mode) -> io::Result<()
             alone = true;
             match mode {
                 Mode::Namespaces => drop(rustix::process::kill_process(first, Signal::KILL)),
-                // Without it the others would be nobody's.
+                // Without it, the other processes would have no parent.
                 Mode::Landlock => tree::end_all(),
             }
         }
         if !fds[0].revents().is_empty() {
             match wire::retry(|| rustix::process::waitpid(Some(first), WaitOptions::empty())) {
-                // It was waited for with the others.
+                // It was reaped with the others.
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {}
                 waited => drop(waited?),
             }
@@ -256,7 +251,7 @@ fn wait_until_gone(socket: &UnixStream, first: Pid, mode: Mode) -> io::Result<()
     }
 }
 
-/// Whether the other side of a socket is still there.
+/// Whether the peer of a socket is still open.
 fn is_open(socket: impl AsFd) -> bool {
     let mut fds = [PollFd::new(&socket, PollFlags::RDHUP)];
     matches!(poll(&mut fds, Some(&rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))

@@ -1,4 +1,4 @@
-//! Mounts by descriptor: what is mounted, and on what, was reached before and is not looked for again.
+//! Mounts by descriptor: sources and mount points were opened before and are not resolved again.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -8,12 +8,12 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-/// What is asked of a mount.
+/// The attributes of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attributes {
-    /// No program with privileges and no device in it counts.
+    /// Ignores set-user-id bits and devices.
     Plain,
-    /// And nothing in it can be changed.
+    /// Plain, and read-only.
     ReadOnly,
 }
 
@@ -27,7 +27,7 @@ impl Attributes {
     }
 }
 
-/// A copy of what is mounted at and beneath a place, mounted nowhere yet.
+/// An unattached copy of the mounts at and beneath a path.
 pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -36,13 +36,13 @@ pub(super) fn copy_of(place: impl AsFd) -> io::Result<OwnedFd> {
     Ok(open_tree(place, "", flags)?)
 }
 
-/// Mounts something on a place.
+/// Attaches a mount to a mount point.
 pub(super) fn put(mounted: impl AsFd, place: impl AsFd) -> io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(move_mount(mounted, "", place, "", flags)?)
 }
 
-/// Mounts a place over itself; what was reached is what is mounted.
+/// Mounts a path over itself, by descriptor.
 pub(super) fn over_itself(place: impl AsFd, attributes: Option<Attributes>) -> io::Result<OwnedFd> {
     let copy = copy_of(&place)?;
     if let Some(attributes) = attributes {
@@ -52,29 +52,29 @@ pub(super) fn over_itself(place: impl AsFd, attributes: Option<Attributes>) -> i
     Ok(copy)
 }
 
-/// A new filesystem in memory, mounted nowhere yet.
+/// A new tmpfs, unattached.
 pub(super) fn memory(mode: &str, size: &str) -> io::Result<OwnedFd> {
     new("tmpfs", &[("mode", mode), ("size", size)], &[], usual())
 }
 
-/// The processes of this pid namespace, mounted nowhere yet.
+/// A procfs of this pid namespace, unattached.
 pub(super) fn processes() -> io::Result<OwnedFd> {
     new("proc", &[], &[], usual() | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
-/// Directories, the first over the others, with the changes to them in one more; mounted nowhere yet. Needs `/proc`.
+/// An overlay of directories, the topmost first, with `upper` for changes; unattached. Needs `/proc`.
 pub(super) fn overlay(lowers: &[&OwnedFd], upper: &OwnedFd, work: &OwnedFd) -> io::Result<OwnedFd> {
     let lower = lowers.iter().map(|lower| by_descriptor(lower)).collect::<Vec<_>>().join(":");
     let [upper, work] = [upper, work].map(by_descriptor);
     let layers = [("lowerdir", &*lower), ("upperdir", &*upper), ("workdir", &*work)];
-    // Its notes are those that a user without privileges may write; the kernel then follows none of those that lead
-    // elsewhere.
+    // With `userxattr`, an unprivileged user may write the overlay's attributes, and the kernel follows no redirects in
+    // them.
     new("overlay", &layers, &["userxattr"], usual())
 }
 
-/// A directory that is mounted, once more and read-only, with locks of its own: a lock that is taken there is not seen by
-/// any program that opens the file elsewhere. The other directory is an empty one, because the kernel wants two. Mounted
-/// nowhere yet. Needs `/proc`.
+/// A read-only copy of a mounted directory with separate file locks: a lock that is taken there does not affect
+/// programs that open the file elsewhere. It is an overlay with an empty second directory, because the kernel requires
+/// two. Unattached. Needs `/proc`.
 pub(super) fn with_own_locks(dir: &OwnedFd, empty: &OwnedFd) -> io::Result<OwnedFd> {
     let lower = format!("{}:{}", by_descriptor(empty), by_descriptor(dir));
     new("overlay", &[("lowerdir", &lower)], &["userxattr"], usual() | MountAttrFlags::MOUNT_ATTR_RDONLY)
@@ -101,17 +101,16 @@ fn new(
     Ok(fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// How a filesystem is told of a directory: no name has to be escaped, and none can be swapped.
+/// A path for a filesystem option that needs no escaping and cannot be replaced.
 fn by_descriptor(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Lets the numbers of owners in a mount that is nowhere yet, and in all beneath it, be those of a user namespace; nothing in
-/// it can be changed.
+/// Maps the owners in an unattached mount, and in all beneath it, through a user namespace, and makes it read-only.
 #[expect(unsafe_code, reason = "mount_setattr has no safe form")]
 pub(super) fn set_numbers(mounted: impl AsFd, numbers: BorrowedFd<'_>) -> io::Result<()> {
     let numbers = u64::try_from(numbers.as_raw_fd()).map_err(io::Error::other)?;
-    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
+    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which gets its size.
     let done = unsafe {
         let mut asked: libc::mount_attr = std::mem::zeroed();
         asked.attr_set = Attributes::ReadOnly.bits() | libc::MOUNT_ATTR_IDMAP;
@@ -133,14 +132,14 @@ pub(super) fn set(mounted: impl AsFd, attributes: Attributes) -> io::Result<()> 
     set_with(mounted, attributes, libc::AT_EMPTY_PATH | libc::AT_RECURSIVE)
 }
 
-/// Sets attributes of a mount, and of none beneath it.
+/// Sets attributes of a single mount.
 pub(super) fn set_alone(mounted: impl AsFd, attributes: Attributes) -> io::Result<()> {
     set_with(mounted, attributes, libc::AT_EMPTY_PATH)
 }
 
 #[expect(unsafe_code, reason = "mount_setattr has no safe form")]
 fn set_with(mounted: impl AsFd, attributes: Attributes, flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which is told its size.
+    // SAFETY: an all-zero value is valid, and it and the path outlive the call, which gets its size.
     let done = unsafe {
         let mut asked: libc::mount_attr = std::mem::zeroed();
         asked.attr_set = attributes.bits();

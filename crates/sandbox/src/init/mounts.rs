@@ -1,7 +1,8 @@
-//! What programs in the box see: a new root, with only what they need, and only the workspace and scratch writable.
+//! Builds the root directory of a sandbox: only what programs need, with only the workspace and scratch directories
+//! writable.
 //!
-//! What is shown is taken from the machine first, as mounts that are nowhere yet. Then the machine's root is left, and
-//! only then is the new one furnished: no path and no link leads from there to anything but what was taken.
+//! The visible files are cloned from the machine first, as unattached mounts. Then the machine's root is left, and only
+//! then is the new root filled. No path or link leads from there to anything else on the machine.
 //!
 //! Why it is like this: `docs/decisions/sandbox-host-files.md`.
 
@@ -22,20 +23,19 @@ use super::guard::Guard;
 use super::mounting::{self, Attributes};
 use super::reached;
 
-/// An empty directory and an empty file, which stand for what is hidden.
+/// An empty directory and an empty file that cover hidden paths.
 const EMPTY_DIR: &str = ".empty";
 const EMPTY_FILE: &str = ".nothing";
-/// Devices that programs cannot do without, and that lead nowhere.
+/// Devices that programs require, and that are harmless.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-/// Size of the root itself: it has only names to mount on.
+/// Size of the root itself, which only has mount points.
 const ROOT_SIZE: &str = "1m";
 
-/// The step that failed, and how.
+/// The step that failed, and its error.
 type FailedStep = (String, io::Error);
 
-/// A box that stands.
+/// The complete root of a sandbox.
 pub(super) struct SandboxRoot {
-    /// How the caches appear.
     pub(super) caches: Caches,
     /// The workspace as programs see it.
     pub(super) workspace: OwnedFd,
@@ -63,7 +63,7 @@ fn step<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Failed
     move |error| (what.into(), error.into())
 }
 
-/// What was taken from the machine, mounted nowhere yet.
+/// Mounts that were cloned from the machine, unattached.
 struct CollectedMounts {
     workspace: OwnedFd,
     read: Vec<Source>,
@@ -73,11 +73,11 @@ struct CollectedMounts {
     caches: TakenCaches,
 }
 
-/// A file or directory of the machine, and where it appears.
+/// A file or directory of the machine, and its mount point.
 struct Source {
     tree: OwnedFd,
     is_dir: bool,
-    /// Whether something else is mounted beneath it. An overlay would not show that.
+    /// Whether it has other mounts beneath it. An overlay would not show those.
     has_mounts: bool,
     target: PathBuf,
 }
@@ -105,7 +105,7 @@ impl CollectedMounts {
             read: all(&spec.read)?,
             shown: all(&spec.shown)?,
             devices: DEVICES.iter().map(device).collect::<Result<_, _>>().map_err(step("making /dev"))?,
-            // The kernel gives a new one only where one is visible already.
+            // The kernel allows a new procfs only while one is visible.
             processes: mounting::processes().map_err(step("mounting /proc"))?,
             caches: TakenCaches::of(&spec.caches),
         })
@@ -113,7 +113,7 @@ impl CollectedMounts {
 }
 
 impl Source {
-    /// What is not there is not shown, nor what a link has come to be on the way to.
+    /// Clones a source. A missing path, or one behind a new link, is not shown.
     fn take(source: &str, has_mounts: bool, target: &str) -> Result<Option<Self>, FailedStep> {
         let Ok(reached) = reached::open(source) else { return Ok(None) };
         let taken = || -> io::Result<Self> {
@@ -125,7 +125,7 @@ impl Source {
         taken().map(Some).map_err(step(format!("showing {target}")))
     }
 
-    fn put(self, root: &OwnedFd, covers: &Covers) -> Result<(), FailedStep> {
+    fn put(self, root: &OwnedFd, covers: &CoverFiles) -> Result<(), FailedStep> {
         let put = || -> io::Result<()> {
             mounting::put(&self.tree, reached::make(root, &self.target, self.is_dir)?)?;
             if self.is_dir && !self.has_mounts {
@@ -136,16 +136,16 @@ impl Source {
         put().map_err(step(format!("showing {}", self.target.display())))
     }
 
-    /// A command that locks a file of the machine must not stop the programs outside. Where the kernel gives no such
-    /// overlay the command's time limit is what ends a lock.
-    fn separate_locks(&self, covers: &Covers) {
+    /// Separates file locks, so that a command that locks a file of the machine does not block programs outside. Where
+    /// the kernel supports no such overlay, only the command's time limit ends a lock.
+    fn separate_locks(&self, covers: &CoverFiles) {
         if let Ok(separate) = mounting::with_own_locks(&self.tree, &covers.dir) {
             let _ = mounting::put(separate, &self.tree);
         }
     }
 }
 
-/// What was mounted on the machine when the call began.
+/// The mounts of the machine when the call began.
 struct MountTable(String);
 
 impl MountTable {
@@ -154,7 +154,7 @@ impl MountTable {
     }
 
     fn has_beneath(&self, dir: &str) -> bool {
-        // The fifth field is where something is mounted; it has blanks and backslashes as octal numbers.
+        // The fifth field is the mount point, with blanks and backslashes as octal numbers.
         let dir =
             dir.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
         let places = self.0.lines().filter_map(|line| line.split(' ').nth(4));
@@ -162,7 +162,7 @@ impl MountTable {
     }
 }
 
-/// The workspace that the guard looks after, and no other.
+/// Clones the workspace, after checking that it is the one that the guard checked.
 fn take_workspace(spec: &CallSpec, guard: &Guard) -> io::Result<OwnedFd> {
     let reached = reached::open_dir(&spec.workspace)?;
     if !reached::is_same(&reached, guard.dir())? {
@@ -180,12 +180,12 @@ fn changed(what: &str) -> io::Error {
     io::Error::other(format!("{what} was replaced while the sandbox was made; try again"))
 }
 
-/// Makes an empty root and goes there. Nothing of the machine's can be reached by a path any more.
+/// Creates an empty root and enters it. No path leads to the machine's files any more.
 fn enter_new_root() -> io::Result<OwnedFd> {
     let root = mounting::memory("0755", ROOT_SIZE)?;
     mounting::put(&root, reached::open_dir("/")?)?;
     rustix::process::fchdir(&root)?;
-    // The old root comes to lie over the new one, and is taken away from there.
+    // The old root is now mounted over the new one, and is detached from there.
     rustix::process::pivot_root(".", ".")?;
     unmount(".", UnmountFlags::DETACH)?;
     rustix::process::chdir("/")?;
@@ -199,14 +199,14 @@ fn furnish(
     scratch: Scratch,
     root: &OwnedFd,
 ) -> Result<SandboxRoot, FailedStep> {
-    let covers = Covers::make(root).map_err(step("making an empty file"))?;
+    let covers = CoverFiles::make(root).map_err(step("making an empty file"))?;
     let beneath_scratch = |path: &Path| spec.scratch.iter().any(|scratch| path.starts_with(scratch));
-    // What lies beneath scratch is mounted after it, or it would be covered.
+    // Mounts beneath scratch directories come after them, or they would be covered.
     let (later, sooner): (Vec<_>, Vec<_>) =
         taken.read.into_iter().partition(|source| beneath_scratch(&source.target));
     let (later_links, sooner_links): (Vec<_>, Vec<_>) =
         spec.links.iter().partition(|(link, _)| beneath_scratch(Path::new(link)));
-    // The layers of overlays are named by their descriptors there.
+    // Overlays name their layers by descriptor in `/proc`.
     reached::make(root, Path::new("proc"), true)
         .and_then(|place| mounting::put(&taken.processes, place))
         .map_err(step("mounting /proc"))?;
@@ -250,13 +250,13 @@ fn links(root: &OwnedFd, links: &[&(String, String)]) -> Result<(), FailedStep> 
     Ok(())
 }
 
-/// The directories that programs may write, with where they appear, mounted nowhere yet: parts of one filesystem in memory,
-/// so that its size is the limit of all together.
+/// The writable directories with their mount points, unattached. They are parts of one tmpfs, so that its size limits
+/// all of them together.
 struct Scratch(Vec<(OwnedFd, PathBuf)>);
 
 impl Scratch {
-    /// A part can be taken only of what is mounted somewhere. This is mounted on the machine's root, in these namespaces
-    /// alone, and goes when that is left: the kernel waits for every core when something is unmounted.
+    /// Only attached mounts can be cloned. This one is attached on the machine's root, in these namespaces alone, and
+    /// disappears with it: an explicit unmount would wait for every core.
     fn make(spec: &CallSpec) -> io::Result<Self> {
         let memory = mounting::memory("0700", &spec.limits.scratch_bytes.to_string())?;
         mounting::put(&memory, reached::open_dir("/proc")?)?;
@@ -290,8 +290,8 @@ fn devices(root: &OwnedFd, devices: Vec<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// The workspace, and those of its directories that are mounted over themselves: such a directory cannot be renamed,
-/// with what it holds. Each is held by its descriptor; another call may be swapping names.
+/// The workspace, and its directories that are mounted over themselves: such a directory cannot be renamed. Each is
+/// held by its descriptor, because another call may be swapping names.
 struct PinnedWorkspace {
     workspace: OwnedFd,
     /// By their paths in the workspace.
@@ -299,7 +299,8 @@ struct PinnedWorkspace {
 }
 
 impl PinnedWorkspace {
-    /// Mounts the directories above a name over themselves; the last of them. What is no directory is an error.
+    /// Mounts the parent directories of a name over themselves and returns the last. A part that is not a directory is
+    /// an error.
     fn pin(&mut self, above: &Path) -> io::Result<&OwnedFd> {
         let mut path = PathBuf::new();
         for part in above {
@@ -318,8 +319,8 @@ impl PinnedWorkspace {
         self.dirs.get(path).unwrap_or(&self.workspace)
     }
 
-    /// Lets nobody change what is under a name. The guard saw something there that is no link, and so does this, or
-    /// there is no box.
+    /// Makes a name read-only. The guard saw a file there that is not a link, and this must see the same, or the call
+    /// fails.
     fn protect(&mut self, name: &Path) -> io::Result<()> {
         let (above, last) = parts_of(name)?;
         let reached = self.pin(above).and_then(|dir| Ok(reached::open_entry(dir, last)?));
@@ -332,11 +333,11 @@ impl PinnedWorkspace {
         }
     }
 
-    /// Covers something in the workspace. If a directory above it were renamed, the next call would not find what it
-    /// has to hide. Behind a link it has another name, by which it is hidden too.
-    fn hide(&mut self, inside: &Path, covers: &Covers) -> io::Result<()> {
+    /// Covers a path in the workspace. Its parents are pinned: if one were renamed, the next call would not find the
+    /// path to hide. A path behind a link is also hidden under its other name.
+    fn hide(&mut self, inside: &Path, covers: &CoverFiles) -> io::Result<()> {
         let (above, last) = parts_of(inside)?;
-        // What is not there pins nothing.
+        // A missing path needs no pin.
         if !is_there(&self.workspace, inside) {
             return Ok(());
         }
@@ -348,7 +349,7 @@ impl PinnedWorkspace {
     }
 }
 
-/// Whether there is something at a path beneath a directory, without a link on the way.
+/// Whether a path beneath a directory exists, without a link on the way.
 fn is_there(dir: &OwnedFd, path: &Path) -> bool {
     let mut reached = None::<OwnedFd>;
     path.iter().all(|part| match reached::open_entry(reached.as_ref().unwrap_or(dir), part) {
@@ -360,7 +361,7 @@ fn is_there(dir: &OwnedFd, path: &Path) -> bool {
     })
 }
 
-/// Whether an error only says that a path does not lead where it did.
+/// Whether an error only means that a path has changed.
 fn is_of_names(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
@@ -370,13 +371,13 @@ fn parts_of(path: &Path) -> io::Result<(&Path, &OsStr)> {
     Ok((path.parent().unwrap_or(Path::new("")), last))
 }
 
-/// What stands for what is hidden.
-struct Covers {
+/// The mounts that cover hidden paths.
+struct CoverFiles {
     dir: OwnedFd,
     file: OwnedFd,
 }
 
-impl Covers {
+impl CoverFiles {
     fn make(root: &OwnedFd) -> io::Result<Self> {
         let dir = reached::make(root, Path::new(EMPTY_DIR), true)?;
         let file = reached::make(root, Path::new(EMPTY_FILE), false)?;
@@ -395,8 +396,8 @@ impl Covers {
     }
 }
 
-/// Covers something outside the workspace.
-fn hide(root: &OwnedFd, path: &Path, covers: &Covers) -> io::Result<()> {
+/// Covers a path outside the workspace.
+fn hide(root: &OwnedFd, path: &Path, covers: &CoverFiles) -> io::Result<()> {
     let mut reached = root.try_clone()?;
     for part in path.strip_prefix("/").unwrap_or(path) {
         reached = match reached::open_entry(&reached, part) {
@@ -408,12 +409,12 @@ fn hide(root: &OwnedFd, path: &Path, covers: &Covers) -> io::Result<()> {
     covers.cover(&reached)
 }
 
-/// What closes what /proc shows of the machine itself, mounted nowhere yet.
+/// Unattached mounts that cover the machine's settings in `/proc`.
 pub(super) struct ProcClosed(Vec<(OwnedFd, OwnedFd)>);
 
 impl ProcClosed {
-    /// The kernel asks only for the user's number there, and root's is the same inside: it could set which program
-    /// handles crashes of the whole machine. No mount can be copied any more once no namespace can be made.
+    /// The kernel checks only the user id there, and root's is the same inside: a program could set the crash handler
+    /// of the whole machine. Prepared early, because no mount can be cloned after namespaces are forbidden.
     pub(super) fn prepare() -> Result<Self, FailedStep> {
         let prepared = || -> io::Result<Self> {
             let proc = reached::open_dir("/proc")?;
@@ -428,7 +429,7 @@ impl ProcClosed {
                 if is_process || matches!(name, b"." | b"..") {
                     continue;
                 }
-                // An entry may be gone, or be one that nobody may look at.
+                // An entry may be gone or unreadable.
                 let Ok(reached) = reached::open_entry(&proc, as_text(name)) else { continue };
                 let Ok(stat) = rustix::fs::fstat(&reached) else { continue };
                 let shown = match FileType::from_raw_mode(stat.st_mode) {

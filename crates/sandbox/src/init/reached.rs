@@ -1,7 +1,7 @@
-//! Places that are reached once, without following a link, and held by a descriptor from then on.
+//! Opens paths once, without following a link, and keeps them as descriptors, for mounts of the init.
 //!
-//! Programs of another call may swap a directory for a link at any moment. Whoever resolves a path a second time may
-//! then be elsewhere: so a path is resolved once, and whatever is done next is done to what was reached.
+//! Programs of another call may swap a directory for a link at any moment, so a second resolution may lead elsewhere.
+//! Each path is resolved once, and all later operations use the descriptor.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,14 +11,14 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 
-/// The mode of directories and files that are made to be mounted on.
+/// The mode of directories and files that are created as mount points.
 const PLACE_MODE: u32 = 0o755;
-/// How often a path is resolved again when directories moved meanwhile.
+/// How often a path is resolved again after directories moved.
 const TRIES: usize = 64;
 
 const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
 
-/// Opens an absolute path, unless a link is on the way or at its end. Nothing is read and no pipe is waited for.
+/// Opens an absolute path without following a link. Reads nothing and does not block on a pipe.
 pub(super) fn open(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     Ok(openat2(CWD, path.as_ref(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)?)
 }
@@ -29,7 +29,7 @@ pub(super) fn open_dir(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     Ok(openat2(CWD, path.as_ref(), flags, Mode::empty(), NO_LINKS)?)
 }
 
-/// A directory beneath another one; a link may lead there as long as it stays beneath.
+/// Opens a directory beneath another one. Links are followed as long as they stay beneath.
 pub(super) fn open_dir_inside(dir: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -43,29 +43,28 @@ pub(super) fn open_dir_inside(dir: impl AsFd, path: &Path) -> io::Result<OwnedFd
     Ok(openat2(&dir, path, flags, Mode::empty(), resolve)?)
 }
 
-/// One entry of a directory, whatever it is: a link is opened as the link that it is.
+/// Opens one entry of a directory. A link is opened as the link itself.
 pub(super) fn open_entry(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// One directory of a directory, and no link to one.
+/// Opens one subdirectory, which must not be a link.
 pub(super) fn open_subdir(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::empty())
 }
 
-/// What kind of thing was reached.
 pub(super) fn file_type(reached: impl AsFd) -> io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(reached)?.st_mode))
 }
 
-/// Whether two descriptors are of the same thing, by whichever mounts they were reached.
+/// Whether two descriptors refer to the same file, through any mounts.
 pub(super) fn is_same(one: impl AsFd, other: impl AsFd) -> io::Result<bool> {
     let (one, other) = (fstat(one)?, fstat(other)?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Goes to where something is to be mounted beneath a directory, and makes what is not there.
+/// Opens a mount point beneath a directory and creates missing parts.
 pub(super) fn make(top: &OwnedFd, path: &Path, is_dir: bool) -> io::Result<OwnedFd> {
     let mut reached = top.try_clone()?;
     let mut parts = path.components().filter(|part| *part != Component::RootDir).peekable();
@@ -80,7 +79,7 @@ pub(super) fn make(top: &OwnedFd, path: &Path, is_dir: bool) -> io::Result<Owned
     Ok(reached)
 }
 
-/// One directory of a directory, made if it is not there.
+/// Opens one subdirectory and creates it if it is missing.
 pub(super) fn make_dir(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     match open_subdir(dir, name) {
         Err(Errno::NOENT) => {}
@@ -95,7 +94,7 @@ pub(super) fn make_dir(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
 fn make_file(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     match open_entry(dir, name) {
         Err(Errno::NOENT) => {}
-        // A mount on a link would be one on what it leads to.
+        // A mount on a link would be attached to its target.
         Ok(entry) if file_type(&entry)? == FileType::Symlink => return Err(Errno::LOOP.into()),
         opened => return Ok(opened?),
     }

@@ -1,4 +1,4 @@
-//! What an init leaves behind while it carries a call out, so that a new owner of the run can find and end it.
+//! Writes the record of a running call, so that a new lease holder can find and end it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::process::Pid;
 
 use super::super::process_record::{CallProcesses, ProcessIdentity};
 
-/// A record, locked for as long as anything of the call is alive.
+/// A record, locked while any process of the call is alive.
 pub(super) struct Record {
     path: PathBuf,
     file: File,
@@ -29,7 +29,8 @@ impl Record {
         Ok(record)
     }
 
-    /// Notes who is alive. Without it a new owner waits for the lock alone, which is slower and no less safe.
+    /// Records the running processes. If that fails, a new lease holder waits for the lock alone, which is slower and
+    /// equally safe.
     pub(super) fn note(&self, first: Option<Pid>) {
         let recorded = CallProcesses {
             boot: super::super::process_record::boot_id(),
@@ -37,7 +38,7 @@ impl Record {
             first: first.and_then(ProcessIdentity::of),
         };
         if let Ok(text) = serde_json::to_vec(&recorded) {
-            // Whoever reads half of it reads again.
+            // A reader of a partial record reads it again.
             let _ = self.file.set_len(0);
             let _ = self.file.write_all_at(&text, 0);
         }

@@ -1,16 +1,15 @@
-//! A private place on disk for a call that has no mounts of its own.
+//! A private scratch directory on disk, for a call without its own mounts.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Where it is made.
 const PLACE: &str = "/tmp";
-/// How often another name is tried.
+/// How many names are tried.
 const TRIES: u32 = 1_000;
 
-/// A directory that is gone after the call.
+/// Removed after the call.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -35,7 +34,7 @@ impl Scratch {
         &self.0
     }
 
-    /// The environment with the directories that are in here.
+    /// The environment with `HOME` and `TMPDIR` in this directory.
     pub(super) fn environment(&self, given: &[(String, String)]) -> Vec<(String, String)> {
         let own = [("HOME", self.0.join("home")), ("TMPDIR", self.0.join("tmp"))];
         let kept = given.iter().filter(|(name, _)| own.iter().all(|(own, _)| own != name)).cloned();

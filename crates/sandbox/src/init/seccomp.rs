@@ -1,4 +1,4 @@
-//! A filter of system calls, a third layer: what no build or test needs, and what attacks on kernels need.
+//! Filters system calls as a third layer: refuses those that no build or test needs and that kernel exploits use.
 
 use std::io;
 
@@ -12,14 +12,14 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
-/// From here on system calls are those of another architecture under this one's name (x32).
+/// From here on, numbers belong to the x32 architecture.
 const FOREIGN: u32 = 0x4000_0000;
 
-/// Refused as if the kernel did not have them.
+/// Refused with `ENOSYS`.
 const ABSENT: &[c_long] = &[
-    // Its flags are in memory, where a filter cannot look. Programs fall back to `clone`.
+    // Its flags are in memory, which a filter cannot read. Programs fall back to `clone`.
     libc::SYS_clone3,
-    // Reads and writes past every filter.
+    // Reads and writes without passing the filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -27,7 +27,7 @@ const ABSENT: &[c_long] = &[
     libc::SYS_openat2,
 ];
 
-/// Refused as not permitted.
+/// Refused with `EPERM`.
 const REFUSED: &[c_long] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -74,14 +74,14 @@ const REFUSED: &[c_long] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // The clock and the machine's name.
+    // The clock and the host name.
     libc::SYS_settimeofday,
     libc::SYS_clock_settime,
     libc::SYS_clock_adjtime,
     libc::SYS_adjtimex,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
-    // Memory of others, and laying out one's own as attacks like it.
+    // Memory of other processes, and memory layouts that exploits need.
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
     libc::SYS_personality,
@@ -97,8 +97,8 @@ const REFUSED: &[c_long] = &[
     libc::SYS_uselib,
 ];
 
-/// Calls that give a file its mode, and which argument that is. A program with a set-user-id bit stays in the workspace
-/// after the call, and whoever runs it there is the person.
+/// Calls that set a file's mode, and the index of that argument. A program with a set-user-id bit would stay in the
+/// workspace after the call, where the user may run it.
 const MODES: &[(c_long, u32)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -111,7 +111,7 @@ const MODES: &[(c_long, u32)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
 ];
-/// The same for calls that do so only with these flags: the call, its flags, its mode.
+/// The same for calls that do so only with certain flags: the call, and the indexes of its flags and its mode.
 const OPENS: &[(c_long, u32, u32)] = &[
     (libc::SYS_openat, 2, 3),
     #[cfg(target_arch = "x86_64")]
@@ -122,7 +122,7 @@ const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
 /// The same number on every architecture.
 const SYS_FCHMODAT2: c_long = 452;
 
-/// Flags of `clone` that make a namespace.
+/// Flags of `clone` that create a namespace.
 const NAMESPACES: u32 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
@@ -132,24 +132,23 @@ const NAMESPACES: u32 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWCGROUP)
     .cast_unsigned();
 
-/// The only families of sockets: what a network namespace holds. Unix sockets are reached by path, whatever the
-/// network namespace: an agent for keys, a container engine, a desktop.
+/// The only socket families: those that a network namespace contains. Unix sockets are reached by path in any network
+/// namespace: a key agent, a container engine, a desktop.
 const FAMILIES: [i32; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// The only types of socket pairs. One of a pair that is connected leads nowhere else; datagrams can be sent to any
-/// path.
+/// The only types of socket pairs. A connected pair leads nowhere else; datagrams can be sent to any path.
 const PAIRS: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
-/// The bits of a socket's type that are its type.
+/// The bits of a socket's type without its flags.
 const TYPE_MASK: u32 = 0xf;
 
-/// Puts characters into a terminal as if they were typed.
+/// Requests that insert characters into a terminal's input.
 const TERMINAL_INPUT: [u32; 2] = [0x5412, 0x541C];
 
-/// What `fcntl` must not do: whoever opens a file of the machine for writing would have to wait for the holder of a lease,
-/// and a notice tells what others do in a directory. Locks that programs cannot do without are not among these.
+/// `fcntl` commands for leases and directory notifications: a lease makes processes outside wait when they open a file,
+/// and a notification reveals their activity. Ordinary file locks are allowed, because programs need them.
 const FILE_HOLDS: [u32; 2] = [1024, 1026];
 
-/// Offsets in what a filter sees of a call.
+/// Offsets in the data that a filter sees of a call.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -157,9 +156,9 @@ const ARGUMENTS: u32 = 16;
 /// What programs share with the rest of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SharedResources {
-    /// Nothing that namespaces of their own hold.
+    /// Nothing that their own namespaces contain.
     Nothing,
-    /// Its network, its shared memory and its processes: there is no namespace that would hold others.
+    /// Its network, its shared memory and its processes, because there are no namespaces.
     Machine,
 }
 
@@ -172,7 +171,7 @@ impl SharedResources {
     }
 }
 
-/// Shared memory, semaphores and queues of the user, which Landlock does not know. Refused as if the kernel did not have them.
+/// Shared memory, semaphores and queues of the user, which Landlock does not cover. Refused with `ENOSYS`.
 const SHARED_OBJECTS: &[c_long] = &[
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -189,8 +188,8 @@ const SHARED_OBJECTS: &[c_long] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that change how another process of the user runs, and which argument names it; Landlock knows signals alone. Only
-/// zero, which is the caller, is not another one.
+/// Calls that change another process of the user, and the index of the argument that names it; Landlock covers only
+/// signals. Only zero, the caller itself, is allowed.
 const OTHERS: &[(c_long, u32)] = &[
     (libc::SYS_sched_setaffinity, 0),
     (libc::SYS_sched_setscheduler, 0),
@@ -199,10 +198,10 @@ const OTHERS: &[(c_long, u32)] = &[
     (libc::SYS_setpriority, 1),
     (libc::SYS_ioprio_set, 1),
 ];
-/// The same for all processes of a user, where zero is the caller's: the call, and the kind of what it names.
+/// The same for all processes of a user: the call, and the kind value that selects a user.
 const ALL_OF_A_USER: &[(c_long, u32)] = &[(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)];
 
-/// Installs the filter, for this process and all that it starts.
+/// Installs the filter for this process and all its descendants.
 #[expect(unsafe_code, reason = "installing a filter has no safe form")]
 pub(super) fn apply(shared: SharedResources) -> io::Result<()> {
     const SET_MODE_FILTER: c_long = 1;
@@ -270,7 +269,7 @@ fn filter(shared: SharedResources) -> Vec<sock_filter> {
     code
 }
 
-/// Refuses what namespaces would keep to the programs of a call.
+/// Refuses access to objects and processes that namespaces would isolate.
 fn leave_others_alone(code: &mut Vec<sock_filter>) {
     for &call in SHARED_OBJECTS {
         on(code, call, &[refuse(libc::ENOSYS)]);
@@ -283,7 +282,7 @@ fn leave_others_alone(code: &mut Vec<sock_filter>) {
         then.extend([load(argument(process)), jump(BPF_JEQ, 0, 0, 1), allow(), refuse(libc::EPERM)]);
         on(code, call, &then);
     }
-    // A limit can end a process: one that may use no more time is killed. To look at the limits of others changes nothing.
+    // A limit can kill a process: one without CPU time left is killed. Reading the limits of others changes nothing.
     let mut then = vec![load(argument(0)), jump(BPF_JEQ, 0, 0, 1), allow()];
     let new = argument(2);
     for half in [new, new ^ 4] {
@@ -293,19 +292,19 @@ fn leave_others_alone(code: &mut Vec<sock_filter>) {
     on(code, libc::SYS_prlimit64, &then);
 }
 
-/// Refuses a mode that makes a program run as somebody else.
+/// Refuses a mode with a set-id bit.
 fn plain_mode(index: u32) -> [sock_filter; 4] {
     [load(argument(index)), jump(BPF_JSET, SET_ID, 0, 1), refuse(libc::EPERM), allow()]
 }
 
-/// For one system call, `then`, which decides in every case.
+/// Appends `then` for one system call. It must end in a decision.
 fn on(code: &mut Vec<sock_filter>, call: c_long, then: &[sock_filter]) {
     let number = u32::try_from(call).unwrap_or(u32::MAX);
     code.push(jump(BPF_JEQ, number, 0, u8::try_from(then.len()).unwrap_or(u8::MAX)));
     code.extend_from_slice(then);
 }
 
-/// Where the lower half of an argument is; none of those looked at needs the upper.
+/// The offset of an argument's lower half. No check needs the upper half.
 fn argument(index: u32) -> u32 {
     let half = if cfg!(target_endian = "big") { 4 } else { 0 };
     ARGUMENTS + 8 * index + half
@@ -417,7 +416,7 @@ mod tests {
         {
             let family = u64::from(family.cast_unsigned());
             assert_eq!(own(libc::SYS_socket, &[family, 1, 0]), errno(libc::EPERM), "{family}");
-            // What the kernel cuts off does not confuse the filter.
+            // Bits that the kernel ignores do not confuse the filter.
             assert_eq!(own(libc::SYS_socket, &[family | (1 << 32), 1, 0]), errno(libc::EPERM), "{family}");
         }
         for pair in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC]
@@ -475,7 +474,7 @@ mod tests {
         }
     }
 
-    /// What is decided about a call of programs that have no namespaces.
+    /// The decision about a call of programs without namespaces.
     fn alone(call: c_long, arguments: &[u64]) -> u32 {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);

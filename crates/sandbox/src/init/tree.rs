@@ -1,7 +1,7 @@
-//! The processes below this one, where no pid namespace keeps them together.
+//! Signals and ends the descendants of this process, where no pid namespace contains them.
 //!
-//! Whoever loses its parent becomes a child of the nearest keeper above it, so nobody leaves the tree by detaching.
-//! Finding all of them is a walk that a fork can outrun, so they are stopped first, until no new one appears.
+//! A process that loses its parent becomes a child of the nearest subreaper above it, so none leaves the tree by
+//! detaching. A fork can outrun a walk over the tree, so processes are stopped first, until no new one appears.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -11,19 +11,19 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_
 use super::super::process_record::field;
 use super::super::wire;
 
-/// Makes this process the parent of whoever loses its own, below it.
+/// Makes this process the parent of each descendant that loses its own.
 pub(super) fn keep() {
     let _ = set_child_subreaper(Some(getpid()));
 }
 
-/// Sends a signal to every process below this one.
+/// Sends a signal to every descendant.
 pub(super) fn signal_all(signal: Signal) {
     for pid in below(getpid()) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Ends every process below this one, and returns when they are gone.
+/// Kills every descendant and returns when they are gone.
 pub(super) fn end_all() {
     loop {
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
@@ -50,7 +50,7 @@ pub(super) fn end_all() {
     }
 }
 
-/// Every process below `root`, the nearest first.
+/// Every descendant of `root`, the nearest first.
 pub(crate) fn below(root: Pid) -> Vec<Pid> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -69,7 +69,7 @@ pub(crate) fn below(root: Pid) -> Vec<Pid> {
     found
 }
 
-/// The parent that a line of `/proc/<pid>/stat` names.
+/// The parent in a line of `/proc/<pid>/stat`.
 fn parent(stat: &str) -> Option<i32> {
     field(stat, 1)
 }

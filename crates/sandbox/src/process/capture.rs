@@ -1,4 +1,4 @@
-//! Keeps the head and the tail of an output in memory, and the whole of it, up to a limit, in a file.
+//! Keeps the head and the tail of a program's output in memory, and all of it, up to a limit, in a file.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -13,27 +13,27 @@ pub struct OutputLimits {
     pub head_bytes: usize,
     /// Bytes kept from the end.
     pub tail_bytes: usize,
-    /// Where all of it goes once it is more than that; none keeps no more.
+    /// The file for an output that exceeds head and tail; `None` keeps no file.
     pub spill: Option<PathBuf>,
-    /// Largest such file.
+    /// Limit of the file.
     pub spill_bytes: u64,
 }
 
-/// What was printed.
+/// The kept parts of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedOutput {
-    /// The beginning; all of it, if it is not more than head and tail.
+    /// The beginning, or all of the output if it fits into head and tail.
     pub head: Vec<u8>,
-    /// The end, if something between was left out.
+    /// The end, if something between was omitted.
     pub tail: Vec<u8>,
-    /// How many bytes there were in all.
+    /// The size of the whole output.
     pub total: u64,
-    /// The file with all of it.
+    /// The file with the whole output.
     pub spill: Option<Spill>,
 }
 
 impl CapturedOutput {
-    /// How many bytes stand neither in the head nor in the tail.
+    /// How many bytes are neither in the head nor in the tail.
     pub fn left_out(&self) -> u64 {
         self.total - (self.head.len() + self.tail.len()) as u64
     }
@@ -42,13 +42,13 @@ impl CapturedOutput {
 /// A file with an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spill {
-    /// Where.
+    /// The path of the file.
     pub path: PathBuf,
-    /// How many bytes are in it: all, unless they were more than the limit.
+    /// Its size: the whole output, unless that exceeds the limit.
     pub bytes: u64,
 }
 
-/// Takes an output as it comes. Its memory is bounded by the limits, whatever comes.
+/// Captures an output in bounded memory.
 #[derive(Debug)]
 pub struct Capture {
     limits: OutputLimits,
@@ -62,19 +62,19 @@ pub struct Capture {
 enum SpillState {
     /// Everything so far is in memory.
     NotYet,
-    /// To a file, with so many bytes in it.
+    /// A file, and the bytes written to it.
     To(File, u64),
-    /// There is none, or it could not be written.
+    /// No file is configured, or it could not be written.
     Not,
 }
 
 impl Capture {
-    /// Nothing yet.
+    /// An empty capture with these limits.
     pub fn new(limits: OutputLimits) -> Self {
         Self { limits, head: Vec::new(), tail: VecDeque::new(), total: 0, spill: SpillState::NotYet }
     }
 
-    /// Takes what was printed. A file that cannot be written costs the middle of the output, never the call.
+    /// Adds output. A failure to write the file loses the middle of the output, but never fails the call.
     pub fn take(&mut self, bytes: &[u8]) {
         let fits =
             self.total + bytes.len() as u64 <= (self.limits.head_bytes + self.limits.tail_bytes) as u64;
@@ -115,7 +115,7 @@ impl Capture {
         }
     }
 
-    /// All that was printed.
+    /// Ends the capture and returns the kept parts.
     pub fn finish(self) -> CapturedOutput {
         let Self { limits, mut head, tail, total, spill } = self;
         let mut tail = Vec::from(tail);
@@ -191,7 +191,7 @@ mod tests {
                 let written = fs::read(&file).expect("the file");
                 let spill = captured.spill.expect("a file");
                 prop_assert_eq!(spill.bytes, written.len() as u64);
-                // What was in memory when the file began is in it, even if the limit is less.
+                // The content in memory when the file began is in it, even if that exceeds the limit.
                 let least = most.min(whole.len() as u64);
                 prop_assert!(spill.bytes >= least && spill.bytes <= least.max((head + tail) as u64));
                 prop_assert_eq!(&written[..], &whole[..written.len()]);

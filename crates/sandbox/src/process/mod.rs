@@ -1,4 +1,4 @@
-//! What programs print, kept within bounds.
+//! Captures what programs print, within limits.
 
 mod capture;
 

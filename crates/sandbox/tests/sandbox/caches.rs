@@ -1,4 +1,4 @@
-//! Directories that a workspace does not have and its programs find in it.
+//! Directories outside a workspace that are mounted in it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::isolated::{State, said};
 
-/// A person's folder with a cache, and an agent.
+/// A user's folder with a cache, and an agent.
 struct Project {
     state: State,
     folder: TempDir,
@@ -49,7 +49,7 @@ impl Project {
     }
 }
 
-/// Whether this machine gives overlays where the tests keep their files.
+/// Whether this machine supports overlays in the tests' directory.
 async fn overlays(project: &Project) -> bool {
     project.state.sandbox.cache_in(project.state.dir.path()).await.expect("an answer") == CacheShown::Overlay
 }
@@ -61,13 +61,13 @@ async fn a_build_goes_on_from_the_persons_and_never_reaches_it() {
         println!("skipped: no overlays here");
         return;
     }
-    // Large, and not copied by anybody.
+    // Large, so that a copy would be noticed: the overlay must not copy it.
     let big = fs::File::create(project.folder.path().join("target/big")).expect("made");
     big.set_len(1 << 30).expect("sparse");
     let first = "stat -c %s target/big; cat target/debug/app; echo mine > target/debug/app; echo new > target/new; \
                  mkdir target/deep; echo x > target/deep/file; rm target/lock; ls target";
     assert_eq!(project.say(first).await, "1073741824\nbuiltbig\ndebug\ndeep\nnew");
-    // The next call goes on from there.
+    // The next call starts with the changes of the first one.
     let second = "cat target/debug/app target/new target/deep/file; rm -r target/deep; mv target/new target/renamed; \
                   ls target; rm -rf target/debug; mkdir target/debug; ls target/debug";
     assert_eq!(project.say(second).await, "mine\nnew\nx\nbig\ndebug\nrenamed");
@@ -109,7 +109,7 @@ async fn without_a_layer_a_cache_can_be_read() {
     let ended = project.state.run(command).await;
     assert_eq!(said(&ended), "builtclosed");
     assert!(matches!(&ended.caches[..], [CacheShown::ReadOnly(_)]), "{:?}", ended.caches);
-    // A layer that is not there is no reason to fail.
+    // A missing layer does not fail the call.
     let mut command = project.command("cat target/debug/app");
     command.caches[0].layer = Some(PathBuf::from("/nowhere/layer"));
     let ended = project.state.run(command).await;
@@ -138,7 +138,7 @@ async fn nothing_planted_in_its_place_leads_the_mount_astray_or_fails_the_call()
     }
 }
 
-/// The person's directory may be gone, or be a link by now.
+/// The user's directory may be gone, or be a link by now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cache_that_is_no_directory_any_more_is_absent() {
     let project = Project::new();
@@ -156,7 +156,7 @@ async fn a_cache_that_is_no_directory_any_more_is_absent() {
     }
 }
 
-/// Locks of programs do not reach from one overlay to another, so a layer has one user at a time.
+/// File locks do not reach from one overlay to another, so a layer has one user at a time.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_commands_never_change_one_layer_at_once() {
     let project = Project::new();
@@ -173,7 +173,7 @@ async fn two_commands_never_change_one_layer_at_once() {
     tokio::task::spawn_blocking(move || fs::read(up).expect("up")).await.expect("joined");
     let waits = futures::FutureExt::now_or_never(project.state.sandbox.acquire(&project.caches()));
     assert!(waits.is_none(), "the layer is taken");
-    // Whoever does not wait can only look.
+    // A command that does not wait for the layer can only read it.
     let second = project.command("cat target/debug/app; (echo 2 > target/second) 2>/dev/null || echo closed");
     let turn = project.state.sandbox.turn().await;
     let second = project.state.sandbox.start(turn, second).expect("started").ended().await.expect("a result");
@@ -185,7 +185,7 @@ async fn two_commands_never_change_one_layer_at_once() {
     assert_eq!(project.say("cat target/first").await, "1");
 }
 
-/// The state may lie beneath a directory that is shown.
+/// The state may be beneath a visible directory.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_hidden_stays_hidden_in_a_cache() {
     let project = Project::new();
@@ -202,7 +202,7 @@ async fn what_is_hidden_stays_hidden_in_a_cache() {
     assert_eq!(project.state.say(command).await, format!("target/{name}"));
 }
 
-/// The kernel keeps its notes about an overlay in attributes of the files in it; a program's own are no such notes.
+/// The kernel stores overlay metadata in extended attributes; a program's own attributes must not act as such.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_program_can_write_the_notes_that_an_overlay_is_made_of() {
     let project = Project::new();

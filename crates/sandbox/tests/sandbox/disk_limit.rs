@@ -1,4 +1,4 @@
-//! What the files of a run may take on disk, while its commands write.
+//! The disk limit of a run while its commands write.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::init;
 
 const MB: u64 = 1 << 20;
 
-/// What writes more than a run has, each in another way.
+/// Ways to write more than a run may.
 const WRITERS: &[(&str, &str)] = &[
     ("one file", "dd if=/dev/zero of=big bs=1M count=3000 status=none"),
     ("one file, allocated", "fallocate -l 2G big"),

@@ -1,35 +1,36 @@
-//! Inits and first processes are killed at any moment: no command counts as done that never ran, and no check as passed.
+//! Inits and first processes are killed at any moment: no command that never ran counts as done, and no check as
+//! passed.
 
 use std::fs;
-use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use posse_sandbox::{Exit, Sandbox, SandboxError, SandboxOptions};
-use posse_workspace::{CheckRequest, check};
+use posse_engine::ports::StopSignal;
+use posse_sandbox::{Exit, InitBinary, RequiredIsolation, Sandbox, SandboxError, SandboxOptions};
+use posse_workspace::{HostCommands, run_commands};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Bench, PATIENCE, checks_in, init, overlays, pipe, tagged, until};
 
-/// How many calls are hit at some moment.
+/// How many calls are hit at a random moment.
 const ROUNDS: u32 = 40;
-/// Until when, from the start of a call.
+/// The latest moment, from the start of a call.
 const SOON_MAX: Duration = Duration::from_millis(40);
 
-/// Whom a kill hits.
+/// The process that a kill hits.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Init,
     First,
 }
 
-/// The processes that a process started.
 fn children_of(pid: u32) -> Vec<u32> {
     let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     listed.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// All processes below this one that are inits, by whichever thread they were started.
+/// All descendants of this process that are inits, started by any thread.
 pub(crate) fn inits() -> Vec<u32> {
     let threads = fs::read_dir("/proc/self/task").expect("threads").flatten();
     let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
@@ -67,6 +68,65 @@ async fn a_call_whose_init_or_first_process_is_killed_has_no_result() {
     }
 }
 
+/// An init that is killed when it starts, this many times.
+fn dying_init(dir: &Path, deaths: u32) -> InitBinary {
+    let InitBinary::At(init) = init() else { panic!("a test names its init") };
+    let script = dir.join("dying-init");
+    let count = dir.join("deaths");
+    fs::write(&count, "").expect("written");
+    let text = format!(
+        "#!/bin/sh\nif test $(/usr/bin/wc -c < {count}) -lt {deaths}; then printf x >> {count}; kill -9 $$; fi\n\
+         exec {init} \"$@\"\n",
+        count = count.display(),
+        init = init.display(),
+    );
+    fs::write(&script, text).expect("written");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("executable");
+    InitBinary::At(script)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_that_is_killed_while_it_proves_the_sandbox_weakens_none_and_fails_no_call() {
+    let usual = Bench::new().sandbox.level().await.expect("a level");
+    for (required, deaths) in [
+        (RequiredIsolation::Namespaces, 2),
+        (RequiredIsolation::Landlock, 1),
+        (RequiredIsolation::Landlock, 2),
+    ] {
+        if required == RequiredIsolation::Namespaces && !usual.namespaces {
+            continue;
+        }
+        let bench = Bench::new();
+        let options = SandboxOptions {
+            required,
+            init: dying_init(bench.workspace.path(), deaths),
+            ..SandboxOptions::default()
+        };
+        let sandbox = Sandbox::new(options);
+        let turn = sandbox.turn().await;
+        let ended = sandbox.start(turn, bench.command("true")).expect("started").ended().await;
+        assert_eq!(ended.expect("a call with a result").exit, Exit::Code(0), "{required:?}, {deaths}");
+        assert_eq!(sandbox.level().await, Ok(usual.clone()), "{required:?}, {deaths}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_that_is_killed_each_time_is_a_lost_call_and_says_nothing_about_the_machine() {
+    // Three deaths are one proof. If the weaker sandbox were tried after it, that would succeed.
+    for (required, deaths) in [
+        (RequiredIsolation::Namespaces, u32::MAX),
+        (RequiredIsolation::Landlock, u32::MAX),
+        (RequiredIsolation::Landlock, 3),
+    ] {
+        let bench = Bench::new();
+        let init = dying_init(bench.workspace.path(), deaths);
+        let sandbox = Sandbox::new(SandboxOptions { required, init, ..SandboxOptions::default() });
+        let turn = sandbox.turn().await;
+        let ended = sandbox.start(turn, bench.command("true")).expect("started").ended().await;
+        assert!(matches!(ended, Err(SandboxError::Lost)), "{required:?}, {deaths}: {ended:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_command_counts_as_done_that_never_ran_whenever_it_is_hit() {
     let bench = Bench::new();
@@ -89,15 +149,15 @@ async fn no_command_counts_as_done_that_never_ran_whenever_it_is_hit() {
     }
 }
 
-fn request(top: &Path, script: &str) -> CheckRequest {
-    CheckRequest {
+fn request(top: &Path, script: &str) -> HostCommands {
+    HostCommands {
         apart: Some(top.join("checks")),
         shown: vec![(top.join("shown"), PathBuf::from("/run/shown"))],
         ..checks_in(top.join("files"), &[script])
     }
 }
 
-/// Where checks run, and a pipe by which each try says that it runs.
+/// A directory for checks, with a pipe on which each attempt reports that it runs.
 fn checked() -> (tempfile::TempDir, Sandbox) {
     let top = tempfile::tempdir().expect("a directory");
     fs::create_dir_all(top.path().join("files")).expect("made");
@@ -113,19 +173,20 @@ async fn a_check_whose_init_is_killed_runs_again_and_one_that_is_killed_each_tim
     if !overlays(top.path(), &sandbox).await {
         return;
     }
-    // It waits for somebody who never comes, or does not if there is a word for it.
+    // The script waits forever, unless the file `go` exists: then it passes.
     let script = "test -e /run/shown/go || { sleep 1000 & wait; }; echo passed";
     for go_after in [1, u32::MAX] {
         let _ = fs::remove_file(top.path().join("shown/go"));
         let (request, sandbox) = (request(top.path(), script), sandbox.clone());
-        let checking = tokio::spawn(async move { check(request, &sandbox, pending()).await });
+        let checking =
+            tokio::spawn(async move { run_commands(request, &sandbox, &StopSignal::never()).await });
         let tag = top.path().display().to_string();
         let mut hits = 0;
         until("the check is over", PATIENCE, || {
-            // Only one that really runs is hit, and whoever follows is another.
+            // Only an init that runs the script is killed, and each time another one.
             let running = crate::alive(&tag);
             if hits < go_after && !running.is_empty() {
-                // The word is there before the next try can look for it.
+                // The file `go` exists before the next attempt can test for it.
                 if hits + 1 >= go_after {
                     fs::write(top.path().join("shown/go"), "").expect("written");
                 }

@@ -1,18 +1,17 @@
-//! A workspace of an agent's own: beneath a state directory that is hidden, and always at the same path.
+//! An agent's isolated workspace: beneath a hidden state directory, and always mounted at the same path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use posse_engine::ports::WORKSPACE_SHOWN_AT;
 use posse_sandbox::process::OutputLimits;
-use posse_sandbox::{
-    BoxedCommand, CallEnd, Exit, OBJECTS_SHOWN_AT, Sandbox, SandboxOptions, WORKSPACE_SHOWN_AT,
-};
+use posse_sandbox::{BoxedCommand, CallEnd, Exit, OBJECTS_SHOWN_AT, Sandbox, SandboxOptions};
 use tempfile::TempDir;
 
 use crate::{init, tagged};
 
-/// A state directory with a workspace in it, and a sandbox from which the state is hidden.
+/// A state directory with a workspace in it, and a sandbox that hides the state.
 pub(crate) struct State {
     pub(crate) dir: TempDir,
     pub(crate) sandbox: Sandbox,
@@ -27,7 +26,7 @@ impl State {
             environment: tagged(&dir.path().display().to_string()),
             init: init(),
             hidden: vec![dir.path().to_owned()],
-            // Even where the state is beneath something visible.
+            // Even if the state is beneath a visible path.
             read: vec![dir.path().to_owned()],
             ..SandboxOptions::default()
         };
@@ -61,7 +60,7 @@ pub(crate) fn said(ended: &CallEnd) -> String {
     String::from_utf8_lossy(&ended.output.head).trim_end().to_owned()
 }
 
-/// Git with nobody's settings.
+/// Git without any user's settings.
 fn git(dir: &Path, args: &[&str]) -> String {
     let output = Command::new("git")
         .args(args)
@@ -108,7 +107,7 @@ async fn nothing_else_of_the_state_is_visible() {
     assert_eq!(fs::read_to_string(state.dir.path().join("journal")).expect("there"), "SECRET");
 }
 
-/// A project may itself be at the path where workspaces are shown, with its state in it.
+/// A project may itself be at the path where workspaces are mounted, with its state in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_hidden_at_the_shown_path_does_not_hide_the_workspace() {
     let state = State::new();
@@ -120,7 +119,7 @@ async fn what_is_hidden_at_the_shown_path_does_not_hide_the_workspace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_workspace_in_place_beneath_what_is_hidden_is_refused() {
+async fn a_folder_beneath_what_is_hidden_is_refused() {
     let state = State::new();
     let turn = state.sandbox.turn().await;
     let command = crate::command(&state.files(), "true");
@@ -170,7 +169,6 @@ async fn what_exists_is_protected_and_what_appears_is_left_for_integration() {
         ))
         .await;
     assert_eq!((said(&ended).as_str(), ended.exit), ("closed\nclosed", Exit::Code(0)));
-    assert!(ended.refused.is_empty());
     assert_eq!(fs::read_to_string(state.files().join(".mcp.json")).expect("kept"), "mine");
     for made in [".github/workflows/ci.yml", ".git/hooks/pre-commit"] {
         assert!(state.files().join(made).is_file(), "{made}");

@@ -1,4 +1,4 @@
-//! A command that locks a file of the machine stops no program outside.
+//! A command that locks a file of the machine blocks no program outside.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +9,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::{Bench, overlays, pipe};
 
-/// Takes and gives back the lock that keeps everybody else away.
+/// Whether the exclusive lock of a file is free.
 fn is_free(path: &Path) -> bool {
     let file = File::open(path).expect("it can be opened");
     flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Locks a file in a box while it is free outside, and once more while it is locked there.
+/// Locks a file in a sandbox while it is free outside, and again while it is locked there.
 async fn assert_locks_are_apart(bench: &Bench, file: &Path) {
     let script = format!(
         "exec 9< {}; flock -n -x 9 && said=locked || said=refused; \
@@ -80,8 +80,8 @@ async fn a_lock_on_a_file_of_the_system_is_not_seen_outside_nor_one_from_outside
     }
 }
 
-/// A file of a directory that anybody may read: another one for each process, because another run of these tests may be
-/// locking a file there at this moment.
+/// A world-readable file of a directory. Another one for each process, because another run of these tests may be
+/// locking a file there now.
 fn one_of(dir: &Path) -> PathBuf {
     let mut files = fs::read_dir(dir).expect("a directory").flatten().filter(|entry| {
         let metadata = entry.metadata().expect("metadata");

@@ -1,4 +1,4 @@
-//! The box, with real programs in it.
+//! The sandbox, with real programs in it.
 
 mod basics;
 mod caches;
@@ -20,21 +20,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use posse_engine::ports::WORKSPACE_SHOWN_AT;
 use posse_sandbox::process::OutputLimits;
 use posse_sandbox::{
     BoxedCommand, CacheShown, CallEnd, Environment, InitBinary, Sandbox, SandboxError, SandboxOptions,
-    WORKSPACE_SHOWN_AT,
 };
-use posse_workspace::{CheckCommand, CheckRequest};
+use posse_workspace::{HostCommand, HostCommands};
 use tempfile::TempDir;
 
-/// The variable by which the programs of a test are told from all others.
+/// The variable that marks the programs of a test.
 const TAG: &str = "POSSE_TEST_TAG";
 
-/// How long something that must happen may take before a test gives up.
+/// The timeout for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A sandbox with a workspace of its own.
+/// A sandbox with its own workspace.
 struct Bench {
     workspace: TempDir,
     sandbox: Sandbox,
@@ -48,7 +48,7 @@ impl Bench {
 
     fn with(options: SandboxOptions) -> Self {
         let workspace = tempfile::tempdir().expect("a directory");
-        // The name of a fresh directory is as good a tag as any.
+        // The name of a fresh directory is a unique tag.
         let tag = workspace.path().display().to_string();
         let sandbox = Sandbox::new(SandboxOptions { environment: tagged(&tag), init: init(), ..options });
         Self { workspace, sandbox, tag }
@@ -71,7 +71,6 @@ impl Bench {
         self.try_run(script).await.expect("a result")
     }
 
-    /// What a script prints.
     async fn say(&self, script: &str) -> String {
         String::from_utf8(self.run(script).await.output.head).expect("text").trim_end().to_owned()
     }
@@ -82,7 +81,7 @@ impl Bench {
     }
 }
 
-/// The variable that names another init: for a user who may not see this one.
+/// The variable that names another init, for a user who may not read this one.
 const INIT: &str = "POSSE_TEST_INIT";
 
 #[expect(clippy::disallowed_methods, reason = "the only way to tell a test binary something")]
@@ -99,14 +98,15 @@ fn command(workspace: &Path, script: &str) -> BoxedCommand {
     BoxedCommand {
         protected: [".git", ".mcp.json", ".github/workflows"].map(str::to_owned).to_vec(),
         output: OutputLimits { head_bytes: 64 << 10, tail_bytes: 64 << 10, spill: None, spill_bytes: 0 },
-        ..BoxedCommand::in_place(["bash", "-c", script].map(str::to_owned).to_vec(), workspace)
+        read_only: false,
+        ..BoxedCommand::in_folder(["bash", "-c", script].map(str::to_owned).to_vec(), workspace)
     }
 }
 
-/// Commands that the host runs in a directory, one after the other.
-fn checks_in(dir: PathBuf, commands: &[&str]) -> CheckRequest {
-    let one = |command: &&str| CheckCommand { command: (*command).to_owned(), timeout: PATIENCE };
-    CheckRequest {
+/// Commands that the host runs in a directory, in order.
+fn checks_in(dir: PathBuf, commands: &[&str]) -> HostCommands {
+    let one = |command: &&str| HostCommand { command: (*command).to_owned(), timeout: PATIENCE };
+    HostCommands {
         dir,
         shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
         commands: commands.iter().map(one).collect(),
@@ -120,7 +120,7 @@ fn checks_in(dir: PathBuf, commands: &[&str]) -> CheckRequest {
     }
 }
 
-/// Whether the kernel gives overlays here; it is said if not.
+/// Whether the kernel supports overlays here. Prints a note if not.
 async fn overlays(dir: &Path, sandbox: &Sandbox) -> bool {
     let gives = matches!(sandbox.cache_in(dir).await, Ok(CacheShown::Overlay));
     if !gives {
@@ -140,7 +140,7 @@ fn alive(tag: &str) -> Vec<u32> {
     fs::read_dir("/proc").expect("/proc").flatten().filter_map(of).collect()
 }
 
-/// Waits for something that no event tells of, such as the end of a process that is not ours.
+/// Polls for a condition without an event, such as the end of a process that is not a child.
 fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -149,7 +149,7 @@ fn until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A pipe with a name, by which a program in the box says that it has come so far.
+/// A named pipe on which a program in the sandbox reports progress.
 fn pipe(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).expect("a pipe");
 }

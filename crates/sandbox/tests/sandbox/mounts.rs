@@ -1,7 +1,7 @@
-//! Names are swapped for links, and back, while boxes are made: whatever is mounted, nothing outside appears in one.
+//! Names are swapped for links, and back, while sandboxes are created: nothing outside ever appears in one.
 //!
-//! This is what a second call in the same workspace can do to a first one, at any moment. Each case says which name is
-//! swapped for what; what has to hold is the same for all.
+//! A second call in the same workspace can do this to a first one at any moment. Each case states which name is swapped
+//! for what; the expectation is the same for all.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use posse_sandbox::{BoxedCommand, Cache, Isolation, Sandbox, SandboxOptions};
+use posse_sandbox::{BoxedCommand, Cache, Sandbox, SandboxOptions};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::inits::inits;
 use crate::{PATIENCE, command, init, pipe, tagged, until};
 
-/// How often a box is made while names are swapped: mounting by path loses some cases within a few rounds.
+/// How often a sandbox is created while names are swapped: mounting by path fails some cases within a few rounds.
 const ROUNDS: usize = 6;
-/// The same for those where what has to be hit is a moment within one system call.
+/// The same for cases in which the swap must hit a moment within one system call.
 const ROUNDS_OF_PROTECTED: usize = 20;
-/// What is outside.
+/// The content of the file outside.
 const SECRET: &str = "the-secret-outside";
-/// Looks for it everywhere, and tries to leave something everywhere.
+/// Searches for the secret everywhere, and tries to write everywhere.
 const PROBE: &str = "find -L . -name 'secret*' -type f -exec cat {} + 2>/dev/null; \
                      find -L . -type d 2>/dev/null | while read -r d; do echo evil > \"$d/written\"; done 2>/dev/null; \
                      cat .mcp.json 2>/dev/null; echo over";
 
-/// What is there before a call, what is swapped meanwhile, and what the call asks for.
+/// What exists before a call, what is swapped meanwhile, and what the call requests.
 struct Case {
     name: &'static str,
     /// Directories beneath the top; `ws` is the workspace.
     dirs: &'static [&'static str],
     /// The name that is swapped, beneath the top.
     swapped: &'static str,
-    /// What takes its place.
+    /// The replacement.
     with: Other,
     ask: fn(&Path, BoxedCommand) -> BoxedCommand,
 }
@@ -42,14 +42,14 @@ struct Case {
 enum Other {
     /// A link to this. `{top}` is the top.
     Link(&'static str),
-    /// A link to a link to what is outside.
+    /// A link to a link that leads outside.
     Chain,
     Pipe,
     /// Another directory.
     Dir,
 }
 
-/// How the machine's root was once reached while a box is made, and what is outside.
+/// The path by which the machine's root was once visible during the creation of a sandbox, and the path outside.
 const OLD: &str = "/.old{top}/outside";
 const ABSOLUTE: &str = "{top}/outside";
 
@@ -188,7 +188,6 @@ const CASES: &[Case] = &[
         swapped: "ws/.config",
         with: Other::Link(OLD),
         ask: |_, command| BoxedCommand {
-            isolation: Isolation::Own,
             shown_as: PathBuf::from("/workspace"),
             ..protecting(&[".config/git"], command)
         },
@@ -272,7 +271,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Puts everything where a case has it at first; what is left of an earlier round goes.
+/// Creates the initial files of a case and removes those of an earlier round.
 fn lay_out(top: &Path, case: &Case) {
     for dir in ["ws", "folder", "skills", "agents", "swap"] {
         let _ = fs::remove_dir_all(top.join(dir));
@@ -324,7 +323,7 @@ async fn no_swap_of_a_name_while_a_box_is_made_brings_anything_outside_into_it()
     assert!(escaped.is_empty(), "{escaped:#?}");
 }
 
-/// What got in or out, if anything did.
+/// The leak in either direction, if any.
 async fn try_case(case: &Case) -> Option<String> {
     let top = tempfile::tempdir().expect("a directory");
     let top = top.path().canonicalize().expect("there");
@@ -348,14 +347,14 @@ async fn try_case(case: &Case) -> Option<String> {
     let probe = format!("{PROBE}; cd {}/.. && {PROBE}", top.join("ws").display());
     let call =
         || (case.ask)(&top, BoxedCommand { protected: Vec::new(), ..command(&top.join("ws"), &probe) });
-    // Without anybody who swaps names it works.
+    // It works while no other process swaps names.
     let ended = run(&sandbox, call()).await;
     assert!(ended.as_ref().is_ok_and(|said| said.contains("over")), "{}: {ended:?}", case.name);
     let rounds = if case.name.contains("protected") { ROUNDS_OF_PROTECTED } else { ROUNDS };
     for round in 0..rounds {
         lay_out(&top, case);
         let swapping = NameSwapper::begin(top.join(case.swapped), top.join("swap/other"));
-        // A box that could not be made is as good as one without anything in it.
+        // A sandbox that could not be created leaks nothing.
         let said = run(&sandbox, call()).await.unwrap_or_default();
         drop(swapping);
         if said.contains(SECRET) {
@@ -368,7 +367,7 @@ async fn try_case(case: &Case) -> Option<String> {
     None
 }
 
-/// Whether a process waits for somebody to open the other end of a pipe.
+/// Whether a process blocks until another one opens the other end of a pipe.
 fn waits_for_a_pipe(pid: u32) -> bool {
     let place = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
     ["wait_for_partner", "fifo_open"].contains(&place.as_str())
@@ -376,7 +375,7 @@ fn waits_for_a_pipe(pid: u32) -> bool {
 
 type Move = (&'static str, fn(&Path), bool);
 
-/// What becomes of the workspace after it was resolved and before anything is mounted, and whether there may be a box.
+/// What happens to the workspace between its resolution and its mount, and whether the call may succeed.
 const MOVES: &[Move] = &[
     ("nothing", |_| (), true),
     (
@@ -406,8 +405,9 @@ const MOVES: &[Move] = &[
     ("the directory is gone", |top| fs::rename(top.join("ws"), top.join("away")).expect("moved"), false),
 ];
 
-/// A workspace may be named by a link: it is resolved once, and what it led to then is what the box has, or there is none. An init
-/// writes its record before it looks at the workspace: a record that is a pipe holds it there for as long as a test likes.
+/// A workspace may be named by a link: it is resolved once, and its target at that time is mounted, or the call fails.
+/// An init writes its record before it inspects the workspace: a record that is a pipe blocks it there for as long as a
+/// test needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_workspace_that_is_named_by_a_link_is_resolved_once() {
     for (name, act, has_box) in MOVES {
@@ -454,7 +454,7 @@ impl NameSwapper {
         let seen = over.clone();
         let thread = std::thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
-                // What a call has put aside cannot be swapped any more.
+                // Names that a call has moved can no longer be swapped.
                 let _ = renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE);
             }
         });

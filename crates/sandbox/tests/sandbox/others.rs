@@ -1,4 +1,5 @@
-//! As root: what only root may read of the system stays so, also what is made and replaced while a command runs.
+//! As root: files of the system that only root may read stay hidden, also those created and replaced while a command
+//! runs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use crate::{Bench, pipe};
 
-/// A directory of the system that every box shows.
+/// A directory of the system that every sandbox shows.
 const SYSTEM: &str = "/opt";
 const SECRET: &str = "only-for-root";
 
@@ -17,7 +18,7 @@ fn put(path: &Path, mode: u32) {
     fs::write(path, SECRET).expect("written");
 }
 
-/// What somebody does while a command runs, and the name under which it then tries to read.
+/// A change by another process while a command runs, and the name of the file that the command then tries to read.
 type Change = (&'static str, fn(&Path), &'static str);
 
 const CHANGES: &[Change] = &[

@@ -1,4 +1,4 @@
-//! A new owner ends what a stopped one has left running.
+//! A new lease holder ends the processes that a stopped one has left running.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn what_a_stopped_owner_runs_is_ended_and_gone() {
     let owner = Pid::from_child(&puppet.child);
     kill_process(owner, Signal::STOP).expect("stopped");
     assert!(!alive(&tag).is_empty(), "a stopped owner's programs go on");
-    // One that a crash left behind, and one that was never written to the end.
+    // A record from a crash, and an incomplete record.
     fs::write(records.join("stale"), r#"{"boot":"another","init":null,"first":null}"#).expect("written");
     fs::write(records.join("half"), "{").expect("written");
     assert_eq!(posse_sandbox::end_recorded(&records).expect("ended"), 1);

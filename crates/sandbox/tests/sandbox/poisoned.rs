@@ -1,15 +1,15 @@
-//! Checks that alter what they find, and checks after them that must not notice.
+//! Checks that alter their files, and later checks that must not notice.
 
 use std::fs;
-use std::future::pending;
 use std::path::PathBuf;
 
+use posse_engine::ports::StopSignal;
 use posse_sandbox::{Cache, Sandbox, SandboxOptions};
-use posse_workspace::{CheckRequest, CheckResult, check, lay_out};
+use posse_workspace::{CommandResult, HostCommands, lay_out, run_commands};
 
 use crate::{checks_in, init, overlays};
 
-/// What a check does that passes, and a check that passes only where nothing of it is left.
+/// A passing check with side effects, and a check that passes only without them.
 const POISONS: &[(&str, &str, &str)] = &[
     ("an ignored file appears", "mkdir -p build; echo ok > build/ok", "test ! -e build"),
     ("a file is changed", "echo broken > a", "grep -q one a"),
@@ -60,13 +60,13 @@ impl Scratch {
         Self { top, caches, sandbox }
     }
 
-    async fn run(&self, commands: &[&str], apart: bool) -> Vec<CheckResult> {
-        let request = CheckRequest {
+    async fn run(&self, commands: &[&str], apart: bool) -> Vec<CommandResult> {
+        let request = HostCommands {
             caches: self.caches.clone(),
             apart: apart.then(|| self.top.path().join("checks")),
             ..checks_in(self.top.path().join("files"), commands)
         };
-        check(request, &self.sandbox, pending()).await.expect("results")
+        run_commands(request, &self.sandbox, &StopSignal::never()).await.expect("results")
     }
 }
 
@@ -80,7 +80,7 @@ async fn every_check_begins_with_what_set_up_left_whatever_the_checks_before_it_
     assert!(scratch.run(&[set_up], false).await[0].ok());
     let mut noticed = Vec::new();
     for (name, poison, clean) in POISONS {
-        // Beside it in one child's checks, and in those of the next child.
+        // In the same child's checks, and in those of the next child.
         let beside = scratch.run(&[poison, clean], true).await;
         let after = scratch.run(&[clean], true).await;
         for (when, result) in [("beside", &beside[1]), ("after", &after[0])] {

@@ -1,4 +1,4 @@
-//! A call is over when nothing of it is alive.
+//! A call ends when none of its processes is alive.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use posse_sandbox::{Exit, SandboxOptions};
 
 use crate::{Bench, PATIENCE, pipe, until};
 
-/// Ways to be left behind.
+/// Ways to leave a process behind.
 const LEFT_BEHIND: [&str; 9] = [
     "sleep 1000 &",
     "nohup sleep 1000 >/dev/null 2>&1 &",
@@ -30,7 +30,7 @@ async fn nothing_is_left_behind() {
     }
 }
 
-/// Starts a script that says when it is up.
+/// Starts a script that reports when it is up.
 async fn up(bench: &Bench, script: &str) -> posse_sandbox::RunningCall {
     let turn = bench.sandbox.turn().await;
     let said = bench.path("up");
@@ -43,7 +43,7 @@ async fn up(bench: &Bench, script: &str) -> posse_sandbox::RunningCall {
     tokio::select! {
         _ = &mut heard => {}
         ended = running.ended() => {
-            // Whoever waits for the pipe would wait for ever.
+            // The thread that reads the pipe would block forever.
             drop(fs::OpenOptions::new().read(true).write(true).open(release));
             panic!("it ended before it was up: {ended:?}");
         }
@@ -90,7 +90,7 @@ async fn a_call_that_nobody_waits_for_ends() {
     let bench = Bench::new();
     drop(up(&bench, "sleep 1000 & echo > up; wait").await);
     until("nothing alive", PATIENCE, || bench.alive().is_empty());
-    // Its turn is free again.
+    // Its permit is free again.
     assert_eq!(bench.say("echo fine").await, "fine");
 }
 
@@ -127,7 +127,7 @@ async fn as_many_calls_as_cores_run_at_once_if_nobody_says() {
     next.await;
 }
 
-/// Whether a future is done, after others had many a chance.
+/// Whether a future completes after other tasks had many chances to run.
 async fn done_soon<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     for _ in 0..1_000 {
         tokio::select! {
@@ -139,7 +139,7 @@ async fn done_soon<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<
     None
 }
 
-/// What nobody but the machine's owner does: the next call finds another init.
+/// Only a user of the machine can kill an init: the next call gets a new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_init_that_was_killed_is_replaced() {
     let bench = Bench::new();
@@ -150,8 +150,8 @@ async fn an_init_that_was_killed_is_replaced() {
     }
     until("it is dead", PATIENCE, || zombies() > 0);
     assert_eq!(bench.say("echo two").await, "two");
-    // And one that is killed while it carries a call takes the call with it.
-    let mut running = up(&bench, "echo evil > .mcp.json; echo > up; sleep 1000 & wait").await;
+    // An init that is killed while it serves a call ends the call.
+    let mut running = up(&bench, "echo > up; sleep 1000 & wait").await;
     for pid in children() {
         let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -159,11 +159,10 @@ async fn an_init_that_was_killed_is_replaced() {
     let error = running.ended().await.expect_err("no result");
     assert_eq!(error.to_string(), "the sandbox ended before the program did");
     until("nothing alive", PATIENCE, || bench.alive().is_empty());
-    assert!(!bench.path(".mcp.json").exists() && bench.path(".mcp.json.refused").exists());
     assert_eq!(bench.say("echo three").await, "three");
 }
 
-/// A program that locks the workspace for itself does not hold up the next call.
+/// A program that locks the workspace does not block the next call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_on_the_workspace_holds_nobody_up() {
     let bench = Bench::with(SandboxOptions { concurrent: Some(2), ..SandboxOptions::default() });
@@ -210,7 +209,7 @@ fn zombies() -> usize {
     children().iter().filter(|pid| dead(pid)).count()
 }
 
-/// A death signal by the parent's *thread* has ended tools of others: the thread that started the init is gone here.
+/// A death signal tied to the parent's *thread* would end the tool here: the thread that started the init is gone.
 #[test]
 fn a_tool_outlives_the_thread_that_started_it() {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -219,7 +218,7 @@ fn a_tool_outlives_the_thread_that_started_it() {
     let bench = Bench::new();
     let threads = || fs::read_dir("/proc/self/task").expect("threads").count();
     let before = threads();
-    // The init is started by a thread that has nothing else to do, and soon ends.
+    // An otherwise idle thread starts the init, and soon ends.
     runtime.block_on(bench.sandbox.level()).expect("a level");
     until("the thread is gone", PATIENCE, || threads() <= before);
     pipe(&bench.path("go"));

@@ -1,9 +1,11 @@
-//! What a program reads, what it prints where, and a workspace that it can only look at.
+//! A program's input, its separate output streams, and a read-only workspace.
 
 use std::fs;
+use std::path::PathBuf;
 
+use posse_engine::ports::WORKSPACE_SHOWN_AT;
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
-use posse_sandbox::{BoxedCommand, CallEnd, Exit, Isolation};
+use posse_sandbox::{BoxedCommand, CallEnd, Exit};
 
 use super::Bench;
 
@@ -62,7 +64,7 @@ async fn errors_are_kept_apart_and_each_within_its_limit() {
     assert_eq!((ended.output.total, errors.total), (9_000_004, 9_000_004));
     assert_eq!((ended.output.head.len(), errors.head.len()), (1024, 1024));
     assert_eq!(ended.exit, Exit::Code(2));
-    // One that closes a stream early is heard on the other all the same.
+    // A program that closes one stream early is still read on the other.
     let command = BoxedCommand { errors: Some(KEPT), ..bench.command("exec 2>&-; echo still here") };
     let ended = run(&bench, command).await;
     assert_eq!(
@@ -75,16 +77,19 @@ async fn errors_are_kept_apart_and_each_within_its_limit() {
 async fn a_workspace_that_is_only_looked_at_stays_as_it_is() {
     let script = "cat kept; for f in kept new .git/config .github/new; do (echo changed > $f) 2>/dev/null && echo wrote $f; \
                   done; rm -f kept && echo removed; mkdir dir && echo made; mv kept moved && echo moved; echo x > /tmp/own && echo own";
-    for isolation in [Isolation::InPlace, Isolation::Own] {
+    for shown_at_workspace in [false, true] {
         let bench = Bench::new();
         fs::create_dir_all(bench.path(".github/workflows")).expect("made");
         fs::create_dir_all(bench.path(".git")).expect("made");
         fs::write(bench.path("kept"), "kept\n").expect("written");
-        let command = BoxedCommand { isolation, read_only: true, ..bench.command(script) };
+        let mut command = BoxedCommand { read_only: true, ..bench.command(script) };
+        if shown_at_workspace {
+            command.shown_as = PathBuf::from(WORKSPACE_SHOWN_AT);
+        }
         let ended = run(&bench, command).await;
         let said = text(&ended.output);
         let lines: Vec<&str> = said.lines().filter(|line| !line.contains(':')).collect();
-        assert_eq!(lines, ["kept", "own"], "{isolation:?}: {said}");
+        assert_eq!(lines, ["kept", "own"], "{shown_at_workspace}: {said}");
         assert_eq!(fs::read_to_string(bench.path("kept")).expect("there"), "kept\n");
         assert!(!bench.path("new").exists() && !bench.path("dir").exists());
         // The next call of the same init can change it again.

@@ -1,14 +1,14 @@
-//! The same as an ordinary user, where this machine lets the test become one.
+//! The same tests as an ordinary user, where this machine lets the test switch to one.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A user that owns nothing.
+/// A user without files.
 const ORDINARY: u32 = 65_534;
 
-/// What an ordinary user's run of these tests shows.
+/// The tests that an ordinary user runs.
 const TESTS: [&str; 9] = [
     "basics::",
     "caches::",
@@ -29,7 +29,7 @@ fn an_ordinary_user_has_the_same_box() {
     }
     let dir = tempfile::tempdir().expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
-    // Where the build puts its binaries an ordinary user may not look.
+    // An ordinary user may not read the build directory.
     let tests = dir.path().join("tests");
     fs::copy("/proc/self/exe", &tests).expect("copied");
     let init = dir.path().join("posse-init");

@@ -1,9 +1,11 @@
-//! Definitions and skills that are found on the machine: where they are looked for, what they say, and which of one
-//! name counts.
+//! Discovers the definitions and skills on the machine for a run: searches directories, reads files, and resolves equal
+//! names.
 //!
-//! They are looked for when a run starts, and what the run can reach goes into its journal: it keeps what it started
-//! with, whatever becomes of the files.
+//! Discovery happens when a run starts. What the run can reach is stored in its journal, so later changes to the files
+//! do not affect the run.
 
+mod detail;
+mod list;
 mod notes;
 mod precedence;
 mod reachable;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use posse::discovery;
 use posse::{Definition, ModelRegistry};
-use posse_agent::definition::{
+use posse_definitions::{
     CheckedFile, CheckedType, DEFINITION_MAX_BYTES, Mention, Severity, UnusedModel, Warning, builtin_names,
     cross_check,
 };
@@ -24,6 +26,8 @@ use posse_domain::definition::Mode;
 use posse_domain::printable as term;
 use posse_domain::skill::Skill;
 
+pub use detail::{ResolvedAgent, ResolvedSkill, skill_ruling};
+pub use list::{DefinitionList, ListItem};
 pub use precedence::Precedence;
 pub use reachable::{SkillFolder, folders_outside, reaches_skills};
 pub use read_files::{ReadFile, Value};
@@ -34,37 +38,37 @@ pub use validate::{SKILL_FILE, ValidationReport, validate};
 
 use crate::Setup;
 use crate::error::SetupError;
-use crate::notes::WithNotes;
+use crate::notes::{Note, WithNotes};
 use crate::project_dirs::{AGENTS_MD, FILE_MAX_BYTES, project_dirs};
 use crate::working_dir::working_dir;
 
-/// A definition or a skill that was found.
+/// A discovered definition or skill.
 #[derive(Debug)]
 pub struct Entry<T> {
-    /// What it says.
+    /// The parsed definition or skill.
     pub value: T,
-    /// The position of its directory in [`DiscoveryResult::places`].
+    /// The index of its directory in [`DiscoveryResult::places`].
     pub place: usize,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
-    /// Whether the person trusts what it says: it is theirs, or they said so.
+    /// Whether the user trusts it: it is the user's own file, or they trusted its content.
     pub trusted: bool,
-    /// What becomes of it.
+    /// Whether its name refers to it, or another entry comes first.
     pub standing: Precedence,
-    /// What is odd about it.
+    /// Problems and notes about its file.
     pub warnings: Vec<Warning>,
-    /// The model that it names and that is not used.
+    /// Set if it names a model that cannot be used.
     pub unused_model: Option<UnusedModel>,
     mentions: Vec<Mention>,
 }
 
 impl<T> Entry<T> {
-    /// Whether it is what its name stands for.
-    pub fn counts(&self) -> bool {
-        self.standing == Precedence::Counts
+    /// Whether its name refers to this entry.
+    pub fn is_first(&self) -> bool {
+        self.standing == Precedence::First
     }
 
-    /// Whether something is wrong with its file.
+    /// Whether its file has a problem, and not only notes.
     pub fn has_problem(&self) -> bool {
         self.warnings.iter().any(|warning| warning.level == Severity::Problem)
     }
@@ -75,19 +79,19 @@ impl<T> Entry<T> {
 pub struct Unusable {
     /// The file, as notes and errors name it.
     pub file: String,
-    /// Why; never empty.
+    /// The reasons; never empty.
     pub warnings: Vec<Warning>,
-    /// Whether it was looked for as a skill.
+    /// Whether it is in a directory for skills.
     pub is_skill: bool,
 }
 
 impl Unusable {
-    /// Whether something is wrong with it; one that its writer switched off is as it should be.
+    /// Whether the file has a problem. A file that its author disabled has none.
     pub fn is_wrong(&self) -> bool {
         self.warnings.iter().any(|warning| warning.level == Severity::Problem)
     }
 
-    /// The name that it would have if it gave itself none.
+    /// The name that it would have by default, from its path.
     fn name(&self) -> Option<&str> {
         let path = Path::new(&self.file);
         let stem = path.file_stem()?;
@@ -96,29 +100,29 @@ impl Unusable {
     }
 }
 
-/// Everything that was found.
+/// All results of a discovery.
 #[derive(Debug, Default)]
 pub struct DiscoveryResult {
-    /// Where it was looked for, in falling precedence.
+    /// The searched directories, in falling precedence.
     pub places: Vec<FoundPlace>,
-    /// Definitions, by place and path.
+    /// Definitions, by search directory and path.
     pub agents: Vec<Entry<Definition>>,
-    /// Skills, by place and path.
+    /// Skills, by search directory and path.
     pub skills: Vec<Entry<Skill>>,
     /// Files that cannot be used.
     pub unusable: Vec<Unusable>,
-    /// How paths are shown.
+    /// How paths are shown in messages.
     pub shown: PathStyle,
 }
 
 impl DiscoveryResult {
-    /// Looks for what a run in `dir`, a whole path, would find. With `models`, a definition whose model cannot be used
-    /// goes without one.
+    /// Discovers what a run in `dir`, an absolute path, can use. With `models`, a definition whose model cannot be used
+    /// gets none.
     pub fn load(dir: &Path, models: Option<&ModelRegistry>, setup: &Setup) -> Result<Self, SetupError> {
         Self::discover(dir, ReadMode::AsRun(models), setup)
     }
 
-    /// The same, with everything read as if it were trusted: for judging the texts alone.
+    /// Like [`DiscoveryResult::load`], but treats every file as trusted, to check the texts alone.
     pub fn strictly(dir: &Path, setup: &Setup) -> Result<Self, SetupError> {
         Self::discover(dir, ReadMode::Strictly, setup)
     }
@@ -135,10 +139,10 @@ impl DiscoveryResult {
             reader.read(&found.places[file.place], file)
         });
         reader.finish()?;
-        for passed in discovered.passed_over {
-            let is_skill = places[passed.place].holds == discovery::Holds::Skills;
-            let file = found.shown.path(&passed.path);
-            let warnings = vec![notes::passed_over(&file, &passed.why)];
+        for skipped in discovered.skipped {
+            let is_skill = places[skipped.place].holds == discovery::DefinitionType::Skills;
+            let file = found.shown.path(&skipped.path);
+            let warnings = vec![notes::skipped(&file, &skipped.why)];
             found.unusable.push(Unusable { file, warnings, is_skill });
         }
         for read in discovered.found {
@@ -149,7 +153,7 @@ impl DiscoveryResult {
         Ok(found)
     }
 
-    /// Adds what was read from a file.
+    /// Adds the result of one file.
     fn take(&mut self, mut read: ReadFile) {
         match read.value.take() {
             Some(Value::Agent(value)) => self.agents.push(read.entry(*value)),
@@ -161,7 +165,7 @@ impl DiscoveryResult {
         }
     }
 
-    /// What is wrong with names that files give each other.
+    /// Checks the names by which files refer to each other.
     pub fn cross_check(&self, more: &[ReadFile]) -> Vec<Warning> {
         let files: Vec<(String, &Path)> = self.entries().collect();
         let more_files = more.iter().filter_map(|read| Some((read, read.value.as_ref()?)));
@@ -198,16 +202,16 @@ impl DiscoveryResult {
         paths.map(|path| (self.shown.path(path), path))
     }
 
-    /// Why there is nothing of this name although there is a file for it.
-    pub fn why_unusable(&self, name: &str, holds: discovery::Holds) -> Option<String> {
-        let is_skill = holds == discovery::Holds::Skills;
+    /// Why no usable entry has this name although a file for it exists.
+    pub fn why_unusable(&self, name: &str, holds: discovery::DefinitionType) -> Option<String> {
+        let is_skill = holds == discovery::DefinitionType::Skills;
         let mut all = self.unusable.iter().filter(|unusable| unusable.is_skill == is_skill);
         let of_name = all.find(|one| one.name().is_some_and(|own| own.eq_ignore_ascii_case(name)))?;
         let why = of_name.warnings.iter().max_by_key(|warning| warning.level)?;
         Some(term::line(&format!("`{name}` cannot be used: {why}")))
     }
 
-    /// Where a file or definition is from.
+    /// Who provides the files of a search directory.
     pub fn origin(&self, place: usize) -> Origin {
         self.places[place].origin
     }
@@ -217,13 +221,13 @@ fn kind(definition: &Definition) -> CheckedType {
     if definition.mode == Mode::Primary { CheckedType::Primary } else { CheckedType::Definition }
 }
 
-/// The project's instructions for agents that are nearest to `dir`; a note names a file that cannot be used.
+/// The text of the project's `AGENTS.md` nearest to `dir`. A note names a file that cannot be used.
 pub fn agents_md(dir: Option<&PathBuf>, setup: &Setup) -> Result<WithNotes<Option<String>>, SetupError> {
     let WithNotes { value, notes } = nearest_agents_md(dir, setup)?;
     Ok(WithNotes::new(value.map(|found| found.text), notes))
 }
 
-/// The file with these instructions.
+/// The path of that file.
 pub fn agents_md_file(
     dir: Option<&PathBuf>,
     setup: &Setup,
@@ -242,9 +246,9 @@ fn nearest_agents_md(
     let root = dirs.last().unwrap_or(&dir);
     Ok(match discovery::nearest_file(&dir, root, AGENTS_MD, FILE_MAX_BYTES) {
         Ok(found) => WithNotes::silent(found.filter(|found| !found.text.trim().is_empty())),
-        Err(passed) => {
-            let file = PathStyle::new(&dir, home).path(&passed.path);
-            WithNotes::noted(None, format!("note: {file}: {}", passed.why))
+        Err(skipped) => {
+            let file = PathStyle::new(&dir, home).path(&skipped.path);
+            WithNotes::noted(None, Note::info(format!("{file}: {}", skipped.why)))
         }
     })
 }

@@ -1,4 +1,4 @@
-//! Which of several with one name counts.
+//! Decides which of several entries with the same name counts.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,18 @@ use posse_domain::skill::Skill;
 
 use super::Entry;
 
-/// What becomes of something that was found.
+/// Whether the name of an entry refers to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Precedence {
-    /// It is what its name stands for.
-    Counts,
-    /// Another one of its name comes first: the one at this position of the same list.
+    /// The name refers to this entry.
+    First,
+    /// The entry at this index of the same list comes first.
     Shadowed(usize),
-    /// It would take the place of another one, and the person has not trusted it: the one at this position of the same
-    /// list, or a built-in one.
+    /// The entry would replace another one, but the user has not trusted it. The other one is at this index of the same
+    /// list, or built in.
     WaitsForTrust(Option<usize>),
 }
 
-/// Something with a name.
 pub(super) trait HasName {
     fn name(&self) -> &str;
 }
@@ -36,23 +35,23 @@ impl HasName for Skill {
     }
 }
 
-/// Decides for all of them. They are in falling precedence, and the built-in ones come after all.
+/// Decides for all entries. They are in falling precedence, and the built-in ones come last.
 ///
-/// Of one name the first that is trusted counts. If none is, the first one does, unless that would take the place of a
-/// built-in one, under whichever of its names: what the user has not trusted adds something new at most.
+/// The first trusted entry of a name counts. If none is trusted, the first one counts, unless it would replace a
+/// built-in one under any of its names: an untrusted file can only add new names.
 pub(super) fn rank<T: HasName>(entries: &mut [Entry<T>], built_in: &[String]) {
     let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, entry) in entries.iter().enumerate() {
         by_name.entry(entry.value.name()).or_default().push(at);
     }
-    let mut standings = vec![Precedence::Counts; entries.len()];
+    let mut standings = vec![Precedence::First; entries.len()];
     for (name, all) in by_name {
         let trusted = all.iter().copied().find(|at| entries[*at].trusted);
         let winner =
             trusted.or_else(|| all.first().copied().filter(|_| !built_in.iter().any(|own| own == name)));
         for at in all {
             standings[at] = match winner {
-                Some(winner) if at == winner => Precedence::Counts,
+                Some(winner) if at == winner => Precedence::First,
                 Some(winner) if at > winner => Precedence::Shadowed(winner),
                 other => Precedence::WaitsForTrust(other),
             };
@@ -79,7 +78,7 @@ mod tests {
             place: 0,
             path: value.into(),
             trusted,
-            standing: Precedence::Counts,
+            standing: Precedence::First,
             warnings: Vec::new(),
             unused_model: None,
             mentions: Vec::new(),
@@ -89,19 +88,19 @@ mod tests {
         entries.into_iter().map(|entry| entry.standing).collect()
     }
 
-    use Precedence::{Counts, Shadowed, WaitsForTrust};
+    use Precedence::{First, Shadowed, WaitsForTrust};
 
     #[test]
     fn the_first_counts_and_shadows_the_rest() {
-        assert_eq!(ranked(&[("a", true), ("b", true), ("a", true)], &["a"]), [Counts, Counts, Shadowed(0)]);
+        assert_eq!(ranked(&[("a", true), ("b", true), ("a", true)], &["a"]), [First, First, Shadowed(0)]);
     }
 
     #[test]
-    fn what_nobody_trusted_adds_but_takes_no_place() {
-        assert_eq!(ranked(&[("new", false)], &["coder"]), [Counts]);
+    fn an_untrusted_file_adds_but_replaces_nothing() {
+        assert_eq!(ranked(&[("new", false)], &["coder"]), [First]);
         assert_eq!(ranked(&[("coder", false)], &["coder"]), [WaitsForTrust(None)]);
-        assert_eq!(ranked(&[("own", false), ("own", true)], &[]), [WaitsForTrust(Some(1)), Counts]);
-        assert_eq!(ranked(&[("two", false), ("two", false)], &[]), [Counts, Shadowed(0)]);
-        assert_eq!(ranked(&[("own", true), ("own", false)], &[]), [Counts, Shadowed(0)]);
+        assert_eq!(ranked(&[("own", false), ("own", true)], &[]), [WaitsForTrust(Some(1)), First]);
+        assert_eq!(ranked(&[("two", false), ("two", false)], &[]), [First, Shadowed(0)]);
+        assert_eq!(ranked(&[("own", true), ("own", false)], &[]), [First, Shadowed(0)]);
     }
 }

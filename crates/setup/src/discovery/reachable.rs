@@ -1,4 +1,4 @@
-//! What of all that was found a run can reach.
+//! Selects the discovered definitions and skills that a run can reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,33 +11,33 @@ use serde::{Deserialize, Serialize};
 
 use super::DiscoveryResult;
 
-/// The tools that reach skills.
+/// The tools that use skills.
 const SKILL_TOOLS: [&str; 2] = ["skill", "delegate_to_agent"];
 
 impl DiscoveryResult {
-    /// The definitions that count.
+    /// The definitions that their names refer to.
     pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
-        self.agents.iter().filter(|entry| entry.counts()).map(|entry| &entry.value)
+        self.agents.iter().filter(|entry| entry.is_first()).map(|entry| &entry.value)
     }
 
-    /// The definitions that count beside those that were given to a run, which come first, and those too.
+    /// The definitions that count, together with those given to a run, which take precedence.
     pub fn and_given(&self, given: &[Definition]) -> Vec<Definition> {
         self.beside(given).chain(given).cloned().collect()
     }
 
-    /// The definitions that count and in whose place none was given.
+    /// The definitions that count and that no given definition replaces.
     fn beside<'a>(&'a self, given: &'a [Definition]) -> impl Iterator<Item = &'a Definition> {
         let given: BTreeSet<&str> = given.iter().map(|given| given.name.as_str()).collect();
         self.definitions().filter(move |found| !given.contains(found.name.as_str()))
     }
 
-    /// The skills that count.
+    /// The skills that their names refer to.
     pub fn usable_skills(&self) -> impl Iterator<Item = &Skill> {
-        self.skills.iter().filter(|entry| entry.counts()).map(|entry| &entry.value)
+        self.skills.iter().filter(|entry| entry.is_first()).map(|entry| &entry.value)
     }
 
-    /// What a run with this root can reach, sorted by name; `known` are all definitions of the run, `given` those that
-    /// were not found, and `skill` is the one that it carries out. A root that can neither spawn nor use skills reaches
+    /// What a run with this root can reach, sorted by name. `known` are all definitions of the run, `given` those that
+    /// were not discovered, `skill` the one that the run executes. A root that can neither spawn nor use skills reaches
     /// nothing.
     pub fn catalogue(
         &self,
@@ -61,7 +61,7 @@ impl DiscoveryResult {
         }
         reached.finish();
         let ReachableSet { kinds, skills, .. } = reached;
-        // By name alone, and as the file says it: among all that is known, the names to spawn are made out.
+        // By exact name, as in the file: names to spawn are resolved among all definitions.
         let found: BTreeMap<&str, &Definition> =
             self.beside(given).map(|own| (own.name.as_str(), own)).collect();
         let is_reached = |name: &&str| kinds.contains_key(*name);
@@ -75,22 +75,22 @@ impl DiscoveryResult {
         }
     }
 
-    /// Whether a run with this root could reach something, if there were anything.
+    /// Whether a run with this root could reach any definition or skill at all.
     pub fn concerns(root: &Definition) -> bool {
         root.spawns.is_some() || reaches_skills(&root.tools)
     }
 }
 
-/// Leaves out skills beyond the limit of those that the user does not trust, so that none of a project makes a person's own ask;
-/// the one that the person named stays.
+/// Omits untrusted skills beyond their limit, so that a project's skills do not make the user's own ask. The skill that
+/// the user named stays.
 fn within_trust<'a>(
     skills: impl Iterator<Item = &'a Skill>,
     named: Option<&Skill>,
 ) -> impl Iterator<Item = &'a Skill> {
     let is_named = move |skill: &Skill| named.is_some_and(|named| named.name == skill.name);
-    let mut left = UNTRUSTED_MAX - usize::from(named.is_some_and(Skill::is_asked_for));
+    let mut left = UNTRUSTED_MAX - usize::from(named.is_some_and(Skill::needs_consent));
     skills.filter(move |skill| {
-        if !skill.is_asked_for() || is_named(skill) {
+        if !skill.needs_consent() || is_named(skill) {
             return true;
         }
         let fits = left > 0;
@@ -99,16 +99,16 @@ fn within_trust<'a>(
     })
 }
 
-/// A folder of a skill that commands of a run see at its own place: it is not in the workspace.
+/// A skill's folder outside the workspace, which commands of a run see at its own path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SkillFolder {
-    /// The folder.
+    /// The path of the folder, on the machine and in the sandbox.
     pub path: PathBuf,
-    /// The project that it is part of; none if it is the person's own.
+    /// The project that contains it; `None` if it belongs to the user.
     pub project: Option<PathBuf>,
 }
 
-/// Those of a run in `dir`. What is no part of the project may lie there and be in no workspace.
+/// The skill folders of a run in `dir`. An ignored folder may be inside `dir` and still be in no workspace.
 pub fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<SkillFolder> {
     let folder = |skill: &Skill| {
         let path = PathBuf::from(skill.dir.as_ref()?);
@@ -118,7 +118,8 @@ pub fn folders_outside(skills: &[Skill], dir: &Path) -> Vec<SkillFolder> {
     skills.iter().filter_map(folder).filter(is_outside).collect()
 }
 
-/// What is reached, with what was not followed from there yet: a list, because files of anybody's say how long a way is.
+/// The reached entries, with a queue of those not yet followed. Not recursive, because the files' authors decide how
+/// long a chain is, and they may be hostile.
 struct ReachableSet<'a> {
     known: &'a Definitions,
     usable: BTreeMap<&'a str, &'a Skill>,
@@ -162,7 +163,7 @@ impl ReachableSet<'_> {
         }
     }
 
-    /// The named skills, or all of them.
+    /// Adds the named skills, or all of them.
     fn add_skills(&mut self, names: Option<&[String]>) {
         if let Some(names) = names {
             for name in names {

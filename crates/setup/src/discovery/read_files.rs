@@ -1,14 +1,15 @@
-//! Files become definitions and skills, as a run would take them or as a strict check does.
+//! Reads files as definitions and skills, in the way of a run or of a strict check.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use posse::discovery::{Form, FoundFile, IgnoredFolders, read_file};
-use posse::{Decision, Definition, ModelRegistry, ProviderError, Providers};
-use posse_agent::definition::{
+use posse::{Definition, ModelRegistry, ProviderError, Providers};
+use posse_definitions::{
     DEFINITION_MAX_BYTES, Mention, ModelCheck, ParseOptions, ParsedFile, UnusedModel, Warning, read_agent,
     read_skill, read_yaml_skill,
 };
+use posse_domain::definition;
 use posse_domain::hash::Hash;
 use posse_domain::skill::Skill;
 
@@ -23,33 +24,33 @@ use crate::trust_scope;
 /// How files are read.
 #[derive(Clone, Copy)]
 pub(super) enum ReadMode<'a> {
-    /// As a run takes them: what is trusted is marked, and models have to be there if they are given.
+    /// As a run does: trust is checked, and models must exist if a registry is given.
     AsRun(Option<&'a ModelRegistry>),
     /// As texts alone.
     Strictly,
 }
 
-/// What a file turned out to be.
+/// The parsed content of a file.
 #[derive(Debug)]
 pub enum Value {
-    /// A definition.
+    /// The file defines an agent.
     Agent(Box<Definition>),
-    /// A skill.
+    /// The file defines a skill.
     Skill(Box<Skill>),
 }
 
-/// What came of a file.
+/// The result of reading one file.
 #[derive(Debug)]
 pub struct ReadFile {
     pub(super) place: usize,
-    /// Where it is.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its name in notes and errors.
+    /// The file's name in notes and errors.
     pub file: String,
     pub(super) trusted: bool,
-    /// What it says; none if it cannot be used, and then a warning says why.
+    /// The parsed content; `None` if the file cannot be used, and then a warning has the reason.
     pub value: Option<Value>,
-    /// What is odd about it.
+    /// Problems and notes about the file.
     pub warnings: Vec<Warning>,
     pub(super) unused_model: Option<UnusedModel>,
     pub(super) mentions: Vec<Mention>,
@@ -57,32 +58,32 @@ pub struct ReadFile {
 }
 
 impl ReadFile {
-    /// It as something that was found; what becomes of it is decided once all are.
+    /// Converts to an entry. Its precedence is decided once all entries are known.
     pub(super) fn entry<T>(self, value: T) -> Entry<T> {
         let Self { place, path, trusted, warnings, unused_model, mentions, .. } = self;
-        Entry { value, place, path, trusted, standing: Precedence::Counts, warnings, unused_model, mentions }
+        Entry { value, place, path, trusted, standing: Precedence::First, warnings, unused_model, mentions }
     }
 }
 
-/// What a text says.
-struct Understood {
+/// The result of parsing a text.
+struct ParsedText {
     value: Option<Value>,
     warnings: Vec<Warning>,
     unused_model: Option<UnusedModel>,
     mentions: Vec<Mention>,
 }
 
-/// Reads files, several at once.
+/// Reads files, several in parallel.
 pub(super) struct Reader<'a> {
     how: ReadMode<'a>,
     setup: &'a Setup,
     shown: &'a PathStyle,
     tools: Vec<&'static str>,
-    /// Looked up when the first file of a project is met; most runs meet none.
+    /// Loaded for the first file of a project. Most runs have none.
     trust: OnceLock<Result<Trust, SetupError>>,
-    /// The folders of projects that git ignores.
+    /// Caches which folders of projects git ignores.
     ignored: IgnoredFolders,
-    /// Who has models; none if the settings cannot be read, which is not what is checked.
+    /// The known providers; `None` if the settings cannot be read, which is not checked here.
     providers: OnceLock<Option<Providers>>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a file of this place says.
+    /// Reads a file of this search directory.
     pub(super) fn read(&self, place: &FoundPlace, found: FoundFile) -> ReadFile {
         let FoundFile { place: number, path, real, form, content } = found;
         let trusted = match (self.how, place.origin) {
@@ -107,7 +108,7 @@ impl<'a> Reader<'a> {
             _ => true,
         };
         let file = self.shown.path(&path);
-        let Understood { mut value, warnings, unused_model, mentions } =
+        let ParsedText { mut value, warnings, unused_model, mentions } =
             self.understand(form, &path, &real, &content, &file, trusted);
         if let Some(Value::Skill(skill)) = &mut value {
             self.resolve_files(skill, place, trusted);
@@ -116,8 +117,8 @@ impl<'a> Reader<'a> {
         ReadFile { place: number, path, file, trusted, value, warnings, unused_model, mentions, is_skill }
     }
 
-    /// Whose the files of a skill are. A folder that git ignores is no part of the project, and not in its workspaces: it has
-    /// no files for agents, unless the person trusts it; then they are like the person's own.
+    /// Sets the project of a skill's files. A folder that git ignores is not part of the project and not in its
+    /// workspaces. Its files are unavailable to agents, unless the user trusts it; then they count as the user's own.
     fn resolve_files(&self, skill: &mut Skill, place: &FoundPlace, trusted: bool) {
         let Some(within) = &place.within else { return };
         let dir = skill.dir.as_deref().map(Path::new);
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
         trust.as_ref().is_ok_and(|trust| trust.holds(file, covered))
     }
 
-    /// The name of a model, unless another was meant: where the text is judged alone, no key has to be there.
+    /// Checks the spelling of a model's name. A strict check needs no key.
     fn spelled(&self, name: &str) -> Result<String, String> {
         let providers = self.providers.get_or_init(|| {
             let settings = Settings::own(&self.setup.environment).ok()?;
@@ -152,7 +153,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether it could be found out what the person trusts.
+    /// Fails if the user's trust could not be read.
     pub(super) fn finish(self) -> Result<(), SetupError> {
         self.trust.into_inner().transpose().map(drop)
     }
@@ -165,7 +166,7 @@ impl<'a> Reader<'a> {
         content: &[u8],
         file: &str,
         trusted: bool,
-    ) -> Understood {
+    ) -> ParsedText {
         let base = real.parent().unwrap_or(real);
         let check = |name: &str| match self.how {
             ReadMode::AsRun(Some(models)) => canonical_model(name, base, models),
@@ -176,7 +177,7 @@ impl<'a> Reader<'a> {
         let reading = ParseOptions {
             file,
             known_tools: &self.tools,
-            default: if trusted { Decision::Allow } else { Decision::Ask },
+            trust: if trusted { definition::Trust::Trusted } else { definition::Trust::Untrusted },
             model: Some(check),
         };
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -194,7 +195,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether an error knows the name that was probably meant.
+/// Whether an error suggests the name that was probably meant.
 fn was_meant(error: &ProviderError) -> bool {
     match error {
         ProviderError::UnknownProvider { hint, .. } | ProviderError::UnknownModel { hint, .. } => {
@@ -204,12 +205,12 @@ fn was_meant(error: &ProviderError) -> bool {
     }
 }
 
-fn taken<T>(loaded: ParsedFile<T>, value: impl Fn(T) -> Value) -> Understood {
+fn taken<T>(loaded: ParsedFile<T>, value: impl Fn(T) -> Value) -> ParsedText {
     let ParsedFile { value: read, warnings, unused_model, mentions } = loaded;
-    Understood { value: read.map(value), warnings, unused_model, mentions }
+    ParsedText { value: read.map(value), warnings, unused_model, mentions }
 }
 
-/// Reads one file that a person named, strictly.
+/// Reads one file that a user named, strictly.
 pub(super) fn read_path(path: &Path, form: Form, file: String, setup: &Setup) -> ReadFile {
     let shown = PathStyle::default();
     let reader = Reader::new(ReadMode::Strictly, setup, &shown);
@@ -225,10 +226,10 @@ pub(super) fn read_path(path: &Path, form: Form, file: String, setup: &Setup) ->
         is_skill: form != Form::Agent,
     };
     match read_file(path, DEFINITION_MAX_BYTES) {
-        Err(why) => ReadFile { warnings: vec![notes::passed_over(&read.file, &why)], ..read },
+        Err(why) => ReadFile { warnings: vec![notes::skipped(&read.file, &why)], ..read },
         Ok(bytes) => {
             let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            let Understood { value, warnings, unused_model, mentions } =
+            let ParsedText { value, warnings, unused_model, mentions } =
                 reader.understand(form, path, &whole, &bytes, &read.file, true);
             ReadFile { value, warnings, unused_model, mentions, ..read }
         }

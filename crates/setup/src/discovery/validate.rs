@@ -1,10 +1,11 @@
-//! The strict check of definition and skill files: everything that is odd about them, with file, line and remedy.
+//! Strictly checks definition and skill files, for the `validate` commands: reports every problem with file, line and
+//! remedy.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use posse::discovery::{Form, Holds};
-use posse_agent::definition::{Severity, Warning};
+use posse::discovery::{DefinitionType, Form};
+use posse_definitions::{Severity, Warning};
 
 use super::{DiscoveryResult, ReadFile, read_path, search_dirs};
 use crate::Setup;
@@ -14,12 +15,12 @@ use crate::working_dir::working_dir;
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// What a strict check says.
+/// The result of a strict check.
 #[derive(Debug)]
 pub struct ValidationReport {
-    /// The files that were checked, as a user knows them.
+    /// The checked files, as messages name them.
     pub files: BTreeSet<String>,
-    /// What is odd about them, by file and line.
+    /// All problems and notes, by file and line.
     pub warnings: Vec<Warning>,
 }
 
@@ -30,15 +31,19 @@ impl ValidationReport {
     }
 }
 
-/// Checks the named files and folders, or everything that is found.
-pub fn validate(paths: &[PathBuf], holds: Holds, setup: &Setup) -> Result<ValidationReport, SetupError> {
+/// Checks the named files and folders, or everything that is discovered.
+pub fn validate(
+    paths: &[PathBuf],
+    holds: DefinitionType,
+    setup: &Setup,
+) -> Result<ValidationReport, SetupError> {
     let dir = PathBuf::from(working_dir(None, &setup.environment.cwd)?);
     let mut found = DiscoveryResult::strictly(&dir, setup)?;
     let (files, mut warnings) = if paths.is_empty() {
         of_found(&found, holds)
     } else {
         let read = named(paths, holds, setup)?;
-        // What is checked here by its name is not checked against itself.
+        // A file that is checked by name must not be compared with itself.
         let own: BTreeSet<PathBuf> = read.iter().filter_map(|read| read.path.canonicalize().ok()).collect();
         let other = |path: &Path| path.canonicalize().is_ok_and(|path| !own.contains(&path));
         found.agents.retain(|entry| other(&entry.path));
@@ -53,9 +58,9 @@ pub fn validate(paths: &[PathBuf], holds: Holds, setup: &Setup) -> Result<Valida
     Ok(ValidationReport { files, warnings })
 }
 
-/// All files that were found, and what is odd about them.
-fn of_found(found: &DiscoveryResult, holds: Holds) -> (BTreeSet<String>, Vec<Warning>) {
-    let is_skill = holds == Holds::Skills;
+/// All discovered files, and the warnings about them.
+fn of_found(found: &DiscoveryResult, holds: DefinitionType) -> (BTreeSet<String>, Vec<Warning>) {
+    let is_skill = holds == DefinitionType::Skills;
     let unusable = found.unusable.iter().filter(|unusable| unusable.is_skill == is_skill);
     let agents = found.agents.iter().map(|entry| (&entry.path, &entry.warnings, false));
     let skills = found.skills.iter().map(|entry| (&entry.path, &entry.warnings, true));
@@ -69,8 +74,8 @@ fn of_found(found: &DiscoveryResult, holds: Holds) -> (BTreeSet<String>, Vec<War
     (files, warnings)
 }
 
-/// The files that a person named, and those in folders that they named.
-fn named(paths: &[PathBuf], holds: Holds, setup: &Setup) -> Result<Vec<ReadFile>, SetupError> {
+/// The files that a user named, and those in named folders.
+fn named(paths: &[PathBuf], holds: DefinitionType, setup: &Setup) -> Result<Vec<ReadFile>, SetupError> {
     let mut all = Vec::new();
     for given in paths {
         let path = setup.environment.cwd.join(given);
@@ -79,12 +84,12 @@ fn named(paths: &[PathBuf], holds: Holds, setup: &Setup) -> Result<Vec<ReadFile>
             return Err(SetupError::usage(format!("{}: does not exist", given.display()))
                 .remedy(Remedy::NameFileFor(holds)));
         }
-        if holds == Holds::Agents && path.join(SKILL_FILE).exists() {
-            return Err(other_type(given, "the folder of a skill", Holds::Skills));
+        if holds == DefinitionType::Agents && path.join(SKILL_FILE).exists() {
+            return Err(other_type(given, "the folder of a skill", DefinitionType::Skills));
         }
         if !path.is_dir() {
             all.push(read(&path, form_of(given, holds)?, given));
-        } else if holds == Holds::Skills && path.join(SKILL_FILE).exists() {
+        } else if holds == DefinitionType::Skills && path.join(SKILL_FILE).exists() {
             all.push(read(&path.join(SKILL_FILE), Form::SkillFolder, &given.join(SKILL_FILE)));
         } else {
             let before = all.len();
@@ -104,23 +109,27 @@ fn named(paths: &[PathBuf], holds: Holds, setup: &Setup) -> Result<Vec<ReadFile>
     Ok(all)
 }
 
-fn form_of(path: &Path, holds: Holds) -> Result<Form, SetupError> {
+fn form_of(path: &Path, holds: DefinitionType) -> Result<Form, SetupError> {
     let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
     let is_skill = path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(SKILL_FILE));
     match (holds, extension.to_str()) {
-        (Holds::Agents, Some("md")) if is_skill => Err(other_type(path, "a SKILL.md", Holds::Skills)),
-        (Holds::Agents, Some("yaml" | "yml")) => Err(other_type(path, "a YAML skill", Holds::Skills)),
-        (Holds::Skills, Some("md")) if !is_skill => {
-            Err(other_type(path, "no SKILL.md but agent Markdown", Holds::Agents))
+        (DefinitionType::Agents, Some("md")) if is_skill => {
+            Err(other_type(path, "a SKILL.md", DefinitionType::Skills))
         }
-        (Holds::Agents, Some("md")) => Ok(Form::Agent),
-        (Holds::Skills, Some("yaml" | "yml")) => Ok(Form::YamlSkill),
-        (Holds::Skills, Some("md")) => Ok(Form::SkillFolder),
-        _ => Err(SetupError::usage(format!("{}: this is no file of that kind", path.display()))
+        (DefinitionType::Agents, Some("yaml" | "yml")) => {
+            Err(other_type(path, "a YAML skill", DefinitionType::Skills))
+        }
+        (DefinitionType::Skills, Some("md")) if !is_skill => {
+            Err(other_type(path, "no SKILL.md but agent Markdown", DefinitionType::Agents))
+        }
+        (DefinitionType::Agents, Some("md")) => Ok(Form::Agent),
+        (DefinitionType::Skills, Some("yaml" | "yml")) => Ok(Form::YamlSkill),
+        (DefinitionType::Skills, Some("md")) => Ok(Form::SkillFolder),
+        _ => Err(SetupError::usage(format!("{}: this file holds neither", path.display()))
             .remedy(Remedy::NameFileFor(holds))),
     }
 }
 
-fn other_type(path: &Path, kind: &str, holds: Holds) -> SetupError {
+fn other_type(path: &Path, kind: &str, holds: DefinitionType) -> SetupError {
     SetupError::usage(format!("{}: this is {kind}", path.display())).remedy(Remedy::CheckAs(holds))
 }

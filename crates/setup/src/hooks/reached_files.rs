@@ -1,4 +1,4 @@
-//! The files of a project that its commands run, as far as they can be determined without running anything.
+//! Determines which files of a project its commands run, without running anything. Trust covers these files too.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use globset::Glob;
 use super::WORKSPACES;
 use super::words::{in_order, shell_words, words};
 
-/// Most directories that the words of one command are looked for in.
+/// Limit of directories in which the words of one command are searched.
 const DIRS_MAX: usize = 64;
-/// Most names that one pattern stands for: more could not be trusted anyway.
+/// Limit of names that one pattern matches: more could not be trusted anyway.
 const MATCHES_MAX: usize = 4_000;
-/// Most variables of one command.
+/// Limit of variables in one command.
 const VARIABLES_MAX: usize = 32;
 
-/// Programs that run what files of the project say, and those files.
+/// Programs that run commands from files of the project, and those files.
 const RUNNERS: [(&str, &[&str]); 19] = [
     ("make", &["Makefile", "makefile", "GNUmakefile"]),
     ("gmake", &["Makefile", "makefile", "GNUmakefile"]),
@@ -37,21 +37,21 @@ const RUNNERS: [(&str, &[&str]); 19] = [
     ("pytest", &["conftest.py", "pyproject.toml", "pytest.ini"]),
     ("pre-commit", &[".pre-commit-config.yaml"]),
 ];
-/// Variables whose values are known: words that begin with them are looked at elsewhere.
+/// Variables with known values. Words that begin with them are handled elsewhere.
 const KNOWN_VARIABLES: [&str; 2] = ["HOME", "CLAUDE_PROJECT_DIR"];
-/// Programs that run what they are given as text, or by names that they find themselves.
+/// Programs that run a text, or files that they find themselves.
 const INDIRECT: [&str; 4] = ["eval", "xargs", "find", "run-parts"];
 
-/// What commands run.
+/// The files that commands run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ReachedFiles {
-    /// The files of the project, wherever their links lead.
+    /// The files of the project, with links resolved.
     pub files: BTreeSet<PathBuf>,
-    /// Commands that may run other files of the project too, each with the reason.
+    /// Commands that may run further files of the project, each with the reason.
     pub undetermined: Vec<String>,
 }
 
-/// One command, with the directories that its words may be meant in.
+/// One command, with the directories that its words may refer to.
 struct CommandWords<'a> {
     root: &'a Path,
     dirs: Vec<PathBuf>,
@@ -62,14 +62,14 @@ struct CommandWords<'a> {
     whole: Vec<String>,
 }
 
-/// What commands run that start in one of these directories of the project.
+/// The files that commands run if they start in one of these directories of the project.
 pub fn reached(commands: &[&str], dirs: &[&Path], root: &Path) -> ReachedFiles {
     let mut all = ReachedFiles::default();
     for command in commands {
-        let looked = CommandWords::at(command, dirs, root);
-        all.files.extend(looked.files());
-        if let Some(why) = looked.why_undetermined() {
-            let line = format!("`{command}` may run files that do not count: {why}");
+        let command_words = CommandWords::at(command, dirs, root);
+        all.files.extend(command_words.files());
+        if let Some(why) = command_words.why_undetermined() {
+            let line = format!("`{command}` may run files that trust does not cover: {why}");
             if !all.undetermined.contains(&line) {
                 all.undetermined.push(line);
             }
@@ -83,15 +83,15 @@ impl<'a> CommandWords<'a> {
         let command = with_variables(command);
         let mut all: Vec<PathBuf> = dirs.iter().map(|dir| (*dir).to_owned()).collect();
         let (words, in_order, whole) = (words(&command), in_order(&command), shell_words(&command));
-        let mut looked = Self { root, dirs: Vec::new(), words, in_order, whole };
-        // Where `cd` leads, from each directory that the command may be in by then.
-        for dir in looked.after(&["cd", "pushd", "-C", "--directory", "--prefix", "--cwd"]) {
+        let mut command_words = Self { root, dirs: Vec::new(), words, in_order, whole };
+        // The targets of `cd`, from each directory that the command may be in by then.
+        for dir in command_words.after(&["cd", "pushd", "-C", "--directory", "--prefix", "--cwd"]) {
             let further: Vec<PathBuf> = all.iter().map(|from| from.join(beneath(dir))).collect();
             all.extend(further.into_iter().filter(|dir| dir.is_dir()));
             all.truncate(DIRS_MAX);
         }
-        looked.dirs = all;
-        looked
+        command_words.dirs = all;
+        command_words
     }
 
     /// The words that follow one of these.
@@ -110,19 +110,19 @@ impl<'a> CommandWords<'a> {
         real.filter(|file| file.starts_with(self.root) && file.is_file()).collect()
     }
 
-    /// The programs among the words that run what files of the project say.
+    /// The programs among the words that run commands from files of the project.
     fn runners(&self) -> impl Iterator<Item = &'static (&'static str, &'static [&'static str])> {
         RUNNERS.iter().filter(|(program, _)| self.words.iter().any(|word| word == program))
     }
 
-    /// Why not all files that the command runs can be determined; none if they can.
+    /// Why not all files that the command runs can be determined; `None` if they can.
     fn why_undetermined(&self) -> Option<String> {
         if let Some(word) = self.words.iter().find(|word| is_open(beneath(word))) {
             return Some(format!("`{word}` is known only when it runs"));
         }
         if let Some((program, files)) = self.runners().next() {
             return Some(format!(
-                "`{program}` decides what it runs; of its files only {} count",
+                "`{program}` decides what it runs; of its files only {} are covered",
                 files.join(", ")
             ));
         }
@@ -139,28 +139,28 @@ impl<'a> CommandWords<'a> {
                 && real.into_iter().any(|dir| inside(&dir))
         };
         let dir = self.whole.iter().find(is_dir)?;
-        Some(format!("`{dir}` is a directory, and its files do not count"))
+        Some(format!("`{dir}` is a directory, and its files are not covered"))
     }
 }
 
-/// A word without what stands for the workspace.
+/// A word without the prefix for the workspace.
 pub(super) fn beneath(word: &str) -> &str {
     WORKSPACES.iter().find_map(|start| word.strip_prefix(start)).unwrap_or(word)
 }
 
-/// Whether a shell puts something in the place of a part of this word.
+/// Whether a shell expands a part of this word.
 fn is_open(word: &str) -> bool {
     let is_unknown = |next: &str| {
         let next = next.strip_prefix('{').unwrap_or(next);
         let name = next.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        // Nothing is left of `$(…)`, which ends the word.
+        // `$(…)` ends the word, so nothing follows the dollar sign.
         next.is_empty() || is_name && !KNOWN_VARIABLES.contains(&name)
     };
     word.contains('`') || word.split('$').skip(1).any(is_unknown)
 }
 
-/// The command with the values of the variables that it sets itself, where they are plain.
+/// Substitutes variables that the command sets itself, if their values are plain.
 fn with_variables(command: &str) -> String {
     let mut whole = command.to_owned();
     for word in shell_words(command).iter().take(VARIABLES_MAX) {
@@ -175,7 +175,7 @@ fn with_variables(command: &str) -> String {
     whole
 }
 
-/// A text with a value for `$NAME`, but not for a longer name that begins with it.
+/// Substitutes `$NAME`, but not a longer name that begins with it.
 fn with_variable(text: &str, variable: &str, value: &str) -> String {
     let mut parts = text.split(variable);
     let mut whole = parts.next().unwrap_or_default().to_owned();
@@ -196,7 +196,7 @@ fn module_files(module: &str) -> Vec<String> {
     files
 }
 
-/// The places that a name with patterns stands for; a plain name stands for itself.
+/// The paths that a name with patterns matches; a plain name is its own path.
 fn expand(dir: &Path, name: &str) -> Vec<PathBuf> {
     let mut places = vec![dir.to_owned()];
     if !name.contains(['*', '?', '[', '{']) {
@@ -221,7 +221,7 @@ fn expand(dir: &Path, name: &str) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    /// A project with scripts and what runs them.
+    /// A project with scripts and the files that run them.
     fn project() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let root = dir.path().canonicalize().expect("a path");
@@ -270,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_whose_files_cannot_be_determined_is_said_with_the_reason() {
+    fn a_command_with_undetermined_files_is_named_with_the_reason() {
         let (_dir, root) = project();
         let why = |command: &str| reached(&[command, command], &[&root], &root).undetermined;
         for (command, reason) in [
             (
                 "make hook",
-                "`make` decides what it runs; of its files only Makefile, makefile, GNUmakefile count",
+                "`make` decides what it runs; of its files only Makefile, makefile, GNUmakefile are covered",
             ),
             ("sh $X/h.sh", "`$X/h.sh` is known only when it runs"),
             ("D=$X; sh $D/h.sh", "`D=$X` is known only when it runs"),
@@ -284,9 +284,9 @@ mod tests {
             ("sh `cat name`", "``cat` is known only when it runs"),
             ("find . -name h.sh -exec sh {} +", "`find` decides what it runs"),
             ("run-parts scripts", "`run-parts` decides what it runs"),
-            ("python3 scripts", "`scripts` is a directory, and its files do not count"),
+            ("python3 scripts", "`scripts` is a directory, and its files are not covered"),
         ] {
-            let expected = format!("`{command}` may run files that do not count: {reason}");
+            let expected = format!("`{command}` may run files that trust does not cover: {reason}");
             assert_eq!(why(command), [expected], "{command}");
         }
         for command in [

@@ -1,24 +1,25 @@
-//! Matchers that fit nothing: a hook that never receives a call looks like one that agrees.
+//! Finds matchers that fit nothing: a hook that is never called seems to allow everything.
 
 use std::path::Path;
 
 use posse::Definitions;
 use posse::hooks::Matcher;
 use posse::ports::Moment;
-use posse_agent::definition::is_no_tool;
+use posse_definitions::is_no_tool;
 use posse_domain::nearest::{hint, nearest};
 
 use crate::Setup;
 use crate::discovery::DiscoveryResult;
 use crate::error::SetupError;
+use crate::notes::Note;
 use crate::settings::Settings;
 use crate::settings::hooks::Hook as Written;
 
-/// Stands in the names of tools of other servers, which are known only once they run.
+/// Part of the names of other servers' tools, which are unknown until the servers run.
 const OF_SERVERS: &str = "__";
 
-/// Matchers and names in them that fit no tool or definition, each as a warning.
-pub fn unheard(settings: &Settings, setup: &Setup, definitions: &Definitions) -> Vec<String> {
+/// A warning for each matcher, or name in it, that fits no tool or definition.
+pub fn unused_matchers(settings: &Settings, setup: &Setup, definitions: &Definitions) -> Vec<Note> {
     let tools = setup.tool_names();
     let mut warnings = Vec::new();
     for Written { moment, matcher: text, origin, .. } in &settings.hooks {
@@ -34,7 +35,7 @@ pub fn unheard(settings: &Settings, setup: &Setup, definitions: &Definitions) ->
             no_definition_fits(text, &matcher, definitions)
         };
         for problem in problems {
-            let warning = format!("warning: {origin}: hooks.{}: {problem}", moment.name());
+            let warning = Note::warning(format!("{origin}: hooks.{}: {problem}", moment.name()));
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
@@ -43,23 +44,23 @@ pub fn unheard(settings: &Settings, setup: &Setup, definitions: &Definitions) ->
     warnings
 }
 
-/// The same for a front end that starts no run. Definitions are looked for only if a matcher may name one.
-pub fn unheard_in(dir: &Path, settings: &Settings, setup: &Setup) -> Result<Vec<String>, SetupError> {
+/// The same for a front end that starts no run. Definitions are discovered only if a matcher may name one.
+pub fn unused_matchers_in(dir: &Path, settings: &Settings, setup: &Setup) -> Result<Vec<Note>, SetupError> {
     let about_definitions = |hook: &Written| !hook.moment.is_about_calls() && hook.matcher.is_some();
     let definitions = if settings.hooks.iter().any(about_definitions) {
         Definitions::builtin_and(DiscoveryResult::load(dir, None, setup)?.and_given(&[]))
     } else {
         Definitions::builtin()
     };
-    Ok(unheard(settings, setup, &definitions))
+    Ok(unused_matchers(settings, setup, &definitions))
 }
 
 fn never_of_it(problem: &str) -> String {
-    format!("{problem}, so the hook never hears of it")
+    format!("{problem}, so the hook is never called")
 }
 
-/// What is wrong with an expression that no call is known by, or with a part of it that is a rule of permissions. There is
-/// nothing to hear of from tools of other servers until they run.
+/// The problem with an expression that matches no tool, or with a part of it that is a permission rule. Tools of other
+/// servers are unknown until the servers run.
 fn no_tool_fits(moment: Moment, text: &str, matcher: &Matcher, tools: &[&str]) -> Option<String> {
     let fits_none = |matcher: &Matcher| !tools.iter().any(|tool| matcher.matches(tool));
     if !matcher.is_expression() || text.contains(OF_SERVERS) {
@@ -75,7 +76,7 @@ fn no_tool_fits(moment: Moment, text: &str, matcher: &Matcher, tools: &[&str]) -
     })
 }
 
-/// What is wrong with names that no definition has, and with an expression that fits none of them.
+/// The problems with names that no definition has, and with an expression that matches none of them.
 fn no_definition_fits(text: &str, matcher: &Matcher, definitions: &Definitions) -> Vec<String> {
     if matcher.is_expression() {
         let fits_none = !definitions.names().any(|name| matcher.matches(name));
@@ -87,13 +88,13 @@ fn no_definition_fits(text: &str, matcher: &Matcher, definitions: &Definitions) 
     }
     let is_none = |name: &&String| !definitions.names().any(|known| known.eq_ignore_ascii_case(name));
     let problem = |name: &String| {
-        never_of_it(&format!("there is no definition `{name}`{}", hint(nearest(name, definitions.names()))))
+        never_of_it(&format!("unknown definition `{name}`{}", hint(nearest(name, definitions.names()))))
     };
     matcher.names().iter().filter(is_none).map(problem).collect()
 }
 
-/// What to write instead of names as rules of permissions and lists have them: `Bash(git push:*)` and `Bash, Write` are
-/// no names to a matcher.
+/// Suggests a replacement for names in the form of permission rules and lists: a matcher does not read `Bash(git
+/// push:*)` and `Bash, Write` as names.
 pub(super) fn instead(text: Option<&str>) -> String {
     let text = text.unwrap_or_default().trim();
     let name = |part: &str| {
@@ -110,7 +111,7 @@ pub(super) fn instead(text: Option<&str>) -> String {
     format!("; a matcher has names alone, with `|` between them: write `{}`", names.join("|"))
 }
 
-/// What stands between `|` and `,` outside of brackets.
+/// The parts between `|` and `,` outside brackets.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let separates = |c: char| {

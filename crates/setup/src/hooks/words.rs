@@ -1,17 +1,17 @@
-//! The files that a hook's command names.
+//! Splits a hook's command into words and finds the files that it names.
 
 use std::path::{Path, PathBuf};
 
-/// Beginnings of a word that stand for the home directory.
+/// Prefixes of a word that refer to the home directory.
 const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 
-/// Whether a shell ends a word there, outside of quotes.
+/// Whether an unquoted character ends a word in a shell.
 fn separates(c: char) -> bool {
     c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')' | '<' | '>')
 }
 
-/// The words of a command as a shell reads them, and what stands behind a `=` in them. Quoted text is read once more as
-/// if it were not quoted: `sh -c '...'` has a command there. Variables stay as they are written.
+/// The words of a command as a shell reads them, and the parts after a `=`. Quoted text is read again without its
+/// quotes, because `sh -c '...'` has a command there. Variables are not expanded.
 pub(super) fn words(command: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let assigned = |word: &String| Some(word.split_once('=')?.1.to_owned());
@@ -24,13 +24,13 @@ pub(super) fn words(command: &str) -> Vec<String> {
     words
 }
 
-/// The words of a command in their order, and then once more as if nothing were quoted.
+/// The words of a command in order, and then again with quotes ignored.
 pub(super) fn in_order(command: &str) -> Vec<String> {
     let loose = command.split(|c| separates(c) || matches!(c, '"' | '\'' | '=')).map(str::to_owned);
     shell_words(command).into_iter().chain(loose).filter(|word| !word.is_empty()).collect()
 }
 
-/// The words of a command without their quotes and escapes.
+/// The words of a command without quotes and escapes.
 pub(super) fn shell_words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut open) = (Vec::new(), String::new(), None);
     let mut chars = command.chars();
@@ -53,7 +53,8 @@ pub(super) fn shell_words(command: &str) -> Vec<String> {
     words
 }
 
-/// The files in the home directory that a command names: programs do not see that directory, and scripts live there.
+/// The files in the home directory that a command names: programs do not see that directory, but scripts are often
+/// there.
 pub(super) fn files(command: &str, home: &Path) -> Vec<PathBuf> {
     let whole = |word: &str| {
         let beneath = HOMES.iter().find_map(|start| word.strip_prefix(start));

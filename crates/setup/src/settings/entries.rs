@@ -1,4 +1,4 @@
-//! What settings say, key by key, for people and programs to read. No secret is in it.
+//! Settings as a list of keys and values, for users and programs. It contains no secrets.
 
 use std::fmt;
 
@@ -9,38 +9,38 @@ use serde_json::{Value, json};
 use super::keys::KEYS;
 use super::{Origin, Settings, WithOrigin};
 
-/// What is shown in a secret's place: where it is written.
+/// The placeholder that replaces a secret: it names where the secret is written.
 pub fn secret_of(origin: &str) -> Value {
     json!({SET_IN: origin})
 }
 
-/// Where a secret is written, if a value stands for one.
+/// Where a secret is written, if the value is a placeholder.
 pub fn origin_of_secret(value: &Value) -> Option<&str> {
     value.get(SET_IN)?.as_str()
 }
 
-/// The one field of what stands for a secret.
+/// The one field of a placeholder.
 const SET_IN: &str = "set_in";
 
-/// One key with its value and where it was written.
+/// One key with its value and origin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The key, with dots.
     pub key: String,
-    /// Its value.
+    /// The value, with a placeholder for each secret.
     pub value: Value,
     /// Where it was written.
     pub origin: Origin,
 }
 
-/// Entries that are being gathered.
+/// A list of entries in construction.
 #[derive(Default)]
 pub(super) struct Entries(Vec<Entry>);
 
 impl Entries {
-    /// Adds a key, if it is said.
-    pub(super) fn add<T: Serialize>(&mut self, key: &str, said: Option<&WithOrigin<T>>) {
-        if let Some(WithOrigin { value, origin }) = said {
+    /// Adds a key, if it is set.
+    pub(super) fn add<T: Serialize>(&mut self, key: &str, stated: Option<&WithOrigin<T>>) {
+        if let Some(WithOrigin { value, origin }) = stated {
             self.push(key, serde_json::to_value(value).unwrap_or_default(), origin);
         }
     }
@@ -52,19 +52,19 @@ impl Entries {
 }
 
 impl Settings {
-    /// Everything that is said.
+    /// Every key that is set.
     pub fn entries(&self) -> Vec<Entry> {
         let mut all = Entries::default();
-        for key in &KEYS {
-            match key.field {
-                Some(field) => field.list(key.name, self, &mut all),
-                None => self.list_several(key.name, &mut all),
+        for key in KEYS {
+            if let Some(field) = key.field {
+                field.list(key.name, self, &mut all);
             }
+            self.list_several(key.name, &mut all);
         }
         all.0
     }
 
-    /// Adds a key that is not one value.
+    /// Adds the entries of a key that has more than one value.
     fn list_several(&self, key: &str, all: &mut Entries) {
         match key {
             // With their prices.
@@ -75,7 +75,7 @@ impl Settings {
                 }
             }
             "rules" => {
-                for rules in self.rules.iter().chain(&self.project_rules) {
+                for rules in &self.project_rules {
                     all.add(key, Some(rules));
                 }
             }
@@ -84,7 +84,7 @@ impl Settings {
     }
 }
 
-/// An address without the parts in which people put passwords and keys.
+/// An address without the parts in which users put passwords and keys.
 pub fn without_secrets(url: &str) -> String {
     let (plain, query) = url.split_once('?').map_or((url, ""), |(plain, _)| (plain, "?…"));
     let (scheme, rest) = plain.split_once("://").unwrap_or(("", plain));
@@ -99,6 +99,13 @@ pub fn without_secrets(url: &str) -> String {
 #[serde(transparent)]
 pub(super) struct Secret(String);
 
+/// Serialises to nothing: a row shows where its secret is written instead.
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_unit()
+    }
+}
+
 impl Secret {
     /// From the text of a variable.
     #[expect(clippy::unnecessary_wraps, reason = "one of the readers of a table, and others can fail")]
@@ -106,12 +113,12 @@ impl Secret {
         Ok(Self(text.to_owned()))
     }
 
-    /// What was written, for whom it is meant.
+    /// The secret itself, only for the request that needs it.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// The same.
+    /// Like [`Secret::text`], by value.
     pub(super) fn into_text(self) -> String {
         self.0
     }

@@ -1,4 +1,5 @@
-//! `hooks`: commands that hear of what agents do, and may object. In the shape that other tools use for theirs.
+//! The setting `hooks`: commands that are called on operations of agents and may deny them. The format is that of other
+//! tools.
 
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -7,24 +8,24 @@ use posse::ports::Moment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Origin;
 use super::located::WithLine;
+use super::{Origin, Settings};
 
-/// Commands that hear of what agents do, and may object.
+/// Commands that are called on operations of agents and may deny them.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "hooks")]
 pub(super) struct RawHooks {
-    /// Before a tool is used; a hook may refuse the call.
+    /// Before a tool is used. A hook may deny the call.
     #[serde(rename = "PreToolUse", default)]
     pre_tool_use: Vec<WithLine<RawMatcher>>,
-    /// After a tool was used; what a hook objects to is told to the model.
+    /// After a tool was used. The model receives a hook's objection.
     #[serde(rename = "PostToolUse", default)]
     post_tool_use: Vec<WithLine<RawMatcher>>,
-    /// Before a sub-agent starts; a hook may keep it from starting.
+    /// Before a sub-agent starts. A hook may prevent the start.
     #[serde(rename = "SubagentStart", default)]
     subagent_start: Vec<WithLine<RawMatcher>>,
-    /// When a sub-agent has ended its work; a hook may keep the work from being integrated.
+    /// When a sub-agent has ended its work. A hook may prevent the integration.
     #[serde(rename = "SubagentStop", default)]
     subagent_stop: Vec<WithLine<RawMatcher>>,
 }
@@ -34,9 +35,9 @@ pub(super) struct RawHooks {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "hook_matcher")]
 struct RawMatcher {
-    /// Names of tools or definitions with `|` between them, or a regular expression; all if it is left out.
+    /// Names of tools or definitions separated by `|`, or a regular expression; default: all.
     matcher: Option<String>,
-    /// The commands.
+    /// The commands to run.
     hooks: Vec<RawHook>,
 }
 
@@ -48,13 +49,13 @@ struct RawHook {
     /// The kind of hook.
     #[serde(rename = "type")]
     _kind: HookKind,
-    /// What is run, by a shell, in the sandbox; it is told what happens as JSON on standard input.
+    /// The command, which a shell runs in the sandbox. It receives the event as JSON on standard input.
     command: String,
     /// Seconds until it is ended.
     timeout: Option<NonZeroU32>,
 }
 
-/// The kinds of hooks there are.
+/// The kinds of hooks.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "hook_kind")]
@@ -62,16 +63,16 @@ enum HookKind {
     Command,
 }
 
-/// One command that hears of one kind of moment.
+/// One command that is called at one kind of moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// What it hears of.
+    /// When the command is called.
     pub moment: Moment,
-    /// Which tools or sub-agents it is about, as written; none for all.
+    /// The tools or sub-agents that it applies to, as written; `None` for all.
     pub matcher: Option<String>,
-    /// What is run.
+    /// The command, run by a shell in the sandbox.
     pub command: String,
-    /// Seconds until it is ended, if the settings say so.
+    /// Seconds until it is ended, if the settings set them.
     pub timeout_seconds: Option<NonZeroU32>,
     /// Where it was written.
     pub origin: Origin,
@@ -88,7 +89,7 @@ pub(super) struct ShownHook<'a> {
 }
 
 impl Hook {
-    /// The same for people and programs to read.
+    /// Converts the hook for display.
     pub(super) fn shown(&self) -> ShownHook<'_> {
         ShownHook {
             moment: self.moment.name(),
@@ -99,9 +100,16 @@ impl Hook {
     }
 }
 
+impl Settings {
+    /// Takes `hooks` from a file.
+    pub(super) fn read_hooks(&mut self, hooks: RawHooks, path: &Path) {
+        self.hooks = hooks.sourced(path);
+    }
+}
+
 impl RawHooks {
-    /// All hooks in the order of the file, with where each was written.
-    pub(super) fn sourced(self, path: &Path) -> Vec<Hook> {
+    /// All hooks in the order of the file, with their origins.
+    fn sourced(self, path: &Path) -> Vec<Hook> {
         let moments = [
             (Moment::PreToolUse, self.pre_tool_use),
             (Moment::PostToolUse, self.post_tool_use),
@@ -110,10 +118,10 @@ impl RawHooks {
         ];
         let mut all = Vec::new();
         for (moment, matchers) in moments {
-            for said in matchers {
-                let said = said.sourced(path);
-                let (matcher, origin) = (said.value.matcher, said.origin);
-                all.extend(said.value.hooks.into_iter().map(|hook| Hook {
+            for written in matchers {
+                let written = written.sourced(path);
+                let (matcher, origin) = (written.value.matcher, written.origin);
+                all.extend(written.value.hooks.into_iter().map(|hook| Hook {
                     moment,
                     matcher: matcher.clone(),
                     command: hook.command,

@@ -1,4 +1,4 @@
-//! A value in a settings file, with the line that it stands on.
+//! A value in a settings file, with its line.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -9,22 +9,22 @@ use serde_saphyr::Spanned;
 
 use super::{Origin, WithOrigin};
 
-/// A value that remembers its line. In the schema it is the value alone.
+/// A value with its line. In the schema it is the value alone.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub(super) struct WithLine<T>(Spanned<T>);
 
 impl<T> WithLine<T> {
-    /// The value with where it was written.
+    /// The value with its origin.
     pub(super) fn sourced(self, path: &Path) -> WithOrigin<T> {
         let Spanned { value, referenced, .. } = self.0;
         WithOrigin { value, origin: Origin::File { path: path.to_owned(), line: referenced.line() } }
     }
 }
 
-/// A value with where it was written, if it was.
-pub(super) fn sourced<T>(said: Option<WithLine<T>>, path: &Path) -> Option<WithOrigin<T>> {
-    said.map(|said| said.sourced(path))
+/// A value with its origin, if it is set.
+pub(super) fn sourced<T>(value: Option<WithLine<T>>, path: &Path) -> Option<WithOrigin<T>> {
+    value.map(|value| value.sourced(path))
 }
 
 impl<T: JsonSchema> JsonSchema for WithLine<T> {

@@ -1,7 +1,7 @@
-//! Settings: the person's file, the project's, the environment, flags; the later wins, but that a project may only
-//! narrow (`project.rs`). Resolved once, before anything is done.
+//! Resolves settings for runs: the user's file, the project's files, the environment, flags. The later layer wins,
+//! except that a project may only narrow (`project.rs`). Resolved once, before anything is done.
 //!
-//! Every value keeps where it came from, so that an error can say which of these places to look at.
+//! Every value keeps its origin, so that an error can name where to change it.
 
 mod check;
 pub mod entries;
@@ -9,11 +9,13 @@ mod field;
 mod file;
 pub mod hooks;
 pub mod keys;
+mod list;
 mod located;
 mod problem;
 pub mod project;
 mod providers;
 mod sandbox;
+mod schema;
 mod search;
 mod variables;
 mod workspace;
@@ -21,12 +23,14 @@ mod workspace;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use posse::{OnAsk, ProjectRules, Rules};
+use posse::{OnAsk, ProjectRules, Rules, RunRequest};
 
 use self::hooks::Hook;
 use self::project::ProjectFile;
 use self::providers::ProviderSettings;
 use self::sandbox::SandboxSettings;
+pub use self::schema::schema;
+pub(crate) use self::search::SEARCH_KEYS;
 use self::search::SearchSettings;
 use self::workspace::{GcKeys, WorkspaceKeys};
 use crate::Setup;
@@ -36,20 +40,23 @@ use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::notes::Notes;
 use crate::project_dirs;
 
+/// The unit of sizes in settings, in bytes.
+const MB: u64 = 1 << 20;
+
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// In the settings file.
+    /// In a settings file.
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The line, from 1.
         line: u64,
     },
     /// In an environment variable.
     Variable(String),
-    /// In a flag.
-    Flag(&'static str),
+    /// In the request itself, under the name that the front end has for it.
+    Request(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -57,95 +64,95 @@ impl fmt::Display for Origin {
         match self {
             Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
             Origin::Variable(name) => f.write_str(name),
-            Origin::Flag(name) => f.write_str(name),
+            Origin::Request(name) => f.write_str(name),
         }
     }
 }
 
-/// A value and where it came from.
+/// A value with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithOrigin<T> {
-    /// The value.
+    /// The value as it was parsed.
     pub value: T,
     /// Where it was written.
     pub origin: Origin,
 }
 
 impl<T> WithOrigin<T> {
-    /// A value from a flag, if the flag was given.
-    pub fn flag(value: Option<T>, name: &'static str) -> Option<Self> {
-        value.map(|value| Self { value, origin: Origin::Flag(name) })
+    /// A value of the request, if it is set. `name` is the front end's name for it.
+    pub fn request(value: Option<T>, name: &'static str) -> Option<Self> {
+        value.map(|value| Self { value, origin: Origin::Request(name) })
     }
 }
 
-/// What one place says, or all of them together. What is absent is for the default to say.
+/// The settings of one layer, or of all of them merged. Absent values have their default.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// `model`: the model of a run that names none.
+    /// `model`: the default model of runs.
     pub model: Option<WithOrigin<String>>,
-    /// `agent.max_depth`: the depth of a run that says none.
+    /// `agent.max_depth`: the default depth of runs.
     pub max_depth: Option<WithOrigin<u32>>,
     /// `agent.max_orchestration_depth`: the depth that no run exceeds.
     pub max_orchestration_depth: Option<WithOrigin<u32>>,
     /// `agent.max_turns`: base of the turn limit by depth.
     pub max_turns: Option<WithOrigin<Limit<1>>>,
-    /// `agent.max_agents`: agents in a tree.
+    /// `agent.max_agents`: limit of agents in a tree.
     pub max_agents: Option<WithOrigin<Limit<1>>>,
-    /// `agent.max_tokens`: tokens of a tree.
+    /// `agent.max_tokens`: limit of tokens of a tree.
     pub max_tokens: Option<WithOrigin<Limit<0>>>,
-    /// `agent.max_usd`: dollars of a tree.
+    /// `agent.max_usd`: limit of dollars of a tree.
     pub max_usd: Option<WithOrigin<MoneyLimit>>,
-    /// `agent.max_time`: wall time of a run.
+    /// `agent.max_time`: limit of a run's wall time.
     pub max_time: Option<WithOrigin<TimeLimit>>,
     /// `agent.idle_timeout`: how long a model or a tool may be silent.
     pub idle_timeout: Option<WithOrigin<TimeLimit>>,
-    /// `agent.parallel`: calls that run at once.
+    /// `agent.parallel`: concurrent calls.
     pub parallel: Option<WithOrigin<Limit<1>>>,
-    /// `agent.may_share_history`: whether an agent may hand its conversation on to a child.
+    /// `agent.may_share_history`: whether an agent may pass its conversation on to a child.
     pub may_share_history: Option<WithOrigin<bool>>,
-    /// `agent.include_sub_agent_events`: whether the events of sub-agents go to those who follow their parent.
+    /// `agent.include_sub_agent_events`: whether subscribers of a parent also receive events of its sub-agents.
     pub include_sub_agent_events: Option<WithOrigin<bool>>,
-    /// `on_ask`: what becomes of a question that is not answered at once.
+    /// `on_ask`: the policy for a question that no user answers at once.
     pub on_ask: Option<WithOrigin<OnAsk>>,
-    /// `--base-url`: where the provider of `model` is. There is no key for it: `providers` has it for each provider.
+    /// The base URL of the provider of `model`. There is no such setting: `providers` has a base URL for each provider.
     pub base_url: Option<WithOrigin<String>>,
     /// `providers` and `prices`.
     pub providers: ProviderSettings,
-    /// `proxy`: what model traffic goes through.
+    /// `proxy`: the proxy for model traffic.
     pub proxy: Option<WithOrigin<String>>,
-    /// `search`: who is asked when an agent searches the web.
+    /// `search`: the provider of web searches.
     pub search: SearchSettings,
     /// `sandbox`: what commands of agents see and may use.
     pub sandbox: SandboxSettings,
-    /// `workspace`: how workspaces are made.
+    /// `workspace`: how workspaces are created.
     pub workspace: WorkspaceKeys,
-    /// `gc`: when they go.
+    /// `gc`: when workspaces and salvage are removed.
     pub gc: GcKeys,
-    /// `hooks`: commands that hear of what agents do. Those of the person come first.
+    /// `hooks`: commands that are called on operations of agents. Those of the user come first.
     pub hooks: Vec<Hook>,
-    /// `rules`: the operator's layer.
+    /// `rules`: the operator's permission layer.
     pub rules: Option<WithOrigin<Rules>>,
     /// `rules` of the project: one more layer for each of its files, which can only narrow.
     pub project_rules: Vec<WithOrigin<Rules>>,
 }
 
-/// Settings with all that they were made from.
+/// The effective settings with the layers that they come from.
 #[derive(Debug)]
 pub struct ResolvedSettings {
-    /// What counts.
+    /// The effective settings.
     pub settings: Settings,
-    /// What the person's file says.
+    /// The user's file.
     pub file: Settings,
-    /// What variables say.
+    /// The environment variables.
     pub variables: Settings,
     /// The project's files, the nearest first.
     pub project: Vec<ProjectFile>,
-    /// What a person should know about the project's files.
+    /// Notes about the project's files.
     pub notes: Notes,
 }
 
 impl ResolvedSettings {
-    /// The settings that count in a directory.
+    /// Resolves the settings of a directory.
     pub fn of(setup: &Setup, dir: &Path) -> Result<Self, SetupError> {
         let (variables, file) = own(&setup.environment)?;
         let project = ProjectFile::find(setup, dir)?;
@@ -159,7 +166,7 @@ impl ResolvedSettings {
     }
 }
 
-/// What a person's variables and their file say.
+/// The user's variables and file.
 fn own(environment: &Environment) -> Result<(Settings, Settings), SetupError> {
     let file = match &environment.settings_file {
         Some(path) => file::read(path)?,
@@ -169,24 +176,24 @@ fn own(environment: &Environment) -> Result<(Settings, Settings), SetupError> {
 }
 
 impl Settings {
-    /// The commands that they have run.
+    /// The commands that these settings run.
     fn commands(&self) -> Vec<&str> {
         let hooks = self.hooks.iter().map(|hook| hook.command.as_str());
         hooks.chain(self.workspace.setup()).collect()
     }
 
-    /// The person's own settings, whatever a project says.
+    /// The user's own settings, without those of a project.
     pub fn own(environment: &Environment) -> Result<Settings, SetupError> {
         let (variables, file) = own(environment)?;
         Ok(variables.or(file))
     }
 
-    /// The settings that count in a directory, the project's among them.
+    /// The effective settings of a directory, including the project's.
     pub fn resolve(setup: &Setup, dir: &Path) -> Result<Settings, SetupError> {
         Ok(ResolvedSettings::of(setup, dir)?.settings)
     }
 
-    /// The settings that would count if the project's files that the person does not trust were not there.
+    /// The effective settings without the project's untrusted files.
     pub fn resolve_trusted(setup: &Setup, dir: &Path) -> Result<Settings, SetupError> {
         let (variables, file) = own(&setup.environment)?;
         let mut project = ProjectFile::find(setup, dir)?;
@@ -204,7 +211,14 @@ impl Settings {
         self.project_rules.iter().map(|rules| rules.value.clone()).collect()
     }
 
-    /// These settings, and where they are silent the others.
+    /// Copies every option of runs to the request.
+    pub fn apply(&self, request: &mut RunRequest) {
+        for (_, field) in keys::fields() {
+            field.apply(self, request);
+        }
+    }
+
+    /// Fills unset values from the other settings.
     pub fn or(mut self, mut other: Settings) -> Settings {
         for (_, field) in keys::fields() {
             field.fill(&mut self, &mut other);
@@ -213,7 +227,6 @@ impl Settings {
             base_url: self.base_url.or(other.base_url),
             providers: self.providers.or(other.providers),
             hooks: if self.hooks.is_empty() { other.hooks } else { self.hooks },
-            rules: self.rules.or(other.rules),
             project_rules: if self.project_rules.is_empty() {
                 other.project_rules
             } else {
@@ -224,7 +237,7 @@ impl Settings {
     }
 }
 
-/// Reads `on_ask` as it is typed.
+/// Parses `on_ask` in its typed form.
 pub fn on_ask(text: &str) -> Result<OnAsk, String> {
     match text {
         "deny" => Ok(OnAsk::Deny),
@@ -233,10 +246,7 @@ pub fn on_ask(text: &str) -> Result<OnAsk, String> {
     }
 }
 
-/// The JSON Schema of a settings file.
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(file::RawSettings).to_value()
-}
-
+#[cfg(test)]
+mod page;
 #[cfg(test)]
 mod tests;

@@ -1,25 +1,25 @@
-//! What the YAML reader says about a settings file, in words for the person who wrote it.
+//! Converts errors of the YAML reader about a settings file to messages for the user who wrote it.
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use posse_agent::plan::innermost;
+use crate::plan::innermost;
 use posse_domain::nearest::{hint, nearest};
 use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
 
 use crate::error::SetupError;
 
-/// Longest unknown key that an error repeats whole.
+/// Longest unknown key that an error repeats completely.
 const SHOWN_MAX_CHARS: usize = 40;
-/// Characters that are repeated of one that is longer, or looks like a secret.
+/// How many characters of a longer key, or of a possible secret, are repeated.
 const SECRET_SHOWN_CHARS: usize = 4;
-/// A longer name with digits in it is taken for a secret.
+/// A longer name with digits in it could be a secret.
 const PLAIN_MAX_BYTES: usize = 15;
 
-/// How every wish for a number begins.
+/// The prefix of every message that expects a number.
 const A_NUMBER: &str = "expected a whole number";
 
-/// The error of a settings file that could not be read.
+/// The error for a settings file that could not be parsed.
 pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
     let cause = innermost(error);
     let at = cause.location().or_else(|| error.location());
@@ -35,7 +35,7 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
         cause,
         Error::SerdeUnknownField { .. } | Error::SerdeMissingField { .. } | Error::DuplicateMappingKey { .. }
     );
-    // Only of a value of the wrong kind is it sure that the key above it is the one that is meant.
+    // Only for a value of the wrong type is the key above it certainly the right one.
     let above = problem.starts_with("expected ");
     let key = at.and_then(|at| key_before(text, at, above)).filter(|_| !names_itself);
     let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
@@ -47,7 +47,7 @@ fn describe(error: &Error) -> String {
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
             let meant = hint(nearest(field, expected.iter().copied()));
-            format!("unknown key `{}`{meant}; known are {}", shown(field), expected.join(", "))
+            format!("unknown key `{}`{meant}; known keys: {}", shown(field), expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             format!("`{}` is not one of {}", shown(variant), expected.join(", "))
@@ -66,7 +66,7 @@ fn describe(error: &Error) -> String {
     }
 }
 
-/// A key as an error repeats it: a secret that was written in a key's place is not repeated whole.
+/// A key as an error repeats it: a secret in a key's position is not repeated completely.
 pub(super) fn shown(key: &str) -> Cow<'_, str> {
     let has_digit = key.bytes().any(|byte| byte.is_ascii_digit());
     let is_secret = key.starts_with("sk-") || has_digit && key.len() > PLAIN_MAX_BYTES;
@@ -77,7 +77,7 @@ pub(super) fn shown(key: &str) -> Cow<'_, str> {
     }
 }
 
-/// What was expected, without names of Rust's or the reader's types.
+/// The expected type, without names of Rust's or the reader's types.
 fn kind(expected: &str) -> Cow<'_, str> {
     match expected {
         "u32" | "u64" => "a whole number of at least 0".into(),
@@ -88,22 +88,22 @@ fn kind(expected: &str) -> Cow<'_, str> {
     }
 }
 
-/// What stands before a place on its line, and what stands there.
+/// The parts of a line before and after a position.
 fn split_at(text: &str, at: Location) -> Option<(&str, &str)> {
     let line = text.lines().nth(usize::try_from(at.line().checked_sub(1)?).ok()?)?;
     let column = usize::try_from(at.column().checked_sub(1)?).ok()?;
     Some(line.split_at(line.char_indices().nth(column).map_or(line.len(), |(end, _)| end)))
 }
 
-/// The plain value that begins at this place.
+/// The plain value that begins at this position.
 fn scalar_at(text: &str, at: Location) -> Option<&str> {
     let (_, value) = split_at(text, at)?;
     let end = value.find([',', '}', ']', '#']).unwrap_or(value.len());
     Some(value[..end].trim().trim_matches(['"', '\''])).filter(|value| !value.is_empty())
 }
 
-/// The key whose value begins at this place: on the same line, or, where `above` is looked at too, on the nearest one before
-/// it that is indented less.
+/// The key of the value that begins at this position: on the same line, or, with `above`, on the nearest preceding line
+/// with less indentation.
 fn key_before(text: &str, at: Location, above: bool) -> Option<&str> {
     let (before, _) = split_at(text, at)?;
     let before = if above && before.trim().is_empty() {

@@ -1,7 +1,7 @@
-//! `providers` and `prices`: where models are, with which keys, within which limits, and what they cost.
+//! The settings `providers` and `prices`: where models are, with which keys, limits and costs.
 //!
-//! They are read from the person's settings file and from nowhere else: a project that could say where a provider is
-//! could have the person's key sent there.
+//! They are read only from the user's settings file: a project that could set the address of a provider could have the
+//! user's key sent there.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::entries::{Entries, Secret, secret_of, without_secrets};
 use super::located::{WithLine, sourced};
 use super::problem::shown;
-use super::{Origin, WithOrigin};
+use super::{Origin, Settings, WithOrigin};
 use crate::error::SetupError;
 
-/// Names that stand for models without a provider: a provider of this name could not be reached.
+/// Prefixes of models without a provider. A provider of this name could not be reached.
 const TAKEN: [&str; 2] = ["scripted", "replay"];
 
 /// The name of one of `providers`: the first part of its models' names.
@@ -37,11 +37,9 @@ impl TryFrom<String> for ProviderName {
             taken if TAKEN.contains(&taken) => {
                 wrong(&format!("`{taken}/…` are models without one; choose another"))
             }
-            other if other.contains('/') => {
-                wrong("what follows the first `/` is the model; leave the `/` out")
-            }
+            other if other.contains('/') => wrong("what follows the first `/` is the model; remove the `/`"),
             other if other.contains(|c: char| c.is_whitespace() || c.is_control()) => {
-                wrong("it has spaces in it; leave them out")
+                wrong("it has spaces in it; remove them")
             }
             _ => Ok(Self(name)),
         }
@@ -53,30 +51,30 @@ impl TryFrom<String> for ProviderName {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "provider")]
 pub(super) struct RawProvider {
-    /// The wire format that it speaks.
+    /// Its wire format.
     format: Option<RawFormat>,
-    /// Where it is.
+    /// Its base URL.
     base_url: Option<WithLine<String>>,
     /// Its key.
     key: Option<WithLine<Secret>>,
     /// The environment variable that has its key.
     key_env: Option<String>,
-    /// Calls a minute.
+    /// Limit of calls per minute.
     requests_per_minute: Option<NonZeroU32>,
-    /// Tokens a minute.
+    /// Limit of tokens per minute.
     tokens_per_minute: Option<NonZeroU64>,
-    /// Calls at once.
+    /// Limit of concurrent calls.
     concurrent: Option<NonZeroU32>,
-    /// How its models are told of tools.
+    /// How tools are passed to its models.
     tools: Option<RawTools>,
     /// Tokens that fit into its models' context.
     context_tokens: Option<NonZeroU64>,
-    /// Most tokens of one reply.
+    /// Limit of tokens in one reply.
     max_output_tokens: Option<NonZeroU64>,
 }
 
-/// What a model costs, in dollars for a million tokens.
-// The shape of `PriceTag`, which knows no schemas.
+/// The price of a model, in dollars per million tokens.
+// The shape of `PriceTag`, which has no schema.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, rename = "price")]
 #[expect(dead_code, reason = "only its shape is used")]
@@ -89,7 +87,7 @@ pub(super) struct PriceShape {
     cache_read: Option<f64>,
     /// Input written to a cache.
     cache_write: Option<f64>,
-    /// Output that is thinking.
+    /// Reasoning output.
     reasoning: Option<f64>,
 }
 
@@ -100,7 +98,6 @@ enum RawFormat {
     Anthropic,
     Responses,
     Chat,
-    Genai,
 }
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -112,40 +109,49 @@ enum RawTools {
     Probe,
 }
 
-/// What the settings say of providers and prices.
+/// The keys `providers` and `prices`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderSettings {
     words: BTreeMap<String, WithOrigin<ProviderWords>>,
     prices: BTreeMap<String, WithOrigin<PriceTag>>,
 }
 
-impl ProviderSettings {
-    /// What the file says, with where it says so.
-    pub(super) fn sourced(
+impl Settings {
+    /// Takes `providers` from a file.
+    pub(super) fn read_providers(
+        &mut self,
         providers: BTreeMap<ProviderName, WithLine<RawProvider>>,
-        prices: BTreeMap<String, WithLine<PriceTag>>,
         path: &Path,
-    ) -> Result<Self, SetupError> {
-        let tagged = |(name, tag): (String, WithLine<PriceTag>)| (name, tag.sourced(path));
+    ) {
         let words = |(ProviderName(name), raw): (ProviderName, WithLine<RawProvider>)| {
-            let WithOrigin { value: raw, origin } = raw.sourced(path);
-            let words = raw.words(path);
-            match &words.key {
-                Some(key) if words.key_env.is_some() => Err(SetupError::usage(format!(
-                    "{}: providers.{name} has `key` and `key_env`: which of them counts?",
-                    key.origin()
-                ))
-                .hint("leave one of them out; nothing was done")),
-                _ => Ok((name, WithOrigin { value: words, origin })),
-            }
+            let WithOrigin { value, origin } = raw.sourced(path);
+            (name, WithOrigin { value: value.words(path), origin })
         };
-        Ok(Self {
-            words: providers.into_iter().map(words).collect::<Result<_, _>>()?,
-            prices: prices.into_iter().map(tagged).collect(),
-        })
+        self.providers.words = providers.into_iter().map(words).collect();
     }
 
-    /// These settings, and where they are silent the others.
+    /// Takes `prices` from a file.
+    pub(super) fn read_prices(&mut self, prices: BTreeMap<String, WithLine<PriceTag>>, path: &Path) {
+        self.providers.prices = prices.into_iter().map(|(name, tag)| (name, tag.sourced(path))).collect();
+    }
+}
+
+impl ProviderSettings {
+    /// Refuses a provider with two keys.
+    pub(super) fn check(&self) -> Result<(), SetupError> {
+        for (name, words) in &self.words {
+            if let Some(key) = words.value.key.as_ref().filter(|_| words.value.key_env.is_some()) {
+                return Err(SetupError::usage(format!(
+                    "{}: providers.{name} has `key` and `key_env`: which of them is to be used?",
+                    key.origin()
+                ))
+                .hint("remove one of them; nothing was done"));
+            }
+        }
+        Ok(())
+    }
+
+    /// These settings, or the other ones if these are empty.
     pub(super) fn or(self, other: Self) -> Self {
         if self == Self::default() { other } else { self }
     }
@@ -156,7 +162,7 @@ impl ProviderSettings {
         Providers::new(words, variables.iter().cloned())
     }
 
-    /// What is said, by key; of keys only where they are.
+    /// Adds the entries, by key. An API key is shown only by its origin.
     pub(super) fn list(&self, entries: &mut Entries) {
         for (name, words) in &self.words {
             entries.push(&format!("providers.{name}"), shown_words(&words.value), &words.origin);
@@ -168,7 +174,7 @@ impl ProviderSettings {
         }
     }
 
-    /// The person's prices, each by the full name of its model.
+    /// The user's prices, each by the full name of its model.
     pub fn prices(&self, providers: &Providers) -> Result<Prices, SetupError> {
         let full = |(name, tag): (&String, &WithOrigin<PriceTag>)| {
             let split = providers.split(name, false);
@@ -180,7 +186,7 @@ impl ProviderSettings {
     }
 }
 
-/// What is said of a provider, without its key.
+/// The settings of a provider, without its key.
 fn shown_words(words: &ProviderWords) -> Value {
     let all = json!({
         "format": words.format.map(|format| format!("{format:?}").to_lowercase()),
@@ -208,7 +214,6 @@ impl RawProvider {
                 RawFormat::Anthropic => Format::Anthropic,
                 RawFormat::Responses => Format::Responses,
                 RawFormat::Chat => Format::Chat,
-                RawFormat::Genai => Format::Genai,
             }),
             base_url: sourced(self.base_url, path)
                 .map(|url| BaseUrl { url: url.value, origin: at(url.origin) }),
@@ -296,7 +301,7 @@ prices:
                 "providers:\n  lab:\n    key: canary\n    key_env: LAB\n",
                 "settings.yaml:3: providers.lab has `key` and `key_env`",
             ),
-            ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known are"),
+            ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known keys:"),
             ("providers:\n  lab:\n    0123456789canary: x\n", "settings.yaml:3: unknown key `0123…`"),
             ("x-a-long-text-of-many-words-that-is-no-canary: x\n", "settings.yaml:1: unknown key `x-a-…`"),
             ("providers:\n  lab: sk-canary\n", "settings.yaml:2: "),
@@ -307,10 +312,14 @@ prices:
             let error = read(text).expect_err(text);
             assert!(error.contains(part) && !error.contains("canary"), "{error}");
         }
-        let settings = read("prices:\n  whose: {input: 1, output: 2}\n").expect("settings");
+        let settings = read("prices:\n  alone: {input: 1, output: 2}\n").expect("settings");
         let providers = settings.providers.providers(&[]);
-        let error =
-            settings.providers.prices(&providers).map(drop).map_err(|error| error.text()).expect_err("whose");
-        assert!(error.starts_with("error: settings.yaml:2: prices: whose model is `whose`?"), "{error}");
+        let error = settings
+            .providers
+            .prices(&providers)
+            .map(drop)
+            .map_err(|error| error.text())
+            .expect_err("no provider");
+        assert!(error.starts_with("error: settings.yaml:2: prices: ambiguous model name `alone`"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! `sandbox`: what commands of agents see and may use.
+//! The setting `sandbox`: what commands of agents see and may use.
 
 use std::path::{Path, PathBuf};
 
@@ -6,75 +6,41 @@ use posse::sandbox::{Limits, RequiredIsolation, SandboxOptions};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::WithOrigin;
-use super::located::{WithLine, sourced};
+use super::{MB, WithOrigin};
 use crate::error::SetupError;
 
-/// Names that end like this hold secrets, even if a user writes them into a list of variables.
+/// Variables with these suffixes contain secrets, even if a user adds them to the list.
 const SECRET_ENDINGS: [&str; 8] =
     ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_PASSWD", "_PASS", "_PAT", "_CREDENTIALS"];
 
-/// What commands of agents see and may use.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "sandbox")]
-pub(super) struct RawSandbox {
-    /// What a box must at least be made of.
-    level: Option<WithLine<LevelWanted>>,
-    /// Further files and directories that commands may read.
-    read: Option<WithLine<Vec<String>>>,
-    /// Further variables that commands get, by name.
-    env: Option<WithLine<Vec<String>>>,
-    /// How many commands run at once.
-    concurrent: Option<WithLine<u32>>,
-    /// Memory of one command with all it starts, in MiB.
-    memory_mb: Option<WithLine<u64>>,
-    /// Processes of one command.
-    processes: Option<WithLine<u64>>,
-}
-
-/// What a box must at least be made of.
+/// The minimum isolation of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(rename = "level")]
-pub(super) enum LevelWanted {
+pub(super) enum RequiredLevel {
     Namespaces,
     Landlock,
 }
 
-/// What the settings say of `sandbox`. Only the file says it.
+/// The keys of `sandbox`. Only a file can set them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// `sandbox.level`: what a box must at least be made of.
-    pub(super) level: Option<WithOrigin<LevelWanted>>,
+    /// `sandbox.level`: the minimum isolation.
+    pub(super) level: Option<WithOrigin<RequiredLevel>>,
     /// `sandbox.read`: further files and directories that commands may read.
     pub(super) read: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.env`: further variables that they get.
     pub(super) env: Option<WithOrigin<Vec<String>>>,
     /// `sandbox.concurrent`: how many run at once.
     pub(super) concurrent: Option<WithOrigin<u32>>,
-    /// `sandbox.memory_mb`: memory of one command with all it starts.
+    /// `sandbox.memory_mb`: memory of one command with all its processes.
     pub(super) memory_mb: Option<WithOrigin<u64>>,
     /// `sandbox.processes`: processes of one command.
     pub(super) processes: Option<WithOrigin<u64>>,
 }
 
-impl RawSandbox {
-    /// With where each value was written.
-    pub(super) fn sourced(self, path: &Path) -> SandboxSettings {
-        SandboxSettings {
-            level: sourced(self.level, path),
-            read: sourced(self.read, path),
-            env: sourced(self.env, path),
-            concurrent: sourced(self.concurrent, path),
-            memory_mb: sourced(self.memory_mb, path),
-            processes: sourced(self.processes, path),
-        }
-    }
-}
-
 impl SandboxSettings {
-    /// The variables that are handed on beyond the usual ones.
+    /// The variables that are passed on beyond the usual ones.
     pub fn variables(&self) -> Result<&[String], SetupError> {
         let Some(WithOrigin { value, origin }) = &self.env else { return Ok(&[]) };
         for name in value {
@@ -82,13 +48,13 @@ impl SandboxSettings {
                 let text = format!(
                     "{origin}: sandbox.env: `{name}` is the name of a secret, and no command gets one"
                 );
-                return Err(SetupError::usage(text).hint("take it out of the list"));
+                return Err(SetupError::usage(text).hint("remove it from the list"));
             }
         }
         Ok(value)
     }
 
-    /// The options with what the settings say.
+    /// Applies these settings to the options.
     pub fn apply(&self, home: Option<&Path>, options: SandboxOptions) -> Result<SandboxOptions, SetupError> {
         let mut read = options.read;
         if let Some(WithOrigin { value, origin }) = &self.read {
@@ -102,7 +68,7 @@ impl SandboxSettings {
         let at_least_one = |field: &str, value: Option<&WithOrigin<u64>>| match value {
             Some(WithOrigin { value: 0, origin }) => {
                 Err(SetupError::usage(format!("{origin}: sandbox.{field} is 0: then no command could run"))
-                    .hint("leave it out for the default"))
+                    .hint("remove it for the default"))
             }
             value => Ok(value.map(|value| value.value)),
         };
@@ -113,14 +79,14 @@ impl SandboxSettings {
         let usual = options.limits;
         let limits = Limits {
             memory_bytes: at_least_one("memory_mb", self.memory_mb.as_ref())?
-                .map_or(usual.memory_bytes, |mb| mb.saturating_mul(1 << 20)),
+                .map_or(usual.memory_bytes, |mb| mb.saturating_mul(MB)),
             processes: at_least_one("processes", self.processes.as_ref())?.unwrap_or(usual.processes),
             ..usual
         };
         let concurrent = concurrent.and_then(|number| usize::try_from(number).ok()).or(options.concurrent);
         let required = match self.level.as_ref().map(|level| level.value) {
-            Some(LevelWanted::Landlock) => RequiredIsolation::Landlock,
-            Some(LevelWanted::Namespaces) | None => options.required,
+            Some(RequiredLevel::Landlock) => RequiredIsolation::Landlock,
+            Some(RequiredLevel::Namespaces) | None => options.required,
         };
         Ok(SandboxOptions { required, read, limits, concurrent, ..options })
     }
@@ -163,13 +129,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_refused_with_its_place() {
-        for (text, said) in [
+        for (text, start) in [
             ("sandbox:\n  read: [data]", "settings.yaml:2: sandbox.read: `data` is not an absolute path"),
             ("sandbox:\n  processes: 0", "settings.yaml:2: sandbox.processes is 0"),
             ("sandbox:\n  concurrent: 0", "settings.yaml:2: sandbox.concurrent is 0"),
         ] {
-            let error = apply(text).expect_err(said);
-            assert!(error.message().starts_with(said), "{}", error.message());
+            let error = apply(text).expect_err(start);
+            assert!(error.message().starts_with(start), "{}", error.message());
         }
         let secret = settings("sandbox: {env: [JAVA_OPTS, my_api_key]}");
         assert!(secret.variables().is_err_and(|error| error.message().contains("`my_api_key`")));

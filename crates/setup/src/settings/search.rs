@@ -1,6 +1,4 @@
-//! `search`: who is asked when an agent searches the web, and where the key is.
-
-use std::path::Path;
+//! The setting `search`: the provider of web searches, and its key.
 
 use posse::Search;
 use schemars::JsonSchema;
@@ -8,34 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use super::WithOrigin;
 use super::entries::Secret;
-use super::located::{WithLine, sourced};
 use crate::error::SetupError;
 
-/// The usual variables of keys.
+/// The well-known variables of keys.
 const BRAVE_KEY: &str = "BRAVE_API_KEY";
 const TAVILY_KEY: &str = "TAVILY_API_KEY";
+pub(crate) const SEARCH_KEYS: [&str; 2] = [BRAVE_KEY, TAVILY_KEY];
 
-/// Who is asked when an agent searches the web.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "search")]
-pub(super) struct RawSearch {
-    /// Who is asked.
-    provider: Option<WithLine<Provider>>,
-    /// Where the provider is. Only in a person's own file.
-    url: Option<WithLine<String>>,
-    /// The provider's key. Only in a person's own file.
-    key: Option<WithLine<Secret>>,
-    /// The environment variable that has the key. Only in a person's own file.
-    key_env: Option<WithLine<String>>,
-}
-
-/// What the settings say of `search`.
+/// The keys of `search`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchSettings {
     /// `search.provider`.
     pub(super) provider: Option<WithOrigin<Provider>>,
-    /// `search.url`: where the provider is.
+    /// `search.url`: the provider's address.
     pub(super) url: Option<WithOrigin<String>>,
     /// `search.key`: the provider's key.
     pub(super) key: Option<WithOrigin<Secret>>,
@@ -65,30 +48,19 @@ impl Provider {
     }
 }
 
-impl RawSearch {
-    /// With where each value was written.
-    pub(super) fn sourced(self, path: &Path) -> SearchSettings {
-        SearchSettings {
-            provider: sourced(self.provider, path),
-            url: sourced(self.url, path),
-            key: sourced(self.key, path),
-            key_env: sourced(self.key_env, path),
-        }
-    }
-}
-
 impl SearchSettings {
     /// Whether a provider is named.
     pub fn is_set(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// The provider, its key looked up among the variables. The agent that searches learns that a key is missing:
-    /// a run that never does needs none.
+    /// The provider, with its key from the variables. A missing key is reported to the agent that searches, because a
+    /// run without searches needs no key.
     pub fn search(&self, variables: &[(String, String)]) -> Result<Search, SetupError> {
         let Some(provider) = &self.provider else {
-            let said = [self.url.as_ref().map(|url| &url.origin), self.key.as_ref().map(|key| &key.origin)];
-            return match said.into_iter().flatten().next() {
+            let origins =
+                [self.url.as_ref().map(|url| &url.origin), self.key.as_ref().map(|key| &key.origin)];
+            return match origins.into_iter().flatten().next() {
                 Some(origin) => Err(SetupError::usage(format!("{origin}: search has no provider"))
                     .hint("set search.provider to searxng, brave or tavily")),
                 None => Ok(Search::default()),
@@ -118,7 +90,7 @@ impl SearchSettings {
         })
     }
 
-    /// The variable that the key of the named provider is taken from, if it is there.
+    /// The variable that provides the key of the named provider, if it is set.
     pub fn key_variable<'a>(&'a self, variables: &'a [(String, String)]) -> Option<&'a str> {
         let usual = match self.provider.as_ref()?.value {
             Provider::Searxng => return None,
@@ -142,7 +114,7 @@ impl SearchSettings {
 
 fn without_key(provider: &str, name: &str) -> Search {
     Search::unavailable(format!(
-        "the provider is {provider}, but its key is missing. A person has to set the environment variable {name}."
+        "the provider is {provider}, but its key is missing. The user has to set the environment variable {name}."
     ))
 }
 

@@ -1,8 +1,7 @@
-//! Settings in environment variables: `POSSE_AGENT__MAX_DEPTH` is `agent.max_depth`.
+//! Reads settings from environment variables: `POSSE_AGENT__MAX_DEPTH` is `agent.max_depth`.
 
 use posse_domain::nearest::{hint, nearest};
 
-use super::field::FILE_ONLY;
 use super::keys;
 use super::{Origin, Settings};
 use crate::environment::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
@@ -10,14 +9,14 @@ use crate::error::{Remedy, SetupError};
 
 /// Variables that are read before any setting.
 const NO_SETTINGS: [&str; 2] = [POSSE_HOME, POSSE_LOG];
-/// Stands for a dot: shells allow none in a name.
+/// Replaces a dot, which shells do not allow in a name.
 const DOT: &str = "__";
 
-/// Begins the names that are left to programs around Posse, such as its tests.
+/// The prefix of variables that belong to programs around Posse, such as its tests.
 const OTHERS: &str = "POSSE_TEST_";
 
-/// Reads the settings among the variables. Every other name that begins as theirs do is an error: a limit that was
-/// misspelled must not be silently none.
+/// Reads the settings among the variables. Any other name with their prefix is an error: a misspelled limit must not
+/// silently mean no limit.
 pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, SetupError> {
     let mut settings = Settings::default();
     for (name, value) in variables {
@@ -27,30 +26,27 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, SetupErro
         }
         let key = rest.to_ascii_lowercase().replace(DOT, ".");
         let Some(known) = keys::find(&key) else { return Err(unknown(name, rest)) };
-        let set = match known.field {
-            Some(field) => field.set(&mut settings, value, Origin::Variable(name.clone())),
-            None => Err(FILE_ONLY.to_owned()),
-        };
+        let set = known.set(&mut settings, value, Origin::Variable(name.clone()));
         set.map_err(|problem| SetupError::usage(format!("{name}: {problem}")))?;
     }
     Ok(settings)
 }
 
-/// What all names begin with alike makes none of them more like another.
+/// The nearest name is searched without the common prefix, which would make all names similar.
 fn unknown(name: &str, rest: &str) -> SetupError {
     let known: Vec<String> = keys::names().map(variable).chain(NO_SETTINGS.map(str::to_owned)).collect();
     let rests = known.iter().filter_map(|known| known.strip_prefix(SETTINGS_PREFIX));
-    // A key without the name of its section is one that was half written.
+    // The name of the section may be missing.
     let whole = || {
         keys::names().find(|key| key.split_once('.').is_some_and(|(_, last)| rest.eq_ignore_ascii_case(last)))
     };
     let near = nearest(rest, rests).map(|near| format!("{SETTINGS_PREFIX}{near}"));
     let near = whole().map(variable).or(near);
-    SetupError::usage(format!("{name}: there is no such setting{}", hint(near.as_deref())))
+    SetupError::usage(format!("{name}: unknown setting{}", hint(near.as_deref())))
         .remedy(Remedy::ListSettings)
 }
 
 /// The variable of a key.
-fn variable(key: &str) -> String {
+pub(super) fn variable(key: &str) -> String {
     format!("{SETTINGS_PREFIX}{}", key.replace('.', DOT).to_ascii_uppercase())
 }

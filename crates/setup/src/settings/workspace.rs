@@ -1,94 +1,37 @@
-//! `workspace` and `gc`: how workspaces are made, and when they go.
+//! The settings `workspace` and `gc`: how workspaces are created, and when they are removed.
 
 use std::path::Path;
 
 use posse::{GcRequest, WorkspaceOptions, WorkspaceSettings};
-use schemars::JsonSchema;
-use serde::Deserialize;
 
-use super::WithOrigin;
-use super::located::{WithLine, sourced};
+use super::{MB, WithOrigin};
 use crate::age::Age;
 use crate::error::SetupError;
 
-/// Bytes of the unit that sizes are written in.
-const MB: u64 = 1 << 20;
-
-/// How workspaces are made.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "workspace")]
-pub(super) struct RawWorkspace {
-    /// Globs of ignored files to bring along.
-    copy: Option<WithLine<Vec<String>>>,
-    /// A command that is run once in each new workspace, in the sandbox.
-    setup: Option<WithLine<String>>,
-    /// Names of ignored directories that programs find without a copy.
-    caches: Option<WithLine<Vec<String>>>,
-    /// What the workspaces of a run may take together, in MiB.
-    max_run_mb: Option<WithLine<u64>>,
-    /// Most files of a project.
-    max_files: Option<WithLine<u64>>,
-    /// The largest file of a project, in MiB.
-    max_file_mb: Option<WithLine<u64>>,
-}
-
-/// When workspaces and salvaged work go.
-#[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "gc")]
-pub(super) struct RawGc {
-    /// How old the workspaces of a run that has ended must be to go.
-    workspaces: Option<WithLine<Age>>,
-    /// How old salvaged work must be to go.
-    salvage: Option<WithLine<Age>>,
-}
-
-/// What the settings say of `workspace`.
+/// The keys of `workspace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceKeys {
-    /// `workspace.copy`: globs of ignored files to bring along.
+    /// `workspace.copy`: globs of ignored files to copy.
     pub(super) copy: Option<WithOrigin<Vec<String>>>,
     /// `workspace.setup`: a command that is run once in each new workspace.
     pub(super) setup: Option<WithOrigin<String>>,
-    /// `workspace.caches`: names of ignored directories that programs find without a copy.
+    /// `workspace.caches`: names of ignored directories that are mounted instead of copied.
     pub(super) caches: Option<WithOrigin<Vec<String>>>,
-    /// `workspace.max_run_mb`: what the workspaces of a run may take together.
+    /// `workspace.max_run_mb`: limit of all workspaces of a run.
     pub(super) max_run_mb: Option<WithOrigin<u64>>,
-    /// `workspace.max_files`: files of a project.
+    /// `workspace.max_files`: limit of files in a project.
     pub(super) max_files: Option<WithOrigin<u64>>,
     /// `workspace.max_file_mb`: the largest file of a project.
     pub(super) max_file_mb: Option<WithOrigin<u64>>,
 }
 
-/// What the settings say of `gc`.
+/// The keys of `gc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GcKeys {
-    /// `gc.workspaces`: how old the workspaces of a run that has ended must be to go.
+    /// `gc.workspaces`: the minimum age of an ended run's workspaces for removal.
     pub(super) workspaces: Option<WithOrigin<Age>>,
-    /// `gc.salvage`: how old salvaged work must be to go.
+    /// `gc.salvage`: the minimum age of salvage for removal.
     pub(super) salvage: Option<WithOrigin<Age>>,
-}
-
-impl RawWorkspace {
-    /// With where each value was written.
-    pub(super) fn sourced(self, path: &Path) -> WorkspaceKeys {
-        WorkspaceKeys {
-            copy: sourced(self.copy, path),
-            setup: sourced(self.setup, path),
-            caches: sourced(self.caches, path),
-            max_run_mb: sourced(self.max_run_mb, path),
-            max_files: sourced(self.max_files, path),
-            max_file_mb: sourced(self.max_file_mb, path),
-        }
-    }
-}
-
-impl RawGc {
-    /// With where each value was written.
-    pub(super) fn sourced(self, path: &Path) -> GcKeys {
-        GcKeys { workspaces: sourced(self.workspaces, path), salvage: sourced(self.salvage, path) }
-    }
 }
 
 impl WorkspaceKeys {
@@ -97,11 +40,11 @@ impl WorkspaceKeys {
         self.setup.as_ref().map(|setup| setup.value.as_str())
     }
 
-    /// How workspaces are made by these settings.
+    /// Converts these settings for workspaces.
     pub fn settings(self, home: Option<&Path>) -> Result<WorkspaceSettings, SetupError> {
         let usual = WorkspaceOptions::default();
         Ok(WorkspaceSettings {
-            host: WorkspaceOptions {
+            options: WorkspaceOptions {
                 home: home.map(Path::to_owned),
                 copy: names("copy", self.copy, false)?.unwrap_or_default(),
                 max_run_bytes: megabytes("max_run_mb", self.max_run_mb, usual.max_run_bytes)?,
@@ -116,7 +59,7 @@ impl WorkspaceKeys {
 }
 
 impl GcKeys {
-    /// The cleaning with what the settings say.
+    /// Applies these ages to a cleaning.
     pub fn apply(&self, usual: GcRequest) -> GcRequest {
         GcRequest {
             workspaces_older_than: self
@@ -133,7 +76,7 @@ fn at_least_one(key: &str, value: Option<WithOrigin<u64>>) -> Result<Option<u64>
     match value {
         Some(WithOrigin { value: 0, origin }) => {
             Err(SetupError::usage(format!("{origin}: workspace.{key} is 0: then no run could have files"))
-                .hint("leave it out for the default"))
+                .hint("remove it for the default"))
         }
         value => Ok(value.map(|value| value.value)),
     }
@@ -159,7 +102,7 @@ fn names(
             _ => continue,
         };
         return Err(SetupError::usage(format!("{origin}: workspace.{key}: `{name}` {problem}"))
-            .hint("take it out of the list"));
+            .hint("remove it from the list"));
     }
     Ok(Some(value))
 }
@@ -187,15 +130,15 @@ mod tests {
             file("workspace: {copy: [.env, 'secrets/**'], setup: make deps, caches: [], max_run_mb: 3}");
         let made = set.workspace.settings(Some(Path::new("/home/ann"))).expect("settings");
         let usual = WorkspaceOptions::default();
-        assert_eq!(made.host.copy, [".env", "secrets/**"]);
+        assert_eq!(made.options.copy, [".env", "secrets/**"]);
         assert_eq!(
             (made.setup.as_deref(), made.caches.as_deref()),
             (Some("make deps"), Some(&[] as &[String]))
         );
-        assert_eq!((made.host.max_run_bytes, made.host.max_files), (3 << 20, usual.max_files));
-        assert_eq!(made.host.home.as_deref(), Some(Path::new("/home/ann")));
+        assert_eq!((made.options.max_run_bytes, made.options.max_files), (3 << 20, usual.max_files));
+        assert_eq!(made.options.home.as_deref(), Some(Path::new("/home/ann")));
         let silent = WorkspaceKeys::default().settings(None).expect("settings");
-        assert_eq!((silent.caches, silent.setup, silent.host.copy.len()), (None, None, 0));
+        assert_eq!((silent.caches, silent.setup, silent.options.copy.len()), (None, None, 0));
     }
 
     #[test]
@@ -211,7 +154,7 @@ mod tests {
         let cleaning = both.gc.apply(GcRequest::default());
         assert_eq!(cleaning.workspaces_older_than, Duration::from_hours(12));
         assert_eq!(cleaning.salvage_older_than, Duration::ZERO);
-        let made = both.workspace.settings(None).expect("settings").host;
+        let made = both.workspace.settings(None).expect("settings").options;
         assert_eq!(made.copy, [".env", "*.pem"]);
         assert_eq!((made.max_files, made.max_file_bytes), (7, 2 << 20));
     }

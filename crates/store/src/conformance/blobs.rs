@@ -1,14 +1,14 @@
-//! Long texts by content.
+//! Conformance checks of blobs: long texts that are stored by content hash.
 
 use posse_domain::hash::Hash;
 use posse_engine::ports::{Commit, RunKey, StoreError, TenantId};
 
+use super::World;
 use super::fixture::{blob, create, first, key, next};
-use super::{LONG, World};
 
-/// A blob is there once its commit returned, for every process; bringing it again changes nothing.
+/// When a commit returns, every process can read its blobs. Storing a blob again changes nothing.
 pub async fn blobs_come_with_their_commit_and_twice_is_once(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+    let (store, other, key) = (world.open(), world.open(), key(1));
     create(&*store, &key).await;
     let content = blob(b"the content".to_vec());
     let tenant = &key.tenant;
@@ -22,13 +22,13 @@ pub async fn blobs_come_with_their_commit_and_twice_is_once(world: &dyn World) {
     }
 }
 
-/// Nothing, a little, and more than anybody would keep in a row.
+/// Blobs from empty to larger than a store would keep in one row are returned unchanged.
 pub async fn blobs_of_every_size_come_back(world: &dyn World) {
-    let (store, key) = (world.open(LONG), key(1));
+    let (store, key) = (world.open(), key(1));
     create(&*store, &key).await;
     let sizes = [0, 1, 4_096, 262_144, 262_145, 3_000_000];
     let blobs: Vec<_> = sizes.map(|size| blob((0..=250).cycle().take(size).collect())).to_vec();
-    // A commit without long ones must not overtake the one before it.
+    // A commit without long blobs must not overtake an earlier commit with long blobs.
     let flight = [
         store.commit(Commit { blobs: blobs.clone(), ..next(&key, 1, 1, 1) }),
         store.commit(next(&key, 2, 1, 1)),
@@ -44,7 +44,7 @@ pub async fn blobs_of_every_size_come_back(world: &dyn World) {
 
 /// Knowing a hash is not enough to read another tenant's text.
 pub async fn blobs_of_another_tenant_are_invisible(world: &dyn World) {
-    let store = world.open(LONG);
+    let store = world.open();
     let theirs = RunKey { tenant: TenantId::new("theirs"), ..key(1) };
     for content in [blob(b"secret".to_vec()), blob(vec![7; 500_000])] {
         let key = RunKey {

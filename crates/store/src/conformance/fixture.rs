@@ -1,8 +1,9 @@
-//! What the checks are made of.
+//! Shared fixtures of the conformance checks: keys, rows, commits and claims.
 
 use posse_domain::event::{EncodedEvent, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::{AgentState, RunStatus};
 use posse_domain::text::Blob;
 use posse_engine::ports::{
     AgentRow, AgentTerms, Basis, Claim, Commit, CommitReceipt, Epoch, RunKey, RunRow, Store, StoreError,
@@ -25,10 +26,9 @@ pub(super) fn event(key: &RunKey, payload: &str) -> EncodedEvent {
     }
 }
 
-/// A running run.
 pub(super) fn run_row() -> RunRow {
     RunRow {
-        status: "running".to_owned(),
+        status: RunStatus::Running,
         title: "port auth".to_owned(),
         definition: "coder".to_owned(),
         model: "scripted/a.yaml".to_owned(),
@@ -39,7 +39,6 @@ pub(super) fn run_row() -> RunRow {
     }
 }
 
-/// The terms of a new agent.
 pub(super) fn terms(id: &AgentId) -> AgentTerms {
     AgentTerms {
         parent: id.parent(),
@@ -52,12 +51,12 @@ pub(super) fn terms(id: &AgentId) -> AgentTerms {
     }
 }
 
-/// An agent in `state`; new if `terms` are given.
-pub(super) fn agent(id: &AgentId, state: &str, terms: Option<AgentTerms>) -> AgentRow {
+/// An agent in `state`. It is a new agent if `terms` are set.
+pub(super) fn agent(id: &AgentId, state: AgentState, terms: Option<AgentTerms>) -> AgentRow {
     AgentRow {
         id: id.clone(),
         terms,
-        state: state.to_owned(),
+        state,
         final_status: None,
         close_reason: None,
         result: None,
@@ -65,15 +64,14 @@ pub(super) fn agent(id: &AgentId, state: &str, terms: Option<AgentTerms>) -> Age
         usage_json: "{}".to_owned(),
         subtree_usage_json: "{}".to_owned(),
         completed_at_ms: None,
+        events_in_force: Some(Vec::new()),
     }
 }
 
-/// A blob with this content.
 pub(super) fn blob(bytes: Vec<u8>) -> Blob {
     Blob { hash: Hash::of(&bytes), bytes: bytes.into() }
 }
 
-/// A commit without anything.
 pub(super) fn empty(key: &RunKey, basis: Basis) -> Commit {
     let (events, blobs, agents) = (Vec::new(), Vec::new(), Vec::new());
     Commit { key: key.clone(), basis, events, blobs, agents, run: None, mail_taken: None }
@@ -87,7 +85,7 @@ pub(super) fn first(key: &RunKey) -> Commit {
 /// A commit of `count` events after `head`.
 pub(super) fn next(key: &RunKey, head: u64, epoch: Epoch, count: u64) -> Commit {
     let events = (0..count).map(|place| event(key, &format!("event {}", head + place + 1))).collect();
-    Commit { events, ..empty(key, Basis::Owned { head, epoch }) }
+    Commit { events, ..empty(key, Basis::Held { head, epoch }) }
 }
 
 /// Creates a run with one event.
@@ -103,34 +101,37 @@ pub(super) async fn append(
     epoch: Epoch,
     count: u64,
 ) -> CommitReceipt {
-    store.commit(next(key, head, epoch, count)).await.expect("an append by the owner at the head")
+    store.commit(next(key, head, epoch, count)).await.expect("an append by the lease holder at the head")
 }
 
-/// All events of a run.
 pub(super) async fn all(store: &dyn Store, key: &RunKey) -> Vec<StoredEvent> {
     store.read(key, 0, u32::MAX).await.expect("a run that exists")
 }
 
-/// Claims a run until it is granted.
+/// Claims a run that must be free.
 pub(super) async fn claim_granted(store: &dyn Store, key: &RunKey) -> Epoch {
-    loop {
-        match store.claim(key).await.expect("a run that exists") {
-            Claim::Granted(epoch) => return epoch,
-            Claim::Held(_) => tokio::task::yield_now().await,
-        }
+    match store.claim(key).await.expect("a run that exists") {
+        Claim::Granted(epoch) => epoch,
+        Claim::Held(holder) => panic!("the run is free, and {holder} holds its lease"),
     }
 }
 
-/// Whether an error says that somebody else owns the run.
+/// Ends a run whose lease this process holds and whose journal is at `head`, and releases the lease.
+pub(super) async fn end(store: &dyn Store, key: &RunKey, head: u64, epoch: Epoch) {
+    let ended = RunRow { status: RunStatus::Completed, ended_at_ms: Some(5), ..run_row() };
+    store.commit(Commit { run: Some(ended), ..next(key, head, epoch, 1) }).await.expect("an end");
+    store.release(key, epoch).await.expect("a release");
+}
+
+/// Whether a write was refused because its process does not hold the lease.
 pub(super) fn is_fenced<T>(result: &Result<T, StoreError>) -> bool {
     matches!(result, Err(StoreError::Fenced { .. }))
 }
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers that are the same in every execution.
 pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    /// A number below `sides`.
     pub(super) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! Commands for a run, whoever owns it.
+//! Conformance checks of the mailbox: commands for the lease holder of a run.
 
 use futures::future::join_all;
 use posse_domain::hash::Hash;
@@ -6,12 +6,12 @@ use posse_domain::id::AgentId;
 use posse_domain::permission::Answer;
 use posse_engine::ports::{Basis, Commit, MAILBOX_MAX, MailCommand, StoreError};
 
+use super::World;
 use super::fixture::{create, empty, key, next};
-use super::{LONG, World};
 
-/// Commands from several processes are numbered; what a commit took is gone, what came later stays.
+/// Commands from several processes are numbered. A commit removes the commands that it takes, and later commands stay.
 pub async fn commands_are_taken_once_and_in_order(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+    let (store, other, key) = (world.open(), world.open(), key(1));
     create(&*store, &key).await;
     let agent = key.run.root();
     let commands: Vec<_> = (0..20)
@@ -40,7 +40,7 @@ pub async fn commands_are_taken_once_and_in_order(world: &dyn World) {
     store.commit(Commit { mail_taken: Some(taken), ..next(&key, 1, 1, 1) }).await.unwrap();
     let left: Vec<u64> = store.mail(&key).await.unwrap().iter().map(|mail| mail.id).collect();
     assert_eq!(left, ids[10..]);
-    let all = Basis::Owned { head: 2, epoch: 1 };
+    let all = Basis::Held { head: 2, epoch: 1 };
     store.commit(Commit { mail_taken: ids.last().copied(), ..empty(&key, all) }).await.unwrap();
     assert!(store.mail(&key).await.unwrap().is_empty());
     let later = other.post(&key, MailCommand::Send { agent, text: String::new() }).await.unwrap();
@@ -52,9 +52,9 @@ fn answer(agent: &AgentId, answer: Answer) -> MailCommand {
     MailCommand::Answer { agent: agent.clone(), call_id, approval, answer }
 }
 
-/// A run that takes no commands is not buried under them.
+/// The mailbox of a run that takes no commands cannot grow without limit.
 pub async fn a_mailbox_has_a_limit(world: &dyn World) {
-    let (store, key) = (world.open(LONG), key(1));
+    let (store, key) = (world.open(), key(1));
     create(&*store, &key).await;
     let command = MailCommand::Send { agent: key.run.root(), text: "again".to_owned() };
     let posts = join_all((0..=MAILBOX_MAX).map(|_| store.post(&key, command.clone()))).await;
@@ -64,9 +64,9 @@ pub async fn a_mailbox_has_a_limit(world: &dyn World) {
     store.post(&key, command).await.expect("room for one");
 }
 
-/// Commands stay if the commit that would have taken them fails.
+/// Commands stay in the mailbox if the commit that takes them fails.
 pub async fn a_failed_commit_takes_no_mail(world: &dyn World) {
-    let (store, key) = (world.open(LONG), key(1));
+    let (store, key) = (world.open(), key(1));
     create(&*store, &key).await;
     let id =
         store.post(&key, MailCommand::Send { agent: key.run.root(), text: "x".to_owned() }).await.unwrap();

@@ -1,30 +1,41 @@
-//! What every store must do, one function per guarantee. Each panics with what was promised and not kept.
+//! The conformance suite for store implementations, one function per guarantee. Each panics with the guarantee that
+//! does not hold.
 //!
-//! A store's tests give a [`World`] to [`conformance_tests!`](crate::conformance_tests):
+//! The tests of a store pass a [`World`] to [`conformance_tests!`](crate::conformance_tests):
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use posse_engine::ports::Store;
-//! use posse_store::MemoryStore;
-//! use posse_store::conformance::{World, commits};
+//! use posse_store::conformance::{LABEL, LEASE, World, commits};
+//! use posse_store::{LeaseClock, ManualClock, MemoryStore};
 //!
-//! struct Memory(MemoryStore);
+//! struct Memory {
+//!     store: MemoryStore,
+//!     clock: ManualClock,
+//! }
 //!
 //! impl World for Memory {
-//!     fn open(&self, lease: Duration) -> Arc<dyn Store> {
-//!         Arc::new(self.0.another_process().with_lease(lease))
+//!     fn open(&self) -> Arc<dyn Store> {
+//!         Arc::new(self.store.another_process())
+//!     }
+//!
+//!     fn advance(&self, by: Duration) {
+//!         self.clock.advance(by);
 //!     }
 //! }
 //!
+//! let clock = ManualClock::default();
+//! let store = MemoryStore::new().with_lease(LEASE).with_label(LABEL).with_clock(LeaseClock::from(&clock));
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
-//! commits::numbers_have_no_gaps(&Memory(MemoryStore::default())).await;
+//! commits::numbers_have_no_gaps(&Memory { store, clock }).await;
 //! # });
 //! ```
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a suite says what is wrong by panicking")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a suite reports by panicking")]
 
 pub mod blobs;
+pub mod claimable;
 pub mod commits;
 mod fixture;
 pub mod leases;
@@ -39,16 +50,22 @@ use std::time::Duration;
 
 use posse_engine::ports::Store;
 
-/// A lease that no check outlives.
-pub(crate) const LONG: Duration = Duration::from_hours(1);
+/// Lease time of every process of a [`World`].
+pub const LEASE: Duration = Duration::from_secs(10);
+/// The label of every process of a [`World`].
+pub const LABEL: &str = "build-7:4711";
 
-/// One set of data. Every handle stands for a process that shares it.
+/// One set of data, with a lease clock that only the checks move. Every handle represents a process that shares the
+/// data.
 pub trait World: Send + Sync {
-    /// Another process, whose leases last `lease`. Dropping it is its death.
-    fn open(&self, lease: Duration) -> Arc<dyn Store>;
+    /// Opens a handle for another process. Dropping the handle simulates the death of that process.
+    fn open(&self) -> Arc<dyn Store>;
+
+    /// Moves the store's clock.
+    fn advance(&self, by: Duration);
 }
 
-/// Makes one test per guarantee. The expression gives a fresh [`World`](crate::conformance::World) each time.
+/// Creates one test per guarantee. The expression must create a new [`World`](crate::conformance::World) each time.
 #[macro_export]
 macro_rules! conformance_tests {
     ($world:expr) => {
@@ -67,19 +84,25 @@ macro_rules! conformance_tests {
             commits::events_are_chained_by_hash,
             reads::reads_come_in_order_and_within_limits,
             reads::reads_give_back_what_was_written,
-            watches::watchers_hear_of_commits_here_and_elsewhere,
-            watches::watchers_hear_of_mail,
+            watches::watchers_are_woken_by_commits_here_and_elsewhere,
+            watches::watchers_are_woken_by_mail,
             watches::watchers_may_come_before_the_run,
             watches::nothing_is_missed_or_repeated_over_disconnects,
             leases::only_one_of_many_claims_is_granted,
-            leases::epochs_grow_with_every_owner,
-            leases::who_lost_a_run_is_fenced,
-            leases::a_dead_owner_is_replaced_at_once,
-            leases::a_silent_owner_is_replaced_after_its_lease,
+            leases::epochs_grow_with_every_lease,
+            leases::a_process_that_lost_its_lease_is_fenced,
+            leases::a_dead_lease_holder_is_replaced_at_once_where_the_store_notices_death,
+            leases::a_dead_lease_holder_is_replaced_after_its_lease,
+            leases::a_silent_lease_holder_is_replaced_after_its_lease,
+            leases::an_expired_lease_binds_its_holder_to_nothing_until_another_claims,
             leases::heartbeats_keep_a_lease,
             leases::commits_keep_a_lease,
-            leases::a_released_run_is_free_and_closed_to_its_owner,
-            leases::knowing_the_epoch_is_not_owning_the_run,
+            leases::a_released_run_is_free_and_closed_to_its_last_holder,
+            leases::knowing_the_epoch_is_not_holding_the_lease,
+            claimable::open_runs_without_a_live_lease_are_claimable_oldest_first,
+            claimable::a_run_is_claimable_when_its_lease_has_expired,
+            claimable::an_ended_run_is_never_claimable,
+            claimable::tenants_have_claimable_runs_of_their_own,
             mailbox::commands_are_taken_once_and_in_order,
             mailbox::a_mailbox_has_a_limit,
             mailbox::a_failed_commit_takes_no_mail,

@@ -1,15 +1,15 @@
-//! The log is the truth.
+//! Conformance checks of reads: the journal is authoritative.
 
 use posse_engine::ports::{Commit, READ_MAX_EVENTS};
 
+use super::World;
 use super::fixture::{append, create, event, first, key};
-use super::{LONG, World};
 
-/// A read starts after the number it was given, in order, and gives no more than it was asked for.
+/// A read returns the events after the given number, in order, up to the limit.
 pub async fn reads_come_in_order_and_within_limits(world: &dyn World) {
-    let (store, key) = (world.open(LONG), key(1));
+    let (store, key) = (world.open(), key(1));
     create(&*store, &key).await;
-    // A neighbour's events are never among them.
+    // Events of another run must never be returned.
     create(&*store, &super::fixture::key(2)).await;
     append(&*store, &key, 1, 1, u64::from(READ_MAX_EVENTS)).await;
     let numbers = async |after, limit| -> Vec<u64> {
@@ -24,9 +24,9 @@ pub async fn reads_come_in_order_and_within_limits(world: &dyn World) {
     assert_eq!(numbers(0, u32::MAX).await, (1..=u64::from(READ_MAX_EVENTS)).collect::<Vec<_>>());
 }
 
-/// Every field comes back as it was given, whatever the text holds; other processes see the same.
+/// Every field is returned as it was written, whatever characters it contains, and other processes read the same.
 pub async fn reads_give_back_what_was_written(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+    let (store, other, key) = (world.open(), world.open(), key(1));
     let child = key.run.root().child(2).child(1);
     let payloads = ["", "{\"a\":\"\\u0000\"}", "ünïcödé ✓ 日本", "\u{0}\u{1f}\u{7f}", &"long ".repeat(2_000)];
     let mut commit = first(&key);

@@ -1,15 +1,15 @@
-//! A wake-up is a hint; with the log behind it nothing is missed.
+//! Conformance checks of `watch`: a wake-up is only a hint, and with the journal behind it no event is missed.
 
 use std::sync::Arc;
 
 use posse_engine::ports::{MailCommand, RunKey, Store};
 
+use super::World;
 use super::fixture::{Dice, append, create, key};
-use super::{LONG, World};
 
 /// A commit wakes the watchers of its run in every process, and no others.
-pub async fn watchers_hear_of_commits_here_and_elsewhere(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+pub async fn watchers_are_woken_by_commits_here_and_elsewhere(world: &dyn World) {
+    let (store, other, key) = (world.open(), world.open(), key(1));
     create(&*store, &key).await;
     create(&*store, &super::fixture::key(2)).await;
     let (mut here, mut elsewhere) = (store.watch(&key), other.watch(&key));
@@ -17,7 +17,7 @@ pub async fn watchers_hear_of_commits_here_and_elsewhere(world: &dyn World) {
         append(&*store, &key, head, 1, 1).await;
         for receiver in [&mut here, &mut elsewhere] {
             let pulse = *receiver.wait_for(|pulse| pulse.head > head).await.unwrap();
-            assert_eq!(pulse.head, head + 1, "told of what is not durable");
+            assert_eq!(pulse.head, head + 1, "woken before the commit is durable");
         }
     }
     let mut bystander = store.watch(&super::fixture::key(2));
@@ -27,33 +27,33 @@ pub async fn watchers_hear_of_commits_here_and_elsewhere(world: &dyn World) {
     assert!(!bystander.has_changed().unwrap(), "woken by another run");
 }
 
-/// A command wakes the owner of the run it is for.
-pub async fn watchers_hear_of_mail(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+/// A command wakes the lease holder of its run.
+pub async fn watchers_are_woken_by_mail(world: &dyn World) {
+    let (store, other, key) = (world.open(), world.open(), key(1));
     create(&*store, &key).await;
     let mut owner = store.watch(&key);
     for round in 1..5 {
-        let before = owner.borrow_and_update().posts;
+        let before = owner.borrow_and_update().messages;
         let agent = key.run.root();
         other.post(&key, MailCommand::Send { agent, text: "hello".to_owned() }).await.unwrap();
-        owner.wait_for(|pulse| pulse.posts > before).await.unwrap();
+        owner.wait_for(|pulse| pulse.messages > before).await.unwrap();
         assert_eq!(store.mail(&key).await.unwrap().len(), round);
     }
 }
 
-/// Who watches a run before it is created hears of its creation.
+/// A watcher of a run that does not exist yet is woken by its creation.
 pub async fn watchers_may_come_before_the_run(world: &dyn World) {
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+    let (store, other, key) = (world.open(), world.open(), key(1));
     let (mut here, mut elsewhere) = (store.watch(&key), other.watch(&key));
     create(&*store, &key).await;
     here.wait_for(|pulse| pulse.head == 1).await.unwrap();
     elsewhere.wait_for(|pulse| pulse.head == 1).await.unwrap();
 }
 
-/// Readers that come and go at random, in the writer's process and in another, see every event once and in order.
+/// Readers that reconnect at random, in the writer's process and in another, see every event once and in order.
 pub async fn nothing_is_missed_or_repeated_over_disconnects(world: &dyn World) {
     const EVENTS: u64 = 400;
-    let (store, other, key) = (world.open(LONG), world.open(LONG), key(1));
+    let (store, other, key) = (world.open(), world.open(), key(1));
     create(&*store, &key).await;
     let readers: Vec<_> = [(&store, 7), (&other, 8), (&other, 9)]
         .into_iter()
@@ -70,7 +70,7 @@ pub async fn nothing_is_missed_or_repeated_over_disconnects(world: &dyn World) {
     }
 }
 
-/// Reads on from the last number it saw, gives its receiver up now and then, and ends with event `last`.
+/// Reads from the last event that it saw, drops its receiver now and then, and ends with event `last`.
 async fn follow(store: Arc<dyn Store>, key: RunKey, last: u64, mut dice: Dice) -> Vec<u64> {
     let mut seen = Vec::new();
     let mut receiver = store.watch(&key);

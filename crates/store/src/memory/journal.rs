@@ -1,34 +1,40 @@
-//! What all handles share. Each operation checks first and changes then, so that none is done by half.
+//! The data that all handles of a memory store share. Each operation checks first and then changes, so that none stays
+//! half done.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use posse_domain::event::{Link, StoredEvent, chain};
 use posse_domain::hash::Hash;
-use posse_domain::id::AgentId;
+use posse_domain::id::{AgentId, RunId};
 use posse_engine::ports::{
     AgentRow, Basis, Claim, Commit, CommitReceipt, Epoch, Head, Holder, MAILBOX_MAX, Mail, MailCommand,
     ModelSpending, Pulse, RemovedRun, RunEntry, RunKey, RunRow, RunSpending, StoreError, TenantId,
 };
 use tokio::sync::watch;
 
-use super::OwnerNo;
+use super::Process;
+use crate::clock::{Expiry, LeaseClock};
 
-/// The data of all runs.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     runs: HashMap<RunKey, Run>,
     /// Keys in the order of creation.
     order: Vec<RunKey>,
-    /// Runs that were removed, in that order.
+    /// Removed runs, in the order of removal.
     removed: Vec<(TenantId, RemovedRun)>,
     blobs: HashMap<(TenantId, Hash), Arc<[u8]>>,
     watchers: HashMap<RunKey, watch::Sender<Pulse>>,
-    /// Handles that were not dropped yet.
-    alive: BTreeSet<OwnerNo>,
-    arrivals: OwnerNo,
+    /// Handles that are not dropped yet.
+    alive: BTreeSet<HandleNo>,
+    /// The number of handles that were ever created.
+    handles: HandleNo,
+    /// Whether the lease of a dropped handle stays live until it expires.
+    pub(super) ignores_death: bool,
 }
+
+/// The number of a handle among all handles of the same data.
+pub(super) type HandleNo = u64;
 
 #[derive(Debug)]
 struct Run {
@@ -37,15 +43,24 @@ struct Run {
     agents: Vec<AgentRow>,
     places: HashMap<AgentId, usize>,
     mailbox: Vec<Mail>,
-    posts: u64,
+    /// The number of commands that were ever posted.
+    messages: u64,
     epoch: Epoch,
     lease: Option<Lease>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Lease {
-    owner: OwnerNo,
-    ends: Instant,
+    handle: HandleNo,
+    label: Arc<str>,
+    expiry: Expiry,
+}
+
+impl Lease {
+    fn of(process: &Process) -> Self {
+        let (boot, until_ms) = (process.clock.boot().to_owned(), process.clock.until_ms(process.lease));
+        Self { handle: process.handle, label: process.label.clone(), expiry: Expiry { boot, until_ms } }
+    }
 }
 
 impl Run {
@@ -56,9 +71,9 @@ impl Run {
         }
     }
 
-    /// Refuses who does not own the run, or no longer under this epoch.
-    fn check_epoch(&self, key: &RunKey, held: Epoch, owner: OwnerNo) -> Result<(), StoreError> {
-        if self.epoch == held && self.lease.is_some_and(|lease| lease.owner == owner) {
+    /// Refuses a process that does not hold the lease with this epoch.
+    fn check_epoch(&self, key: &RunKey, held: Epoch, process: &Process) -> Result<(), StoreError> {
+        if self.epoch == held && self.lease.as_ref().is_some_and(|lease| lease.handle == process.handle) {
             return Ok(());
         }
         Err(StoreError::Fenced { run: key.run.clone(), held, actual: self.epoch })
@@ -124,16 +139,16 @@ impl Run {
 }
 
 impl Data {
-    /// A new handle.
-    pub(super) fn arrive(&mut self) -> OwnerNo {
-        self.arrivals += 1;
-        self.alive.insert(self.arrivals);
-        self.arrivals
+    /// Registers a new handle.
+    pub(super) fn arrive(&mut self) -> HandleNo {
+        self.handles += 1;
+        self.alive.insert(self.handles);
+        self.handles
     }
 
-    /// A handle was dropped: its leases bind nobody any more.
-    pub(super) fn leave(&mut self, owner: OwnerNo) {
-        self.alive.remove(&owner);
+    /// Unregisters a dropped handle.
+    pub(super) fn leave(&mut self, handle: HandleNo) {
+        self.alive.remove(&handle);
     }
 
     fn run(&self, key: &RunKey) -> Result<&Run, StoreError> {
@@ -147,8 +162,7 @@ impl Data {
     pub(super) fn commit(
         &mut self,
         mut commit: Commit,
-        owner: OwnerNo,
-        lease_ends: Instant,
+        process: &Process,
     ) -> Result<CommitReceipt, StoreError> {
         let key = commit.key.clone();
         let mut new = None;
@@ -159,9 +173,9 @@ impl Data {
                 }
                 new.insert(new_run(&mut commit)?)
             }
-            Basis::Owned { head: expected, epoch } => {
+            Basis::Held { head: expected, epoch } => {
                 let run = self.run_mut(&key)?;
-                run.check_epoch(&key, epoch, owner)?;
+                run.check_epoch(&key, epoch, process)?;
                 let actual = run.head().seq;
                 if actual != expected {
                     return Err(StoreError::Conflict { run: key.run, expected, actual });
@@ -170,10 +184,10 @@ impl Data {
             }
         };
         run.check_agents(&commit.agents)?;
-        // From here on nothing fails.
+        // No operation below can fail.
         let blobs = std::mem::take(&mut commit.blobs);
         run.append(&key, commit);
-        run.lease = Some(Lease { owner, ends: lease_ends });
+        run.lease = Some(Lease::of(process));
         let committed = CommitReceipt { head: run.head(), epoch: run.epoch };
         if let Some(run) = new {
             self.runs.insert(key.clone(), run);
@@ -196,20 +210,32 @@ impl Data {
         Ok(self.run(key)?.head())
     }
 
-    /// Whose lease binds others.
-    fn holder(&self, run: &Run) -> Option<Holder> {
-        let lease =
-            run.lease.filter(|lease| self.alive.contains(&lease.owner) && lease.ends > Instant::now())?;
-        Some(Holder { owner: format!("{:016x}", lease.owner), pid: std::process::id(), epoch: run.epoch })
+    /// The lease holder, while its lease is live.
+    fn holder(&self, run: &Run, clock: &LeaseClock) -> Option<Holder> {
+        let is_alive = |lease: &Lease| self.ignores_death || self.alive.contains(&lease.handle);
+        let lease = run.lease.as_ref().filter(|lease| is_alive(lease) && !clock.is_over(&lease.expiry))?;
+        Some(Holder {
+            id: format!("{:016x}", lease.handle),
+            label: lease.label.to_string(),
+            pid: Some(std::process::id()),
+            epoch: run.epoch,
+        })
     }
 
-    pub(super) fn claim(&mut self, key: &RunKey, owner: OwnerNo, ends: Instant) -> Result<Claim, StoreError> {
-        if let Some(holder) = self.holder(self.run(key)?) {
+    pub(super) fn claimable(&self, tenant: &TenantId, limit: u32, clock: &LeaseClock) -> Vec<RunId> {
+        let is_free = |run: &Run| run.row.ended_at_ms.is_none() && self.holder(run, clock).is_none();
+        let oldest = self.order.iter().filter(|key| key.tenant == *tenant);
+        let free = oldest.filter(|key| self.runs.get(key).is_some_and(is_free));
+        free.take(limit as usize).map(|key| key.run.clone()).collect()
+    }
+
+    pub(super) fn claim(&mut self, key: &RunKey, process: &Process) -> Result<Claim, StoreError> {
+        if let Some(holder) = self.holder(self.run(key)?, &process.clock) {
             return Ok(Claim::Held(holder));
         }
         let run = self.run_mut(key)?;
         run.epoch += 1;
-        run.lease = Some(Lease { owner, ends });
+        run.lease = Some(Lease::of(process));
         Ok(Claim::Granted(run.epoch))
     }
 
@@ -217,18 +243,22 @@ impl Data {
         &mut self,
         key: &RunKey,
         epoch: Epoch,
-        owner: OwnerNo,
-        ends: Instant,
+        process: &Process,
     ) -> Result<(), StoreError> {
         let run = self.run_mut(key)?;
-        run.check_epoch(key, epoch, owner)?;
-        run.lease = Some(Lease { owner, ends });
+        run.check_epoch(key, epoch, process)?;
+        run.lease = Some(Lease::of(process));
         Ok(())
     }
 
-    pub(super) fn release(&mut self, key: &RunKey, epoch: Epoch, owner: OwnerNo) -> Result<(), StoreError> {
+    pub(super) fn release(
+        &mut self,
+        key: &RunKey,
+        epoch: Epoch,
+        process: &Process,
+    ) -> Result<(), StoreError> {
         let run = self.run_mut(key)?;
-        if run.check_epoch(key, epoch, owner).is_ok() {
+        if run.check_epoch(key, epoch, process).is_ok() {
             run.lease = None;
         }
         Ok(())
@@ -239,8 +269,8 @@ impl Data {
         if run.mailbox.len() >= MAILBOX_MAX as usize {
             return Err(StoreError::MailboxFull(key.run.clone()));
         }
-        run.posts += 1;
-        let id = run.posts;
+        run.messages += 1;
+        let id = run.messages;
         run.mailbox.push(Mail { id, command });
         self.announce(key);
         Ok(id)
@@ -255,15 +285,21 @@ impl Data {
         Ok(blob.to_vec())
     }
 
-    pub(super) fn runs(&self, tenant: &TenantId, prefix: &str, limit: u32) -> Vec<RunEntry> {
+    pub(super) fn runs(
+        &self,
+        tenant: &TenantId,
+        prefix: &str,
+        limit: u32,
+        clock: &LeaseClock,
+    ) -> Vec<RunEntry> {
         let fits = |key: &&RunKey| key.tenant == *tenant && key.run.as_str().starts_with(prefix);
         let newest = self.order.iter().rev().filter(fits).take(limit as usize);
-        newest.filter_map(|key| self.runs.get(key).map(|run| self.entry(key, run))).collect()
+        newest.filter_map(|key| self.runs.get(key).map(|run| self.entry(key, run, clock))).collect()
     }
 
-    fn entry(&self, key: &RunKey, run: &Run) -> RunEntry {
+    fn entry(&self, key: &RunKey, run: &Run, clock: &LeaseClock) -> RunEntry {
         let (row, agents) = (run.row.clone(), run.agents.len() as u64);
-        let (head, holder) = (run.head(), self.holder(run));
+        let (head, holder) = (run.head(), self.holder(run, clock));
         RunEntry { run: key.run.clone(), row, agents, head, holder, damage: None }
     }
 
@@ -276,9 +312,9 @@ impl Data {
         newest.filter_map(|key| self.runs.get(key).map(|run| spent(key, run))).collect()
     }
 
-    pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, StoreError> {
+    pub(super) fn remove(&mut self, key: &RunKey, clock: &LeaseClock) -> Result<Head, StoreError> {
         let run = self.run(key)?;
-        if run.row.ended_at_ms.is_none() || self.holder(run).is_some() {
+        if run.row.ended_at_ms.is_none() || self.holder(run, clock).is_some() {
             return Err(StoreError::Open(key.run.clone()));
         }
         let head = run.head();
@@ -304,7 +340,9 @@ impl Data {
     }
 
     fn pulse(&self, key: &RunKey) -> Pulse {
-        self.runs.get(key).map_or(Pulse::default(), |run| Pulse { head: run.head().seq, posts: run.posts })
+        self.runs
+            .get(key)
+            .map_or(Pulse::default(), |run| Pulse { head: run.head().seq, messages: run.messages })
     }
 
     fn announce(&self, key: &RunKey) {
@@ -315,7 +353,6 @@ impl Data {
     }
 }
 
-/// A run before its first commit.
 fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
     let Some(row) = commit.run.take() else {
         return Err(StoreError::Failed("a new run needs its row".to_owned()));
@@ -326,7 +363,7 @@ fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
         agents: Vec::new(),
         places: HashMap::new(),
         mailbox: Vec::new(),
-        posts: 0,
+        messages: 0,
         epoch: 1,
         lease: None,
     })
@@ -334,7 +371,7 @@ fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
 
 fn spent(key: &RunKey, run: &Run) -> Result<RunSpending, StoreError> {
     let corrupt = |problem: serde_json::Error| StoreError::Corrupt {
-        path: format!("run {}", key.run),
+        subject: format!("run {}", key.run),
         problem: problem.to_string(),
     };
     let mut by_model = BTreeMap::<String, ModelSpending>::new();

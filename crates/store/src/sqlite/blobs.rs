@@ -1,4 +1,4 @@
-//! Blobs too long for the database: files named by their content.
+//! Files for blobs that are too long for the database, named by content hash.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,20 +10,19 @@ use posse_engine::ports::{Commit, Faults, StoreError, TenantId};
 
 use super::error::{corrupt, from_io};
 use super::options::BLOB_IN_DATABASE_MAX_BYTES;
-use super::{files, owner};
+use super::{files, holder};
 
-/// Whether a blob is kept as a file.
 pub(super) fn is_file(blob: &Blob) -> bool {
     blob.bytes.len() > BLOB_IN_DATABASE_MAX_BYTES
 }
 
-/// Whether a commit brings blobs that are kept as files.
+/// Whether a commit has blobs that are stored as files.
 pub(super) fn has_files(commit: &Commit) -> bool {
     commit.blobs.iter().any(is_file)
 }
 
-/// Makes the files of a commit durable. Done before the writers' lock is taken: others need not wait for it. A
-/// file without its commit is harmless: it is found again by its content, or never asked for.
+/// Makes the blob files of a commit durable, before the writers' lock is taken, so that other processes need not wait.
+/// A file without its commit is harmless: a later blob with the same content reuses it, or it is never read.
 pub(super) fn write_files(root: &Path, commit: &Commit, faults: &Faults) -> Result<(), StoreError> {
     for blob in commit.blobs.iter().filter(|blob| is_file(blob)) {
         let path = path_of(root, &commit.key.tenant, &blob.hash);
@@ -33,27 +32,27 @@ pub(super) fn write_files(root: &Path, commit: &Commit, faults: &Faults) -> Resu
     Ok(())
 }
 
-/// Reads a blob's file back and makes sure that it is what its name says.
+/// Reads a blob's file and checks that its content has the hash in its name.
 pub(super) fn read_file(root: &Path, tenant: &TenantId, hash: &Hash) -> Result<Vec<u8>, StoreError> {
     let path = path_of(root, tenant, hash);
     let bytes = fs::read(&path).map_err(|error| from_io(&path, &error))?;
     verified(&path, bytes, hash)
 }
 
-/// The length of a blob's file, if it is there.
+/// The length of a blob's file, if the file exists.
 pub(super) fn file_len(root: &Path, tenant: &TenantId, hash: &Hash) -> Option<u64> {
     fs::metadata(path_of(root, tenant, hash)).ok().map(|metadata| metadata.len())
 }
 
-/// Passes content on if it is what its hash says.
+/// Returns the content if it has this hash.
 pub(super) fn verified(path: &Path, bytes: Vec<u8>, hash: &Hash) -> Result<Vec<u8>, StoreError> {
     if Hash::of(&bytes) == *hash {
         return Ok(bytes);
     }
-    Err(corrupt(path, format!("the content of blob {hash} is not what it was")))
+    Err(corrupt(path, format!("the content of blob {hash} does not match its hash")))
 }
 
-/// A folder per tenant, named by hash: a tenant's name is the embedder's and may hold anything.
+/// One folder per tenant, named by hash, because the embedder's tenant name may contain any characters.
 fn path_of(root: &Path, tenant: &TenantId, hash: &Hash) -> PathBuf {
     let (tenant, name) = (Hash::of(tenant.as_str().as_bytes()).to_string(), hash.to_string());
     root.join(&tenant[..16]).join(&name[..2]).join(name)
@@ -64,7 +63,7 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     files::make_dir(folder)?;
     let is_there = fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64);
     if !is_there {
-        let name = owner::random_name().map_err(io::Error::other)?;
+        let name = holder::random_id().map_err(io::Error::other)?;
         let temporary = folder.join(format!("{name}.tmp"));
         let written = write_synced(&temporary, bytes).and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {

@@ -1,4 +1,4 @@
-//! Looking for damage that no single read would show.
+//! Checks the whole database for damage that no single read would show.
 
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
@@ -13,13 +13,12 @@ use super::rows::RowsOf;
 use super::schema::{position, row_ids};
 use super::seal::REMOVED_RUNS;
 
-/// Most problems that one look reports.
+/// Limit of problems that one check reports.
 const PROBLEMS_MAX: usize = 100;
 
-/// Looks at all tables.
 pub(super) fn check(connection: &Connection, context: &Context) -> Result<Health, QueryError> {
     let mut problems = Vec::new();
-    // Pages first: what is built on a damaged tree means nothing.
+    // Pages are checked first: on a damaged tree, the other results mean nothing.
     let sql = format!("PRAGMA integrity_check({PROBLEMS_MAX})");
     let mut select = connection.prepare(&sql)?;
     let mut rows = select.query([])?;
@@ -42,13 +41,13 @@ pub(super) fn check(connection: &Connection, context: &Context) -> Result<Health
     Ok(Health { problems })
 }
 
-/// Whether a line of SQLite's own check is about values that a column refuses: the trees are whole, and the other checks
-/// can say in which row it is.
+/// Whether a line of SQLite's own check is about values that a column refuses. The trees are then intact, and the other
+/// checks can name the row.
 fn is_about_values(line: &str) -> bool {
     line.starts_with("CHECK constraint failed") || line.starts_with("NULL value in")
 }
 
-/// Looks at the rows of one run that its events say nothing about.
+/// Checks the rows of one run that do not follow from its events.
 pub(super) fn check_run(
     connection: &Connection,
     context: &Context,
@@ -61,7 +60,7 @@ pub(super) fn check_run(
     Ok(Health { problems })
 }
 
-/// The same for every run.
+/// Checks the rows of every run that do not follow from events.
 fn check_runs(
     connection: &Connection,
     context: &Context,
@@ -97,7 +96,7 @@ fn check_references(connection: &Connection, problems: &mut Vec<String>) -> Resu
     Ok(())
 }
 
-/// No number of a run is given a second time: those of removed runs still name what was removed.
+/// Checks that no run number is used twice: the numbers of removed runs stay reserved.
 fn check_numbers(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let given = "SELECT max(ifnull((SELECT max(no) FROM runs), 0), ifnull((SELECT max(run_no) FROM removed_runs), 0)), \
          (SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs')";
@@ -105,7 +104,7 @@ fn check_numbers(connection: &Connection, problems: &mut Vec<String>) -> Result<
         connection.query_row(given, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     if counted.unwrap_or(0) < given {
         problems.push(format!(
-            "the numbers of runs are counted from {}, and {given} is given",
+            "the counter of run numbers is at {}, but number {given} is in use",
             counted.unwrap_or(0)
         ));
     }
@@ -126,7 +125,7 @@ fn check_removed(
     context: &Context,
     problems: &mut Vec<String>,
 ) -> Result<(), QueryError> {
-    if !context.has_seals {
+    if !context.has_seals() {
         return Ok(());
     }
     let mut select = connection.prepare(&REMOVED_RUNS.select("ORDER BY run_no"))?;
@@ -140,7 +139,7 @@ fn check_removed(
     Ok(())
 }
 
-/// Every journal is as long as its head says, without a gap, and ends in its head's hash.
+/// Checks that every journal ends at its head, without a gap and with its head's hash.
 fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<(), QueryError> {
     let mut runs = connection.prepare(
         "SELECT r.no, r.run, h.seq, h.hash FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no",
@@ -162,14 +161,14 @@ fn check_heads(connection: &Connection, problems: &mut Vec<String>) -> Result<()
             problems.push(format!("the journal of run {run} has {events} events and ends at {end_seq}"));
         }
         if end_seq != seq {
-            problems.push(format!("the journal of run {run} ends at {end_seq}, its head says {seq}"));
+            problems.push(format!("the journal of run {run} ends at {end_seq}, its head is at {seq}"));
         }
         let found = match end {
             Some(id) => last.query_row([id], |row| row.get::<_, Vec<u8>>(0))?,
             None => Hash::ZERO.as_bytes().to_vec(),
         };
         if found != hash {
-            problems.push(format!("the last event of run {run} does not have the hash that its head says"));
+            problems.push(format!("the last event of run {run} does not have the hash of its head"));
         }
     }
     let strays =
@@ -191,8 +190,8 @@ fn check_agents(connection: &Connection, problems: &mut Vec<String>) -> Result<(
     Ok(())
 }
 
-/// Blobs in the database are what their names say; those that are files are there and as long as they should be. The
-/// content of a file is checked with the run that names it.
+/// Checks that blobs in the database have the hashes in their names, and that blob files exist with the right length.
+/// The content of a file is checked with the run that refers to it.
 fn check_blobs(
     connection: &Connection,
     context: &Context,

@@ -1,5 +1,5 @@
-//! Moving what the WAL holds into the database. The writer alone does it, under the writers' lock, so that no two
-//! connections ever checkpoint at once.
+//! Checkpoints: moves the content of the WAL into the database. Only the writer does it, under the writers' lock, so
+//! that no two connections ever checkpoint at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,21 +13,21 @@ use super::options::BUSY_TIMEOUT;
 /// How far a checkpoint goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// What can be moved without waiting for a reader. The WAL keeps its size: writing over it is cheaper than
-    /// growing it again.
+    /// Moves everything that needs no waiting for a reader. The WAL keeps its size, because overwriting it is cheaper
+    /// than growing it again.
     Passive,
-    /// All, and the WAL is cut to nothing.
+    /// Moves everything, and truncates the WAL.
     Truncate,
 }
 
-/// Knows when a checkpoint is due.
+/// Decides when a checkpoint is due.
 #[derive(Debug)]
 pub(super) struct Checkpoints {
-    /// Pages in the WAL after the last commit, told by SQLite.
+    /// Pages in the WAL after the last commit, as SQLite reports them.
     pages: Arc<AtomicU32>,
-    /// The same when the last checkpoint was made.
+    /// Pages in the WAL at the last checkpoint.
     done_at: u32,
-    /// How many new pages make one due.
+    /// The number of new pages after which a checkpoint is due.
     every: u32,
 }
 
@@ -43,13 +43,13 @@ impl Checkpoints {
         Ok(Self { pages, done_at: 0, every })
     }
 
-    /// Whether the WAL has grown enough. A WAL that a reader keeps from starting over is not checkpointed again
-    /// for every page that is added.
+    /// Whether the WAL has grown enough. If a reader prevents the WAL from starting over, not every added page causes
+    /// another checkpoint.
     pub(super) fn is_due(&self) -> bool {
         self.new_pages() >= self.every
     }
 
-    /// Whether there is anything to move.
+    /// Whether the WAL has pages that are not checkpointed.
     pub(super) fn is_pending(&self) -> bool {
         self.new_pages() > 0
     }
@@ -60,14 +60,14 @@ impl Checkpoints {
         if pages < self.done_at { pages } else { pages - self.done_at }
     }
 
-    /// Makes a checkpoint. Only under the writers' lock.
+    /// Makes a checkpoint. The caller must hold the writers' lock.
     pub(super) fn make(&mut self, connection: &Connection, depth: Depth, faults: &Faults) -> Result<()> {
         faults.hit("store.checkpoint.before");
         let sql = match depth {
             Depth::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
             Depth::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
         };
-        // A reader in the way is not waited for: what is left is moved another time.
+        // The checkpoint does not wait for a reader. The rest is moved by a later checkpoint.
         connection.busy_timeout(Duration::ZERO)?;
         let made = connection.query_row(sql, [], |_| Ok(()));
         connection.busy_timeout(BUSY_TIMEOUT)?;

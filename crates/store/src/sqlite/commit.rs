@@ -1,18 +1,21 @@
-//! One commit within a group.
+//! Writes one commit within a group of requests.
 
-use posse_domain::event::{EncodedEvent, Link, chain};
+use posse_domain::event::{EncodedEvent, FinalStatus, Link, chain};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{CloseReason, RunStatus};
 use posse_engine::ports::{AgentRow, AgentTerms, Basis, Commit, CommitReceipt, Head, RunRow, StoreError};
 
 use rusqlite::OptionalExtension;
 
 use super::blobs;
+use super::columns::FailureColumn;
+use super::events_in_force;
 use super::group::{Group, RefusedScope, RunHead, stored};
 use super::schema::{row_id, row_ids};
 
 impl Group<'_, '_> {
-    /// Checks what a commit relies on and writes it. What it wrote is undone if it fails half-way.
+    /// Checks the precondition of a commit and writes it. If it fails half-way, its writes are undone.
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<CommitReceipt, RefusedScope> {
         let basis = self.check_basis(commit)?;
         let head = self.whole(|group| group.write(commit, basis))?;
@@ -20,10 +23,10 @@ impl Group<'_, '_> {
         Ok(CommitReceipt { head: Head { seq: head.seq, hash: head.hash }, epoch: head.epoch })
     }
 
-    /// Where the run stands, if the commit knows it; none for a new run.
+    /// The head of the run, which must match the commit's precondition. `None` for a new run.
     fn check_basis(&mut self, commit: &Commit) -> Result<Option<RunHead>, RefusedScope> {
         let run = &commit.key.run;
-        let Basis::Owned { head: expected, epoch } = commit.basis else {
+        let Basis::Held { head: expected, epoch } = commit.basis else {
             return match self.find_head(&commit.key)? {
                 Some(_) => Err(StoreError::Exists(run.clone()).into()),
                 None => Ok(None),
@@ -63,18 +66,18 @@ impl Group<'_, '_> {
         if let Some(taken) = commit.mail_taken {
             self.sql.take_mail.execute((head.run_no, tenant, stored(taken)))?;
         }
-        // Who writes is alive: every commit renews the lease, and costs nothing for it.
+        // A process that writes is alive, so every commit renews the lease, at no cost.
         head.lease_until_ms = self.lease_until_ms;
         Ok(head)
     }
 
     fn create_run(&mut self, commit: &Commit, row: &RunRow) -> Result<RunHead, RefusedScope> {
-        self.ownership.ensure(self.context)?;
+        self.life_lock.ensure(self.context)?;
         let tenant = commit.key.tenant.as_str();
         let run_no = self.sql.insert_run.insert((
             tenant,
             commit.key.run.as_str(),
-            &row.status,
+            row.status.as_str(),
             &row.title,
             &row.definition,
             &row.model,
@@ -88,9 +91,9 @@ impl Group<'_, '_> {
             run_no,
             tenant,
             Hash::ZERO.as_bytes(),
-            &context.owner,
+            &context.holder_id,
             context.pid,
-            context.clock.boot(),
+            context.options.clock.boot(),
             self.lease_until_ms,
         ))?;
         let lease_until_ms = self.lease_until_ms;
@@ -102,7 +105,7 @@ impl Group<'_, '_> {
         self.sql.update_run.execute((
             run_no,
             commit.key.tenant.as_str(),
-            &row.status,
+            row.status.as_str(),
             &row.title,
             &row.definition,
             &row.model,
@@ -114,7 +117,7 @@ impl Group<'_, '_> {
         Ok(())
     }
 
-    /// Numbers and chains one event.
+    /// Numbers one event and adds it to the hash chain.
     fn append(
         &mut self,
         commit: &Commit,
@@ -155,42 +158,62 @@ impl Group<'_, '_> {
         let tenant = commit.key.tenant.as_str();
         let Some(terms) = &row.terms else { return self.update_agent(tenant, run_no, row) };
         let terms_id = self.insert_terms(tenant, run_no, terms)?;
+        let error = self.error_column(tenant, run_no, row)?;
         self.sql.insert_agent.execute((
             run_no,
             row.id.as_str(),
             tenant,
-            &row.state,
-            &row.final_status,
-            &row.close_reason,
+            row.state.as_str(),
+            row.final_status.map(FinalStatus::as_str),
+            row.close_reason.map(CloseReason::as_str),
             &row.result,
-            &row.error,
+            error,
             &row.usage_json,
             &row.subtree_usage_json,
             row.completed_at_ms,
+            events_in_force::write(row.events_in_force.as_deref()),
             terms_id,
         ))?;
         Ok(())
     }
 
     fn update_agent(&mut self, tenant: &str, run_no: i64, row: &AgentRow) -> Result<(), RefusedScope> {
+        let error = self.error_column(tenant, run_no, row)?;
+        let in_force = events_in_force::write(row.events_in_force.as_deref());
         let values = (
             run_no,
             row.id.as_str(),
             tenant,
-            &row.state,
-            &row.final_status,
-            &row.close_reason,
+            row.state.as_str(),
+            row.final_status.map(FinalStatus::as_str),
+            row.close_reason.map(CloseReason::as_str),
             &row.result,
-            &row.error,
+            &error,
             &row.usage_json,
             &row.subtree_usage_json,
             row.completed_at_ms,
+            &in_force,
         );
-        // Most updates leave the state alone, and so need not touch the index on it.
+        // Most updates do not change the state, so they need not touch the index on it.
         if self.sql.update_agent.execute(values)? == 1 || self.sql.move_agent.execute(values)? == 1 {
             return Ok(());
         }
         Err(StoreError::Failed(format!("agent {} has no terms yet", row.id)).into())
+    }
+
+    /// The column `error` of an agent. The row of its run must be written before.
+    fn error_column(
+        &mut self,
+        tenant: &str,
+        run_no: i64,
+        row: &AgentRow,
+    ) -> Result<Option<String>, RefusedScope> {
+        let Some(failure) = &row.error else { return Ok(None) };
+        let form = FailureColumn::of(&row.id, row.close_reason, || {
+            let status = self.sql.run_status.query_row((run_no, tenant), |row| row.get::<_, String>(0));
+            status.map(|status| RunStatus::parse(&status))
+        })?;
+        Ok(Some(form.write(failure)))
     }
 
     fn insert_terms(&mut self, tenant: &str, run_no: i64, terms: &AgentTerms) -> Result<i64, RefusedScope> {

@@ -1,4 +1,4 @@
-//! Connections and their settings.
+//! Opens SQLite connections with the store's settings.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::options::{BUSY_TIMEOUT, WRITER_CACHE_KIB};
 /// The oldest SQLite that does not lose data when two connections write and checkpoint at once.
 const SQLITE_MIN: i32 = 3_051_003;
 
-/// Refuses to run on a SQLite that is known to corrupt databases.
+/// Refuses SQLite versions that are known to corrupt databases.
 pub(super) fn assert_version() -> Result<(), StoreError> {
     let found = rusqlite::version_number();
     if found >= SQLITE_MIN {
@@ -26,19 +26,19 @@ pub fn sqlite_version() -> &'static str {
     rusqlite::version()
 }
 
-/// A connection that can write. Nothing is written yet.
+/// Opens a connection that can write. Writes nothing yet.
 pub(super) fn writer(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     open(path, flags)
 }
 
-/// A connection that cannot write.
+/// Opens a connection that cannot write.
 pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     open(path, flags)
 }
 
-/// A connection to a database that nobody can write, because its medium cannot be written.
+/// Opens a database on a read-only medium.
 pub(super) fn immutable(path: &Path) -> Result<Connection, StoreError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -49,7 +49,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connect = || -> rusqlite::Result<Connection> {
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        // The writer alone checkpoints, under the writers' lock: never whoever happens to close last.
+        // Only the writer checkpoints, under the writers' lock, never the connection that happens to close last.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.execute_batch(
             "PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON; PRAGMA mmap_size = 0; PRAGMA temp_store = MEMORY;",
@@ -59,7 +59,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     connect().map_err(|error| from_sqlite(path, &error))
 }
 
-/// Settings of the connection that writes. The first of them writes to a new database.
+/// Applies the settings of the writing connection. The first of them writes to a new database.
 pub(super) fn prepare_writer(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let prepare = || -> rusqlite::Result<String> {
         let mode = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
@@ -75,7 +75,7 @@ pub(super) fn prepare_writer(connection: &Connection, path: &Path) -> Result<(),
     Err(corrupt(path, format!("its journal mode is `{mode}` and cannot be changed to WAL")))
 }
 
-/// SQLite's name for a file that never changes.
+/// SQLite's URI for a file that never changes.
 fn immutable_uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {

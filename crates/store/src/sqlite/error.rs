@@ -1,4 +1,4 @@
-//! What went wrong below, in the port's words and with the path.
+//! Converts errors of SQLite and the operating system to the port's errors. Their subject is a path.
 
 use std::io;
 use std::path::Path;
@@ -6,14 +6,13 @@ use std::path::Path;
 use posse_engine::ports::StoreError;
 use rusqlite::ErrorCode;
 
-/// An error of SQLite on the database at `path`.
 pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     let at = || path.display().to_string();
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full(at()),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly(at()),
+        Some(ErrorCode::DiskFull) => StoreError::Full { subject: disk_of(path) },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { subject: at() },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Corrupt { path: at(), problem: error.to_string() }
+            StoreError::Corrupt { subject: at(), problem: error.to_string() }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::Failed(format!("{} is locked by another program", at()))
@@ -22,22 +21,29 @@ pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// An error of the operating system at `path`.
 pub(super) fn from_io(path: &Path, error: &io::Error) -> StoreError {
     let at = path.display().to_string();
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full(at),
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => StoreError::ReadOnly(at),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            StoreError::Full { subject: disk_of(path) }
+        }
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            StoreError::ReadOnly { subject: at }
+        }
         _ => StoreError::Failed(format!("{at}: {error}")),
     }
 }
 
-/// A value in the database that no store wrote there.
+/// The error for a value in the database that no store wrote.
 pub(super) fn corrupt(path: &Path, problem: impl Into<String>) -> StoreError {
-    StoreError::Corrupt { path: path.display().to_string(), problem: problem.into() }
+    StoreError::Corrupt { subject: path.display().to_string(), problem: problem.into() }
 }
 
-/// Whether an error is the doing of the one commit that met it: the others of its group may go on.
+fn disk_of(path: &Path) -> String {
+    format!("the disk that holds {}", path.display())
+}
+
+/// Whether only the commit that caused the error fails. The other commits of its group continue.
 pub(super) fn concerns_one_commit(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => matches!(
@@ -50,9 +56,9 @@ pub(super) fn concerns_one_commit(error: &rusqlite::Error) -> bool {
     }
 }
 
-/// Whether the store can go on after an error that ended a whole group: nothing was written and nothing is in
-/// doubt. After anything else (a failed sync above all) what the disk holds is unknown, and asking again would
-/// get a lie for an answer; only a fresh look from the disk tells.
+/// Whether the store can continue after an error that ended a whole group: nothing was written, and the state is known.
+/// After any other error (above all a failed sync) the content of the disk is unknown, and the page cache may return
+/// wrong data. Only opening the store again shows it.
 pub(super) fn leaves_store_usable(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,5 +1,5 @@
-//! Filesystems whose locks cannot be trusted: WAL needs shared memory and working locks, and a network
-//! filesystem promises neither.
+//! Refuses filesystems with unreliable locks. WAL needs shared memory and working locks, and a network filesystem
+//! guarantees neither.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use posse_engine::ports::StoreError;
 
 use super::error::from_io;
 
-/// Names of network filesystems by the magic number that `statfs` gives (`linux/magic.h`).
+/// Names of network filesystems by the magic number from `statfs` (`linux/magic.h`).
 const NETWORK: [(u32, &str); 15] = [
     (0x0000_6969, "NFS"),
     (0x0000_517b, "SMB"),
@@ -26,23 +26,23 @@ const NETWORK: [(u32, &str); 15] = [
     (0x013f_c0de, "BeeGFS"),
 ];
 
-/// The name of a network filesystem, none for a local one. FUSE counts as local: it is how many people mount
-/// local disks, and its locks work within one machine.
+/// The name of a network filesystem, `None` for a local one. FUSE counts as local, because local disks are often
+/// mounted with it, and its locks work within one machine.
 pub(super) fn network_name(magic: u32) -> Option<&'static str> {
     NETWORK.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
 }
 
-/// Refuses a directory on a network filesystem.
 pub(super) fn refuse_network(dir: &Path) -> Result<(), StoreError> {
     let stat = rustix::fs::statfs(dir).map_err(|error| from_io(dir, &error.into()))?;
-    // The magic is 32 bits wide; on some platforms the field is a signed word and comes sign-extended.
+    // The magic number has 32 bits. On some platforms the field is a signed word and is sign-extended.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "only the low 32 bits count")]
     let magic = stat.f_type as u32;
     match network_name(magic) {
         None => Ok(()),
-        Some(kind) => {
-            Err(StoreError::NetworkFilesystem { path: dir.display().to_string(), kind: kind.to_owned() })
-        }
+        Some(kind) => Err(StoreError::Unsuitable {
+            subject: dir.display().to_string(),
+            problem: format!("it is on a network filesystem ({kind}), whose locks cannot be relied on"),
+        }),
     }
 }
 

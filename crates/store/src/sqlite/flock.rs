@@ -1,5 +1,5 @@
-//! Advisory locks on open files. They belong to the open file, so the kernel frees them when its process dies,
-//! and any thread that shares the file may take or free them.
+//! Advisory locks on open files, for the turnstile and for life locks. They belong to the open file, so the kernel
+//! frees them when its process dies, and any thread that shares the file may take or free them.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Waits for the exclusive lock. The order of the waiters is the kernel's: first come, first served.
+/// Waits for the exclusive lock. The kernel serves waiters first come, first served.
 pub(super) fn lock(file: &File) -> io::Result<()> {
     loop {
         match flock(file, FlockOperation::LockExclusive) {
@@ -22,7 +22,8 @@ pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     try_flock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Whether nobody holds the exclusive lock. Askers do not disturb each other: they share it for the moment.
+/// Whether the exclusive lock is free. Concurrent callers do not disturb each other, because the probe is a shared
+/// lock.
 pub(super) fn is_free(file: &File) -> io::Result<bool> {
     let free = try_flock(file, FlockOperation::NonBlockingLockShared)?;
     if free {
@@ -31,7 +32,6 @@ pub(super) fn is_free(file: &File) -> io::Result<bool> {
     Ok(free)
 }
 
-/// Frees the lock.
 pub(super) fn unlock(file: &File) -> io::Result<()> {
     Ok(flock(file, FlockOperation::Unlock)?)
 }

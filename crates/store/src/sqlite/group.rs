@@ -1,4 +1,4 @@
-//! One transaction: a group of requests, each whole or not at all, all durable with one sync.
+//! One transaction of the writer: a group of requests, each executed whole or not at all, all durable with one sync.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use rusqlite::{OptionalExtension, Row};
 
 use super::context::Context;
 use super::error::concerns_one_commit;
-use super::lease::Ownership;
+use super::lease::OwnLifeLock;
 use super::request::{Answer, Reply, Request, hold_back, not_reached};
 use super::seal::HEADS;
 use super::statements::Statements;
 
-/// Why a request was not done.
+/// Why a request failed, and what else fails with it.
 #[derive(Debug)]
 pub(super) enum RefusedScope {
-    /// It alone is at fault.
+    /// Only this request fails.
     Request(StoreError),
-    /// The transaction is lost, and everything in it.
+    /// The whole transaction fails.
     Group(rusqlite::Error),
 }
 
@@ -41,7 +41,7 @@ impl From<rusqlite::Error> for RefusedScope {
     }
 }
 
-/// Where a run stands within the transaction. Loaded once for all requests of the run, written back once.
+/// The head of a run within the transaction. It is read once for all requests of the run, and written once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunHead {
     pub(super) run_no: i64,
@@ -49,26 +49,25 @@ pub(super) struct RunHead {
     pub(super) hash: Hash,
     pub(super) posts: u64,
     pub(super) epoch: Epoch,
-    /// Whether this store owns the run.
+    /// Whether this process holds the lease.
     pub(super) is_mine: bool,
     pub(super) lease_until_ms: i64,
-    /// Whether the row has to be written back.
+    /// Whether the row must be written.
     pub(super) moved: bool,
 }
 
-/// A group under way.
 pub(super) struct Group<'w, 'c> {
     pub(super) sql: &'w mut Statements<'c>,
     pub(super) context: &'w Context,
-    pub(super) ownership: &'w mut Ownership,
-    /// The end of a lease that is given or renewed by this group.
+    pub(super) life_lock: &'w mut OwnLifeLock,
+    /// The end of every lease that this group gives or renews.
     pub(super) lease_until_ms: i64,
     pub(super) heads: HashMap<RunKey, RunHead>,
     pub(super) granted_claim: bool,
 }
 
 impl Group<'_, '_> {
-    /// Does one request. The reply is for later; an error ends the group.
+    /// Executes one request. The reply is sent later. An error ends the group.
     pub(super) fn execute(&mut self, request: Request) -> (Reply, rusqlite::Result<()>) {
         match request {
             Request::Commit(commit, answer) => reply(answer, self.commit(&commit)),
@@ -80,7 +79,7 @@ impl Group<'_, '_> {
         }
     }
 
-    /// Writes something of several parts. What it wrote is undone if it fails half-way.
+    /// Executes a write of several parts. If it fails half-way, its parts are undone.
     pub(super) fn whole<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, RefusedScope>,
@@ -96,7 +95,7 @@ impl Group<'_, '_> {
         written
     }
 
-    /// Writes back where the runs stand now.
+    /// Writes the changed heads.
     pub(super) fn write_heads(&mut self) -> rusqlite::Result<()> {
         for (key, head) in self.heads.iter().filter(|(_, head)| head.moved) {
             self.sql.move_head.execute((
@@ -107,20 +106,20 @@ impl Group<'_, '_> {
                 stored(head.posts),
                 head.lease_until_ms,
             ))?;
-            // Over the row as it is now: whose lease it is may be another process's business.
+            // The seal covers the row as it is now, because another process may own its lease columns.
             let seal = self.sql.head_row.query_row([head.run_no], |row| HEADS.of(row))?;
             self.sql.seal_head.execute((seal.as_bytes(), head.run_no))?;
         }
         Ok(())
     }
 
-    /// What watchers should hear once the group is durable.
+    /// The pulses for watchers, which are sent when the group is durable.
     pub(super) fn pulses(&self) -> impl Iterator<Item = (&RunKey, Pulse)> {
         let moved = self.heads.iter().filter(|(_, head)| head.moved);
-        moved.map(|(key, head)| (key, Pulse { head: head.seq, posts: head.posts }))
+        moved.map(|(key, head)| (key, Pulse { head: head.seq, messages: head.posts }))
     }
 
-    /// Where a run stands.
+    /// The head of a run that must exist.
     pub(super) fn head(&mut self, key: &RunKey) -> Result<RunHead, RefusedScope> {
         match self.find_head(key)? {
             Some(head) => Ok(head),
@@ -128,16 +127,15 @@ impl Group<'_, '_> {
         }
     }
 
-    /// Where a run stands, if it exists.
     pub(super) fn find_head(&mut self, key: &RunKey) -> Result<Option<RunHead>, RefusedScope> {
         if let Some(head) = self.heads.get(key) {
             return Ok(Some(*head));
         }
-        let owner = self.context.owner.as_str();
+        let holder_id = self.context.holder_id.as_str();
         let found = self
             .sql
             .find_head
-            .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok(read_head(row, owner)))
+            .query_row((key.tenant.as_str(), key.run.as_str()), |row| Ok(read_head(row, holder_id)))
             .optional()?;
         let Some(head) = found else { return Ok(None) };
         let damaged = || StoreError::Damaged {
@@ -149,7 +147,7 @@ impl Group<'_, '_> {
         Ok(Some(head))
     }
 
-    /// Notes where a run stands now.
+    /// Moves the head of a run. The row is written at the end of the group.
     pub(super) fn move_head(&mut self, key: &RunKey, head: RunHead) {
         let head = RunHead { moved: true, ..head };
         match self.heads.get_mut(key) {
@@ -167,12 +165,12 @@ fn reply<T: 'static>(answer: Answer<T>, outcome: Result<T, RefusedScope>) -> (Re
     }
 }
 
-/// A head; none if it is not what was written. Nothing is built on such a one, or its next seal would make it look whole.
-fn read_head(row: &Row<'_>, owner: &str) -> rusqlite::Result<Option<RunHead>> {
+/// Reads a head. `None` if it is damaged: a new seal over it would hide the damage.
+fn read_head(row: &Row<'_>, holder_id: &str) -> rusqlite::Result<Option<RunHead>> {
     if !HEADS.is_whole(row)? {
         return Ok(None);
     }
-    let is_mine = matches!(row.get_ref(6)?, ValueRef::Text(name) if name == owner.as_bytes());
+    let is_mine = matches!(row.get_ref(6)?, ValueRef::Text(name) if name == holder_id.as_bytes());
     let hash = Hash::from_bytes(row.get_ref(3)?.as_blob().unwrap_or_default());
     let number =
         |column| Ok::<_, rusqlite::Error>(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default());
@@ -181,7 +179,7 @@ fn read_head(row: &Row<'_>, owner: &str) -> rusqlite::Result<Option<RunHead>> {
     Ok(hash.map(|hash| RunHead { run_no, seq, hash, posts, epoch, is_mine, lease_until_ms, moved: false }))
 }
 
-/// A number as SQLite holds it. Numbers of events, commands and epochs stay far below the edge.
+/// A number as SQLite stores it. Numbers of events, commands and epochs stay far below the limit.
 pub(super) fn stored(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Commands for a run, whoever owns it.
+//! Adds commands to the mailbox of a run, within the writer's group.
 
 use posse_engine::ports::{MAILBOX_MAX, RunKey, StoreError};
 use rusqlite::types::ValueRef;
@@ -7,7 +7,7 @@ use super::group::{Group, RefusedScope, RunHead, stored};
 use super::seal::MAILBOX;
 
 impl Group<'_, '_> {
-    /// Adds a command; its number is one more than that of the last ever posted.
+    /// Adds a command. Its number follows the number of the last command ever posted.
     pub(super) fn post(&mut self, key: &RunKey, command: &str) -> Result<u64, RefusedScope> {
         let head = self.head(key)?;
         let tenant = key.tenant.as_str();

@@ -1,4 +1,4 @@
-//! From what is on the disk to today's shape, in one transaction.
+//! Migrates a database on disk to the current schema, in one transaction.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::error::{corrupt, from_sqlite};
 use super::schema::{APPLICATION_ID, Migration};
 
-/// What a database says of itself.
+/// The schema state in the header of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaState {
-    /// Nothing is in it yet.
+    /// The database has no tables yet.
     Empty,
-    /// A store of this version.
+    /// A store with this schema version.
     Version(u32),
 }
 
-/// Looks without changing anything. Refuses what is not ours and what is newer than `known`.
+/// Reads the header and changes nothing. Refuses databases of other programs, and schemas newer than `known`.
 pub(super) fn inspect(connection: &Connection, path: &Path, known: usize) -> Result<SchemaState, StoreError> {
     let ask = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
     let facts = || -> rusqlite::Result<(i64, i64, i64)> {
@@ -30,7 +30,7 @@ pub(super) fn inspect(connection: &Connection, path: &Path, known: usize) -> Res
         (id, Ok(found)) if id == i64::from(APPLICATION_ID) && found > 0 => {
             let known = u32::try_from(known).unwrap_or(u32::MAX);
             if found > known {
-                return Err(StoreError::Newer { path: path.display().to_string(), found, known });
+                return Err(StoreError::Newer { subject: path.display().to_string(), found, known });
             }
             Ok(SchemaState::Version(found))
         }
@@ -38,7 +38,7 @@ pub(super) fn inspect(connection: &Connection, path: &Path, known: usize) -> Res
     }
 }
 
-/// Makes the migrations that are missing, all or none.
+/// Executes the missing migrations, all or none.
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -107,6 +107,37 @@ mod tests {
         assert_eq!(inspect(&connection, Path::new("x"), 2), Ok(SchemaState::Version(2)));
     }
 
+    /// An older version stored no numbers of events, so those of agents that are not closed are unknown, not none.
+    #[test]
+    fn rows_of_open_runs_get_unknown_events_in_force() {
+        let mut connection = memory();
+        run(&mut connection, &MIGRATIONS[..2]).unwrap();
+        for (no, ended) in [(1, "NULL"), (2, "9")] {
+            connection
+                .execute_batch(&format!(
+                    "INSERT INTO runs (no, tenant, run, status, title, definition, model, dir, created_at_ms, ended_at_ms)
+                     VALUES ({no}, 'local', 'run{no}', 'running', '', '', '', '', 1, {ended});
+                     INSERT INTO agent_terms VALUES ({no}, 'local', NULL, NULL, 0, '', '{{}}', '{{}}', 1);"
+                ))
+                .unwrap();
+            for state in ["running", "closed"] {
+                connection
+                    .execute(
+                        "INSERT INTO agents (run_no, agent, tenant, state, usage_json, subtree_usage_json, terms)
+                         VALUES (?1, ?2, 'local', ?2, '', '', ?1)",
+                        (no, state),
+                    )
+                    .unwrap();
+            }
+        }
+        run(&mut connection, &MIGRATIONS).unwrap();
+        let mut select =
+            connection.prepare("SELECT run_no, agent FROM agents WHERE events_in_force = 'unknown'").unwrap();
+        let unknown: Vec<(i64, String)> =
+            select.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap().map(Result::unwrap).collect();
+        assert_eq!(unknown, [(1, "running".to_owned())]);
+    }
+
     #[test]
     fn a_migration_that_fails_takes_the_others_with_it() {
         let mut connection = memory();
@@ -132,7 +163,7 @@ mod tests {
         )
         .unwrap();
         let refused = run(&mut connection, &[Migration::of_sql("CREATE TABLE a (x)")]).unwrap_err();
-        assert_eq!(refused, StoreError::Newer { path: "posse.db".to_owned(), found: 2, known: 1 });
+        assert_eq!(refused, StoreError::Newer { subject: "posse.db".to_owned(), found: 2, known: 1 });
     }
 
     #[test]

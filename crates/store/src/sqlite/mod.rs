@@ -1,23 +1,24 @@
-//! The store in SQLite.
+//! The store in SQLite, for all processes that share a state directory.
 
 mod blobs;
 mod check;
 mod checkpoint;
-mod clock;
+mod columns;
 mod commit;
 mod connect;
 mod context;
 mod error;
+mod events_in_force;
 mod files;
 mod filesystem;
 mod flock;
 mod group;
+mod holder;
 mod lease;
 mod mailbox;
 mod migrate;
 mod open;
 mod options;
-mod owner;
 mod paths;
 mod query;
 mod queue;
@@ -40,9 +41,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use posse_domain::event::StoredEvent;
 use posse_domain::hash::Hash;
+use posse_domain::id::RunId;
 use posse_engine::ports::{
-    AgentRow, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse, RemovedRun,
-    RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
+    AgentRow, Capabilities, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse,
+    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -58,14 +60,14 @@ use self::wake::{Lookout, WakeSignal, Watchers};
 use self::writer::Writer;
 use crate::validate::validate;
 
-/// The journal in a directory of this machine. Dropping it writes what is queued, and takes a sync or two.
+/// The journal in a directory of this machine. Dropping it writes the queued commits, which takes a sync or two.
 pub struct SqliteStore {
     context: Arc<Context>,
     watchers: Arc<Watchers>,
-    /// Started by the first who watches.
+    /// Started by the first watcher.
     lookout: Mutex<Option<Lookout>>,
     readers: Readers,
-    /// None in a store that only reads.
+    /// `None` in a read-only store.
     writer: Option<WriterThread>,
 }
 
@@ -90,7 +92,7 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in `dir` and makes it if need be.
+    /// Opens the store in `dir`, and creates it if needed.
     pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         let opened = open::open(dir, options)?;
         let context = opened.context;
@@ -119,8 +121,8 @@ impl SqliteStore {
         })
     }
 
-    /// Opens an existing store for looking only, also on a medium that cannot be written. Writing to it is
-    /// [`StoreError::ReadOnly`]. None if there is no store: there never was one, or a crash cut its making off.
+    /// Opens an existing store for reading only, also on a read-only medium. Writing returns [`StoreError::ReadOnly`].
+    /// Returns `None` if there is no store: it was never created, or a crash interrupted its creation.
     pub fn open_existing_read_only(dir: &Path) -> Result<Option<Self>, StoreError> {
         let Some(context) = open::open_read_only(dir)? else { return Ok(None) };
         let readers = {
@@ -131,17 +133,17 @@ impl SqliteStore {
         Ok(Some(Self { context, watchers, lookout: Mutex::new(None), readers, writer: None }))
     }
 
-    /// Lines a request up at once, so that the order of the calls is the order of writing; the future only waits.
+    /// Queues a request at once, so that commits are written in call order. The future only waits for the answer.
     fn write<T: Send + 'static>(
         &self,
         request: impl FnOnce(Answer<T>) -> Request,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (answer, heard) = oneshot::channel();
-        match &self.writer {
-            Some(writer) => writer.queue.push(request(answer)),
-            None => {
-                request(answer).refuse(StoreError::ReadOnly(self.context.paths.dir.display().to_string()));
-            }
+        if let Some(writer) = &self.writer {
+            writer.queue.push(request(answer));
+        } else {
+            let subject = self.context.paths.dir.display().to_string();
+            request(answer).refuse(StoreError::ReadOnly { subject });
         }
         heard.map(|heard| heard.unwrap_or_else(|_| Err(closed()))).boxed()
     }
@@ -156,7 +158,7 @@ impl SqliteStore {
         })
     }
 
-    /// Has the lookout see to a new receiver.
+    /// Makes the lookout thread read the heads for a new receiver.
     fn start_watcher(&self) {
         let mut lookout = self.lookout.lock().unwrap_or_else(PoisonError::into_inner);
         if lookout.is_none() {
@@ -172,6 +174,11 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn capabilities(&self) -> Capabilities {
+        // The life locks of lease holders show their death.
+        Capabilities { notices_death: true }
+    }
+
     fn commit(&self, commit: Commit) -> BoxFuture<'static, Result<CommitReceipt, StoreError>> {
         if let Err(error) = validate(&commit) {
             return futures::future::ready(Err(error)).boxed();
@@ -215,6 +222,11 @@ impl Store for SqliteStore {
         self.write(|answer| Request::Release(key, epoch, answer))
     }
 
+    fn claimable(&self, tenant: &TenantId, limit: u32) -> BoxFuture<'static, Result<Vec<RunId>, StoreError>> {
+        let tenant = tenant.clone();
+        self.ask(move |connection, context| query::claimable(connection, context, &tenant, limit))
+    }
+
     fn post(&self, key: &RunKey, command: MailCommand) -> BoxFuture<'static, Result<u64, StoreError>> {
         let key = key.clone();
         match serde_json::to_string(&command) {
@@ -248,7 +260,7 @@ impl Store for SqliteStore {
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
         let key = key.clone();
-        self.ask(move |connection, _| query::agents(connection, &key))
+        self.ask(move |connection, context| query::agents(connection, context, &key))
     }
 
     fn spending(

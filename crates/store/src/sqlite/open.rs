@@ -1,4 +1,4 @@
-//! Opening a store: everything that can be refused is refused before anything is changed.
+//! Opens a store: everything that can be refused is refused before anything is changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,16 +6,15 @@ use std::sync::Arc;
 use posse_engine::ports::StoreError;
 use rusqlite::Connection;
 
-use super::clock::BootClock;
 use super::context::Context;
 use super::error::from_io;
 use super::filesystem::refuse_network;
 use super::migrate::SchemaState;
 use super::options::SqliteOptions;
 use super::paths::Paths;
-use super::schema::{MIGRATIONS, SEALED_SINCE};
+use super::schema::{CURRENT_VERSION, MIGRATIONS};
 use super::turnstile::Turnstile;
-use super::{connect, files, migrate, owner};
+use super::{connect, files, holder, migrate};
 
 /// An opened database before its threads are started.
 pub(super) struct OpenDatabase {
@@ -24,25 +23,25 @@ pub(super) struct OpenDatabase {
     pub(super) turnstile: Turnstile,
 }
 
-/// Opens the store in `dir` for reading and writing and makes it if need be.
+/// Opens the store in `dir` for reading and writing, and creates it if needed.
 pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<OpenDatabase, StoreError> {
     connect::assert_version()?;
     let paths = Paths::new(dir);
     files::make_dir(dir).map_err(|error| from_io(dir, &error))?;
     refuse_network(dir)?;
     let mut turnstile = Turnstile::open(&paths, options.writers_lock_patience)?;
-    let context = context(paths, options, true)?;
+    let context = context(paths, options, CURRENT_VERSION)?;
     let permit = turnstile.take()?;
     let connection = open_database(&context)?;
-    for folder in [&context.paths.owners, &context.paths.blobs] {
+    for folder in [&context.paths.holders, &context.paths.blobs] {
         files::make_dir(folder).map_err(|error| from_io(folder, &error))?;
     }
-    owner::sweep(&context.paths.owners);
+    holder::sweep(&context.paths.holders);
     drop(permit);
     Ok(OpenDatabase { context, connection, turnstile })
 }
 
-/// Prepares to read a store that is not written by this process; none if there is no store yet.
+/// Prepares to read a store that this process does not write. `None` if there is no store yet.
 pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreError> {
     connect::assert_version()?;
     let paths = Paths::new(dir);
@@ -56,70 +55,68 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreEr
     let connection = connect_read_only(path)?;
     match migrate::inspect(&connection, path, MIGRATIONS.len())? {
         SchemaState::Empty => Ok(None),
-        SchemaState::Version(version) => {
-            context(paths, SqliteOptions::default(), version >= SEALED_SINCE).map(Some)
-        }
+        SchemaState::Version(version) => context(paths, SqliteOptions::default(), version).map(Some),
     }
 }
 
-/// A connection to a store that this process does not write.
+/// Opens a connection to a store that this process does not write.
 pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
     let look =
         |connection: Connection| migrate::inspect(&connection, path, MIGRATIONS.len()).map(|_| connection);
-    // On a medium that cannot be written SQLite cannot make the shared memory that WAL needs.
+    // On a read-only medium SQLite cannot create the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
-        Err(StoreError::Failed(_) | StoreError::ReadOnly(_)) if wal_is_empty(path) => {
+        Err(StoreError::Failed(_) | StoreError::ReadOnly { .. }) if wal_is_empty(path) => {
             connect::immutable(path)
         }
         other => other,
     }
 }
 
-/// Whether the database alone has everything.
+/// Whether the database file contains everything.
 fn wal_is_empty(database: &Path) -> bool {
     let wal = beside(database, "-wal");
     std::fs::metadata(wal).map_or(true, |metadata| metadata.len() == 0)
 }
 
-/// The file that SQLite keeps beside the database under its name with this ending.
+/// The file that SQLite keeps beside the database, with this suffix.
 fn beside(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.to_owned().into_os_string();
     name.push(ending);
     name.into()
 }
 
-fn context(paths: Paths, options: SqliteOptions, has_seals: bool) -> Result<Arc<Context>, StoreError> {
-    let owner = owner::random_name()?;
-    let (clock, pid) = (BootClock::new(), std::process::id());
-    Ok(Arc::new(Context { paths, options, clock, has_seals, owner, pid }))
+fn context(paths: Paths, options: SqliteOptions, version: u32) -> Result<Arc<Context>, StoreError> {
+    let (holder_id, pid) = (holder::random_id()?, std::process::id());
+    Ok(Arc::new(Context { paths, options, version, holder_id, pid }))
 }
 
-/// An older Posse that still carries runs would go on to write as it knows: without what this one adds to its rows.
+/// Refuses to migrate while a process of an older Posse executes runs: it would continue to write rows of the old
+/// format.
 fn refuse_while_in_use(found: SchemaState, context: &Context) -> Result<(), StoreError> {
     let is_older = matches!(found, SchemaState::Version(version) if (version as usize) < MIGRATIONS.len());
-    if is_older && owner::is_any_alive(&context.paths.owners) {
+    if is_older && holder::is_any_alive(&context.paths.holders) {
         let path = context.paths.database.display();
         return Err(StoreError::Failed(format!(
-            "{path} is of an older format, and a process of an older Posse executes runs in it; wait for its end"
+            "{path} has an older format, and a process of an older Posse executes runs in it; wait for its end"
         )));
     }
     Ok(())
 }
 
-/// Refuses what is not ours before anything is changed.
+/// Refuses databases of other programs before anything is changed.
 fn open_existing_read_only(path: &Path) -> Result<SchemaState, StoreError> {
     let look = |connection: Connection| migrate::inspect(&connection, path, MIGRATIONS.len());
     match connect::reader(path).and_then(look) {
-        // Only a writer can undo what a crash left of the making of a database. Once made it has a WAL instead.
-        Err(StoreError::ReadOnly(_)) if beside(path, "-journal").exists() => {
+        // Only a writer can undo the interrupted creation of a database. A complete database has a WAL instead.
+        Err(StoreError::ReadOnly { .. }) if beside(path, "-journal").exists() => {
             connect::writer(path).and_then(look)
         }
         looked => looked,
     }
 }
 
-/// Under the writers' lock. The database is looked at through SQLite only: opening and closing it by other means
-/// would free the locks of every other connection of this process.
+/// Opens the database under the writers' lock. The file is only accessed through SQLite: opening and closing it by
+/// other means would free the locks of every other connection of this process.
 fn open_database(context: &Context) -> Result<Connection, StoreError> {
     let path = &context.paths.database;
     let is_new = match files::create(path) {

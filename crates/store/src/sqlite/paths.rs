@@ -1,29 +1,27 @@
-//! Where a store keeps what.
+//! The paths of the files of one store.
 
 use std::path::{Path, PathBuf};
 
-/// The files of one store.
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
-    /// The store's directory.
     pub(super) dir: PathBuf,
-    /// The database; its WAL lies beside it.
+    /// The database. Its WAL is beside it.
     pub(super) database: PathBuf,
     /// First lock of the writers' turnstile.
     pub(super) queue_lock: PathBuf,
     /// Second lock of the writers' turnstile.
     pub(super) writers_lock: PathBuf,
-    /// Touched after every commit, so that other processes look.
+    /// Touched after every commit, to wake other processes.
     pub(super) wake: PathBuf,
-    /// One lock file per living owner.
-    pub(super) owners: PathBuf,
-    /// Blobs too long for the database.
+    /// One lock file per live lease holder.
+    pub(super) holders: PathBuf,
+    /// Blobs that are too long for the database.
     pub(super) blobs: PathBuf,
 }
 
 impl Paths {
     pub(super) fn new(dir: &Path) -> Self {
-        // SQLite would take a relative path that starts with `file:` for a URI.
+        // SQLite would parse a relative path that starts with `file:` as a URI.
         let dir = if dir.is_relative() { &Path::new(".").join(dir) } else { dir };
         Self {
             dir: dir.to_owned(),
@@ -31,7 +29,7 @@ impl Paths {
             queue_lock: dir.join("writers.queue"),
             writers_lock: dir.join("writers.lock"),
             wake: dir.join("wake"),
-            owners: dir.join("owners"),
+            holders: dir.join("owners"),
             blobs: dir.join("blobs"),
         }
     }

@@ -1,13 +1,14 @@
-//! What readers ask the database. Each question is one statement or one transaction, so that it sees one moment.
+//! The queries of readers. Each is one statement or one transaction, so that it sees one consistent state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use posse_domain::budget::Figures;
-use posse_domain::event::StoredEvent;
+use posse_domain::event::{FinalStatus, StoredEvent};
 use posse_domain::hash::Hash;
-use posse_domain::id::RunId;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::{AgentState, CloseReason, RunStatus};
 use posse_engine::ports::{
     AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RemovedRun, RunEntry, RunKey, RunRow,
     RunSpending, StoreError, TenantId,
@@ -16,18 +17,20 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
 use super::blobs;
+use super::columns::{FailureColumn, optional, required};
 use super::context::Context;
 use super::error::{corrupt, from_sqlite};
+use super::events_in_force;
 use super::lease::Lease;
 use super::schema::{position, row_id, row_ids};
 use super::seal::MAILBOX;
 
-/// A run without its row in `heads`.
+/// The problem of a run without its row in `heads`.
 pub(super) const NO_HEAD: &str = "it has no head";
-/// A row whose seal does not fit it.
+/// The problem of a row whose seal does not match.
 pub(super) const NOT_AS_WRITTEN: &str = "is not what was written";
 
-/// A question's error: SQLite's, or a value that nobody wrote there.
+/// A query's error: SQLite's, or a value that no store wrote.
 pub(super) enum QueryError {
     Sqlite(rusqlite::Error),
     Value(String),
@@ -59,7 +62,7 @@ impl QueryError {
 }
 
 impl QueryError {
-    /// The same as damage of this run, if it is a value that nobody wrote.
+    /// Converts the error to damage of this run, if it is about a value that no store wrote.
     fn of_run(self, run: &RunId) -> Self {
         match self {
             QueryError::Value(problem) => QueryError::Run(run.clone(), problem),
@@ -71,7 +74,7 @@ impl QueryError {
     }
 }
 
-/// Whether SQLite gave a value, and it is not one of those that are written there.
+/// Whether SQLite returned a value of a type or range that no store writes.
 fn is_about_value(error: &rusqlite::Error) -> bool {
     matches!(
         error,
@@ -88,7 +91,6 @@ fn bad<T>(what: impl std::fmt::Display) -> Answer<T> {
     Err(QueryError::Value(format!("{what} cannot be read")))
 }
 
-/// The number of a run.
 pub(super) fn run_no(connection: &Connection, key: &RunKey) -> Answer<i64> {
     let mut find = connection.prepare_cached("SELECT no FROM runs WHERE tenant = ?1 AND run = ?2")?;
     match find.query_row((key.tenant.as_str(), key.run.as_str()), |row| row.get(0)).optional()? {
@@ -97,7 +99,6 @@ pub(super) fn run_no(connection: &Connection, key: &RunKey) -> Answer<i64> {
     }
 }
 
-/// Events after `after`.
 pub(super) fn read(
     connection: &Connection,
     key: &RunKey,
@@ -137,7 +138,7 @@ fn event(row: &Row<'_>, kinds: &mut Vec<Arc<str>>) -> Answer<StoredEvent> {
     Ok(StoredEvent { seq, agent, kind, at_ms: row.get(3)?, version: row.get(4)?, payload: row.get(5)?, hash })
 }
 
-/// There are few kinds and many events: each kind is one allocation.
+/// There are few kinds and many events, so each kind is allocated once.
 fn intern(kinds: &mut Vec<Arc<str>>, kind: &str) -> Arc<str> {
     if let Some(known) = kinds.iter().find(|known| ***known == *kind) {
         return known.clone();
@@ -159,7 +160,6 @@ fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
 }
 
-/// The end of a journal.
 pub(super) fn head(connection: &Connection, key: &RunKey) -> Answer<Head> {
     let mut find = connection.prepare_cached("SELECT seq, hash FROM heads WHERE run_no = ?1")?;
     let found = find
@@ -175,28 +175,28 @@ pub(super) fn head(connection: &Connection, key: &RunKey) -> Answer<Head> {
     }
 }
 
-/// Where a run stands, for those who watch it; none if it does not exist yet.
+/// The pulse for watchers of a run. `None` if the run does not exist yet.
 pub(super) fn pulse(connection: &Connection, key: &RunKey) -> rusqlite::Result<Option<Pulse>> {
     let mut find = connection.prepare_cached(
         "SELECT h.seq, h.posts FROM runs AS r JOIN heads AS h ON h.run_no = r.no \
          WHERE r.tenant = ?1 AND r.run = ?2",
     )?;
     find.query_row((key.tenant.as_str(), key.run.as_str()), |row| {
-        Ok(Pulse { head: number(row, 0)?, posts: number(row, 1)? })
+        Ok(Pulse { head: number(row, 0)?, messages: number(row, 1)? })
     })
     .optional()
 }
 
-/// Commands that wait. None is given that is not what was posted: an owner would carry it out.
+/// The waiting commands. A damaged command is an error, because a lease holder would execute it.
 pub(super) fn mail(connection: &Connection, context: &Context, key: &RunKey) -> Answer<Vec<Mail>> {
     let no = run_no(connection, key)?;
     let narrow = "WHERE run_no = ?1 AND tenant = ?2 ORDER BY id";
-    let mut select = connection.prepare_cached(&MAILBOX.select_from(context.has_seals, narrow))?;
+    let mut select = connection.prepare_cached(&MAILBOX.select_from(context.has_seals(), narrow))?;
     let mut rows = select.query((no, key.tenant.as_str()))?;
     let mut mail = Vec::new();
     while let Some(row) = rows.next()? {
         let id = number(row, 1)?;
-        if context.has_seals && !MAILBOX.is_whole(row)? {
+        if context.has_seals() && !MAILBOX.is_whole(row)? {
             return Err(QueryError::Run(
                 key.run.clone(),
                 format!("command {id} in its mailbox {NOT_AS_WRITTEN}"),
@@ -213,7 +213,7 @@ pub(super) fn mail(connection: &Connection, context: &Context, key: &RunKey) -> 
     Ok(mail)
 }
 
-/// A blob's content, checked against its name.
+/// A blob's content, checked against its hash.
 pub(super) fn blob(
     connection: &Connection,
     context: &Context,
@@ -238,11 +238,11 @@ const RUN_COLUMNS: &str = "SELECT r.run, r.status, r.title, r.definition, r.mode
      EXISTS (SELECT 1 FROM events AS e WHERE e.id > (r.no << 40) + h.seq AND e.id < (r.no + 1) << 40) \
      FROM runs AS r LEFT JOIN heads AS h ON h.run_no = r.no WHERE";
 
-/// The list of runs. The `+` keeps an index on the tenant away from columns that the run's number narrows much further:
-/// with that index each run of the list would cost a look at all agents of all runs.
+/// The query for a list of runs. The `+` prevents the use of an index on the tenant, because the run's number is far
+/// more selective. With that index each run of the list would read all agents of all runs.
 fn runs_sql(prefix: &str) -> String {
-    // Without a prefix the newest are at the end of the table; with one the index on the id is the shorter way.
-    // Ids are digits and small letters, which all come before `~`.
+    // Without a prefix the newest runs are at the end of the table. With a prefix the index on the id is faster. Ids
+    // consist of digits and lower-case letters, which all precede `~`.
     let narrow = if prefix.is_empty() {
         "+r.tenant = ?1 AND ?2 = ''"
     } else {
@@ -251,7 +251,6 @@ fn runs_sql(prefix: &str) -> String {
     format!("{RUN_COLUMNS} {narrow} ORDER BY r.no DESC LIMIT ?3")
 }
 
-/// Runs whose id starts with `prefix`, newest first.
 pub(super) fn runs(
     connection: &Connection,
     context: &Context,
@@ -271,28 +270,29 @@ pub(super) fn runs(
     Ok(entries)
 }
 
-/// What is wrong with a run's head: its number and hash are those of the last event, or there is none.
+/// The damage of a run's head: it is missing, or its number and hash differ from the last event's.
 fn damage_of_head(row: &Row<'_>) -> Answer<Option<String>> {
     let Some(seq) = row.get::<_, Option<i64>>(9)? else { return Ok(Some(NO_HEAD.to_owned())) };
     let said = row.get::<_, Option<Vec<u8>>>(10)?.unwrap_or_default();
     let last = row.get::<_, Option<Vec<u8>>>(17)?;
     let is_first = seq == 0 && said == Hash::ZERO.as_bytes();
     Ok(match last {
-        None if !is_first => {
-            Some(format!("its head says that it ends at event {seq}, and there is no such event"))
-        }
+        None if !is_first => Some(format!("its head is at event {seq}, which does not exist")),
         Some(hash) if hash != said => {
-            Some(format!("its head says another hash than its last event {seq} has"))
+            Some(format!("the hash of its head is not that of its last event {seq}"))
         }
-        _ if row.get(18)? => {
-            Some(format!("its head says that it ends at event {seq}, and more events follow"))
-        }
+        _ if row.get(18)? => Some(format!("its head is at event {seq}, but more events follow")),
         _ => None,
     })
 }
 
 fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
-    let damage = damage_of_head(row)?;
+    let status = RunStatus::parse(text(row, 1)?);
+    // One damaged row must not prevent a list of the other runs.
+    let damage = match (damage_of_head(row)?, status) {
+        (None, None) => Some(format!("its row has the status `{}`", text(row, 1)?)),
+        (damage, _) => damage,
+    };
     let hash = match row.get_ref(10)? {
         ValueRef::Blob(bytes) => Hash::from_bytes(bytes),
         _ => None,
@@ -301,11 +301,11 @@ fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
         row.get::<_, Option<i64>>(column).map(|number| u64::try_from(number.unwrap_or(0)).unwrap_or(0))
     };
     let epoch = number(11)?;
-    let lease = Lease::from_row(row, 12)?.filter(|lease| lease.holds(&context.paths, &context.clock));
+    let lease = Lease::from_row(row, 12)?.filter(|lease| lease.is_live(context));
     Ok(RunEntry {
         run,
         row: RunRow {
-            status: row.get(1)?,
+            status: status.unwrap_or(RunStatus::Failed),
             title: row.get(2)?,
             definition: row.get(3)?,
             model: row.get(4)?,
@@ -316,12 +316,40 @@ fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
         },
         agents: number(16)?,
         head: Head { seq: number(9)?, hash: hash.unwrap_or(Hash::ZERO) },
-        holder: lease.map(|lease| lease.into_holder(epoch)),
+        holder: lease.map(|lease| lease.into_holder(context, epoch)),
         damage,
     })
 }
 
-/// What every agent of the newest runs spent. The root's model is in the row of the run, so that most contracts are not
+/// Open runs, oldest first. The condition equals that of the index `open_runs`, so ended runs cost nothing.
+const OPEN_RUNS: &str = "SELECT r.run, h.owner, h.owner_pid, h.boot, h.lease_until_ms \
+     FROM runs AS r JOIN heads AS h ON h.run_no = r.no \
+     WHERE r.tenant = ?1 AND r.ended_at_ms IS NULL ORDER BY r.no";
+
+/// Open runs without a live lease, oldest first.
+pub(super) fn claimable(
+    connection: &Connection,
+    context: &Context,
+    tenant: &TenantId,
+    limit: u32,
+) -> Answer<Vec<RunId>> {
+    let mut select = connection.prepare_cached(OPEN_RUNS)?;
+    let mut rows = select.query([tenant.as_str()])?;
+    let mut free = Vec::new();
+    while free.len() < limit as usize {
+        let Some(row) = rows.next()? else { break };
+        if Lease::from_row(row, 1)?.is_some_and(|lease| lease.is_live(context)) {
+            continue;
+        }
+        let Ok(run) = text(row, 0)?.parse() else {
+            return bad(format!("the id `{}` of a run", text(row, 0)?));
+        };
+        free.push(run);
+    }
+    Ok(free)
+}
+
+/// The spending of every agent of the newest runs. The root's model is in the row of the run, so most contracts are not
 /// read.
 const SPENDING: &str = "SELECT r.run, r.model, r.created_at_ms, a.usage_json, CASE WHEN a.agent = r.run \
      THEN r.model ELSE json_extract(t.contract_json, '$.execution.model') END \
@@ -329,7 +357,6 @@ const SPENDING: &str = "SELECT r.run, r.model, r.created_at_ms, a.usage_json, CA
      LEFT JOIN agents AS a ON a.run_no = r.no AND +a.tenant = ?1 LEFT JOIN agent_terms AS t ON t.id = a.terms \
      ORDER BY r.no DESC";
 
-/// What the agents of the newest runs spent, newest first.
 pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -> Answer<Vec<RunSpending>> {
     let mut select = connection.prepare_cached(SPENDING)?;
     let mut rows = select.query((tenant.as_str(), limit))?;
@@ -340,7 +367,7 @@ pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -
             let (model, created_at_ms) = (row.get(1)?, row.get(2)?);
             runs.push(RunSpending { run, model, created_at_ms, by_model: BTreeMap::new() });
         }
-        // A run whose root has no row yet.
+        // The root of the run has no row yet.
         let (Some(last), Some(usage)) = (runs.last_mut(), row.get::<_, Option<String>>(3)?) else {
             continue;
         };
@@ -356,7 +383,7 @@ pub(super) fn spending(connection: &Connection, tenant: &TenantId, limit: u32) -
     Ok(runs)
 }
 
-/// Runs that were removed and whose id starts with `prefix`, the last removed first.
+/// Removed runs whose id starts with `prefix`, the last removed first.
 pub(super) fn removed(
     connection: &Connection,
     tenant: &TenantId,
@@ -380,15 +407,17 @@ pub(super) fn removed(
 }
 
 /// The agents of a run in the order of their creation.
-pub(super) fn agents(connection: &Connection, key: &RunKey) -> Answer<Vec<AgentRow>> {
+pub(super) fn agents(connection: &Connection, context: &Context, key: &RunKey) -> Answer<Vec<AgentRow>> {
     let no = run_no(connection, key)?;
-    let mut select = connection.prepare_cached(
+    let in_force =
+        if context.has_events_in_force() { "a.events_in_force" } else { events_in_force::UNKNOWN_SQL };
+    let mut select = connection.prepare_cached(&format!(
         "SELECT a.agent, a.state, a.final_status, a.close_reason, a.result, a.error, a.usage_json, \
          a.subtree_usage_json, a.completed_at_ms, t.parent, t.parent_message_id, t.depth, t.definition, \
-         t.contract_json, t.permissions_json, t.created_at_ms, t.id \
-         FROM agents AS a JOIN agent_terms AS t ON t.id = a.terms \
+         t.contract_json, t.permissions_json, t.created_at_ms, t.id, r.status, {in_force} \
+         FROM agents AS a JOIN agent_terms AS t ON t.id = a.terms JOIN runs AS r ON r.no = a.run_no \
          WHERE a.run_no = ?1 AND a.tenant = ?2 ORDER BY t.id",
-    )?;
+    ))?;
     let mut rows = select.query((no, key.tenant.as_str()))?;
     let mut agents = Vec::new();
     while let Some(row) = rows.next()? {
@@ -404,12 +433,16 @@ pub(super) fn agents(connection: &Connection, key: &RunKey) -> Answer<Vec<AgentR
 }
 
 fn agent(row: &Row<'_>) -> Answer<AgentRow> {
-    let Ok(id) = text(row, 0)?.parse() else { return bad(format!("its id `{}`", text(row, 0)?)) };
+    let Ok(id) = text(row, 0)?.parse::<AgentId>() else { return bad(format!("its id `{}`", text(row, 0)?)) };
     let parent = match row.get::<_, Option<String>>(9)?.map(|parent| parent.parse()) {
         None => None,
         Some(Ok(parent)) => Some(parent),
         Some(Err(_)) => return bad(format!("the parent of agent {id}")),
     };
+    let close_reason = optional(row, 3, "close reason", CloseReason::parse)?;
+    let run_status = || text(row, 17).map(RunStatus::parse);
+    let form = FailureColumn::of(&id, close_reason, run_status)?;
+    let error = optional(row, 5, "error", |text| form.read(text))?;
     Ok(AgentRow {
         id,
         terms: Some(AgentTerms {
@@ -421,18 +454,19 @@ fn agent(row: &Row<'_>) -> Answer<AgentRow> {
             permissions_json: row.get(14)?,
             created_at_ms: row.get(15)?,
         }),
-        state: row.get(1)?,
-        final_status: row.get(2)?,
-        close_reason: row.get(3)?,
+        state: required(row, 1, "state", AgentState::parse)?,
+        final_status: optional(row, 2, "final status", FinalStatus::parse)?,
+        close_reason,
         result: row.get(4)?,
-        error: row.get(5)?,
+        error,
         usage_json: row.get(6)?,
         subtree_usage_json: row.get(7)?,
         completed_at_ms: row.get(8)?,
+        events_in_force: events_in_force::read(row, 18)?,
     })
 }
 
-/// Runs several questions on one moment of the database.
+/// Runs several queries in one transaction, so that they see one state of the database.
 pub(super) fn at_one_moment<T>(
     connection: &Connection,
     ask: impl FnOnce(&Connection) -> Answer<T>,
@@ -450,7 +484,7 @@ mod tests {
     use super::super::schema::MIGRATIONS;
     use super::*;
 
-    /// A database with so many runs of three agents each.
+    /// A database with this many runs of three agents each.
     fn database(runs: i64) -> Connection {
         let connection = Connection::open_in_memory().unwrap();
         for migration in &MIGRATIONS {
@@ -473,7 +507,7 @@ mod tests {
             ),
             format!(
                 "{agents} INSERT INTO agents SELECT no, printf('a%07d', no) || CASE id WHEN 1 THEN '' ELSE '.' || id END, \
-                 'local', (no << 40) + id, 'closed', 'completed', 'integrated', 'r', NULL, '{FIGURES}', '{FIGURES}', no \
+                 'local', (no << 40) + id, 'closed', 'completed', 'integrated', 'r', NULL, '{FIGURES}', '{FIGURES}', no, NULL \
                  FROM n, k"
             ),
         ] {
@@ -484,7 +518,7 @@ mod tests {
 
     const FIGURES: &str = r#"{"turns":1,"tool_calls":2,"wall_ms":3,"usage":{"input_tokens":4,"output_tokens":5,"cached_tokens":0,"cache_write_tokens":0,"reasoning_tokens":0,"micro_usd":null}}"#;
 
-    /// What SQLite's machine does for a question, all of whose rows are read.
+    /// The number of steps of SQLite's virtual machine for a query whose rows are all read.
     fn steps(connection: &Connection, sql: &str, parameters: impl rusqlite::Params) -> i32 {
         let mut statement = connection.prepare(sql).unwrap();
         let mut rows = statement.query(parameters).unwrap();
@@ -507,6 +541,17 @@ mod tests {
         assert!(
             newest <= steps(&small, &runs_sql(""), ("local", "", 100)),
             "{newest} steps for the newest ten"
+        );
+        for connection in [&small, &large] {
+            connection
+                .execute("UPDATE runs SET ended_at_ms = NULL, status = 'running' WHERE no % 50 = 7", [])
+                .unwrap();
+        }
+        let few = steps(&small, OPEN_RUNS, ["local"]);
+        let many = steps(&large, &format!("{OPEN_RUNS} LIMIT 2"), ["local"]);
+        assert!(
+            many <= few + 5,
+            "open runs: {few} steps with 100 runs, {many} with 1,000, for two runs each"
         );
         let few = steps(&small, SPENDING, ("local", 1_000_000));
         let many = steps(&large, SPENDING, ("local", 1_000_000));

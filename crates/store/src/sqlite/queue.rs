@@ -1,4 +1,4 @@
-//! The line of requests before the writer. Order of arrival is order of writing.
+//! The queue of requests in front of the writer. Requests are written in the order of their arrival.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,6 @@ use posse_engine::ports::StoreError;
 use super::options::QUEUE_MAX_REQUESTS;
 use super::request::Request;
 
-/// The line.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     line: Mutex<QueueState>,
@@ -19,31 +18,29 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct QueueState {
     requests: VecDeque<Request>,
-    /// How many requests the writer sleeps for; none if it is awake. Waking it costs more than a push, so nobody does
-    /// before there are enough.
+    /// The number of requests for which the writer sleeps. `None` if it is awake. Waking it costs more than a push, so
+    /// callers wake it only when there are enough.
     sleeps_for: Option<usize>,
-    /// Why nothing more is taken.
+    /// Set when the queue accepts no more requests.
     closed: Option<StoreError>,
 }
 
-/// Why the writer woke up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WakeReason {
-    /// There is work.
     Work,
-    /// Nothing came for as long as was asked.
+    /// No request arrived in the given time.
     Idle,
-    /// The line is closed and empty.
+    /// The queue is closed and empty.
     Closed,
 }
 
 impl Queue {
     fn line(&self) -> MutexGuard<'_, QueueState> {
-        // A panic elsewhere does not make the line wrong: every change to it is made at once.
+        // A panic elsewhere leaves the queue valid, because every change to it is atomic.
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lines up a request, or answers it at once if that cannot be.
+    /// Queues a request. If the queue is closed or full, refuses it at once.
     pub(super) fn push(&self, request: Request) {
         let mut line = self.line();
         let refusal = match &line.closed {
@@ -75,7 +72,7 @@ impl Queue {
         }
     }
 
-    /// Sleeps until `enough` requests are in line, or for `at_most`.
+    /// Sleeps until `enough` requests are queued, or for `at_most`.
     pub(super) fn linger(&self, enough: usize, at_most: Duration) {
         drop(self.sleep(enough, at_most));
     }
@@ -95,19 +92,19 @@ impl Queue {
         line
     }
 
-    /// Moves all that waits to `requests`.
+    /// Moves all queued requests to `requests`.
     pub(super) fn take_all(&self, requests: &mut VecDeque<Request>) {
         requests.append(&mut self.line().requests);
     }
 
-    /// Takes no more requests; those in line stay.
+    /// Closes the queue for new requests. Queued requests stay.
     pub(super) fn close(&self, reason: StoreError) {
         let mut line = self.line();
         line.closed.get_or_insert(reason);
         self.wake.notify_all();
     }
 
-    /// Takes no more requests and refuses those in line.
+    /// Closes the queue for new requests and refuses the queued ones.
     pub(super) fn fail(&self, reason: &StoreError) {
         self.close(reason.clone());
         let refused = std::mem::take(&mut self.line().requests);

@@ -1,4 +1,4 @@
-//! Read-only connections, each with a thread of its own, so that a slow disk never holds up an async thread.
+//! A pool of read-only connections, each with its own thread, so that a slow disk never blocks an async thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,10 @@ use tokio::sync::oneshot;
 
 use super::options::{READ_QUEUE_MAX, READERS_MAX};
 
-/// Opens a connection for one reader.
 type OpenConnection = dyn Fn() -> Result<Connection, StoreError> + Send + Sync;
-/// Asks something of a connection, or passes on why there is none.
+/// Queries a connection, or reports why there is none.
 type Question = Box<dyn FnOnce(Result<&Connection, StoreError>) + Send>;
 
-/// The pool.
 pub(super) struct Readers {
     shared: Arc<ReaderState>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -43,14 +41,14 @@ impl Readers {
         Self { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
-    /// Asks `question` of the next free reader.
+    /// Runs `question` on the next free reader.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, StoreError>> {
         let (answer, heard) = oneshot::channel();
         self.push(Box::new(move |reader| {
-            // Nobody waits any more: do not bother the disk.
+            // The caller has given up, so the disk is not read.
             if !answer.is_closed() {
                 drop(answer.send(reader.and_then(question)));
             }
@@ -83,7 +81,7 @@ impl Readers {
         match started {
             Ok(thread) => self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread),
             Err(error) => {
-                // Nobody may be left to answer.
+                // The caller may have given up.
                 let reason = StoreError::Failed(format!("no thread for a reader: {error}"));
                 self.shared.give_up(&reason);
             }
@@ -118,7 +116,7 @@ impl ReaderState {
         }
     }
 
-    /// The next question; none once the pool is closed.
+    /// The next query. `None` when the pool is closed.
     fn next(&self) -> Option<Question> {
         let mut line = self.line();
         loop {
@@ -134,7 +132,8 @@ impl ReaderState {
         }
     }
 
-    /// A reader less. If it was the last, nobody would answer what waits.
+    /// Records that a reader ended. If it was the last, refuses the waiting queries, because no reader would answer
+    /// them.
     fn give_up(&self, reason: &StoreError) {
         let mut line = self.line();
         line.threads -= 1;
@@ -149,7 +148,7 @@ impl ReaderState {
     }
 }
 
-/// What a caller hears whose store was closed before it answered.
+/// The error of a call whose store was closed before it answered.
 pub(super) fn closed() -> StoreError {
     StoreError::Failed("the store was closed".to_owned())
 }

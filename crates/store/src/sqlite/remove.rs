@@ -1,4 +1,4 @@
-//! A run leaves the journal: as a whole, once it has ended.
+//! Removes an ended run from the journal as a whole, within the writer's group.
 
 use posse_engine::ports::{Head, RunKey, StoreError};
 use rusqlite::OptionalExtension;
@@ -9,14 +9,14 @@ use super::schema::row_ids;
 use super::seal::REMOVED_RUNS;
 
 impl Group<'_, '_> {
-    /// Removes a run that has ended and that nobody alive owns, and notes where its journal ended.
+    /// Removes an ended run without a live lease, and records the end of its journal.
     pub(super) fn remove(&mut self, key: &RunKey) -> Result<Head, RefusedScope> {
         let head = self.head(key)?;
         let place = (head.run_no, key.tenant.as_str());
         let has_ended: bool = self.sql.has_ended.query_row(place, |row| row.get(0))?;
         let lease = self.sql.find_lease.query_row(place, |row| Lease::from_row(row, 0)).optional()?;
         let context = self.context;
-        let is_held = lease.flatten().is_some_and(|lease| lease.holds(&context.paths, &context.clock));
+        let is_held = lease.flatten().is_some_and(|lease| lease.is_live(context));
         if !has_ended || is_held {
             return Err(StoreError::Open(key.run.clone()).into());
         }
@@ -27,7 +27,7 @@ impl Group<'_, '_> {
 
     fn remove_rows(&mut self, key: &RunKey, head: RunHead) -> Result<(), RefusedScope> {
         let (tenant, run) = (key.tenant.as_str(), key.run.as_str());
-        // Its mark is what lets the events go.
+        // The trigger on events only permits deletion for runs that are marked as removed.
         self.sql.mark_removed.execute((head.run_no, tenant, run, stored(head.seq), head.hash.as_bytes()))?;
         let seal = self.sql.removed_row.query_row([head.run_no], |row| REMOVED_RUNS.of(row))?;
         self.sql.seal_removed.execute((seal.as_bytes(), head.run_no))?;

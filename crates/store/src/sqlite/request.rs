@@ -1,12 +1,12 @@
-//! What the writer is asked to do.
+//! The requests to the writer, and their replies.
 
 use posse_engine::ports::{Claim, Commit, CommitReceipt, Epoch, Head, RunKey, StoreError};
 use tokio::sync::oneshot;
 
-/// Where an answer goes. Nobody may be there to hear it: a caller can give up, its commit still counts.
+/// The channel for an answer. If the caller gives up, its commit still counts.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// One request. Each is carried out whole or not at all.
+/// One request. It is executed whole or not at all.
 #[derive(Debug)]
 pub(super) enum Request {
     Commit(Box<Commit>, Answer<CommitReceipt>),
@@ -18,7 +18,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// How much of a group it takes.
+    /// The part of a group's limit that the request uses.
     pub(super) fn weight(&self) -> usize {
         match self {
             Request::Commit(commit, _) => commit.events.len().max(1),
@@ -26,9 +26,9 @@ impl Request {
         }
     }
 
-    /// Answers that it was not done.
+    /// Answers that the request was not executed.
     pub(super) fn refuse(self, error: StoreError) {
-        // A caller that no longer listens is not told.
+        // The caller may have given up.
         match self {
             Request::Commit(_, answer) => drop(answer.send(Err(error))),
             Request::Claim(_, answer) => drop(answer.send(Err(error))),
@@ -41,15 +41,15 @@ impl Request {
     }
 }
 
-/// An outcome that may be told once its group is durable, or an error if the group failed.
+/// An outcome that is sent when its group is durable, or an error if the group failed.
 pub(super) type Reply = Box<dyn FnOnce(Option<StoreError>)>;
 
-/// What a request in a group that failed would hear, if it were not told why the group failed.
+/// The error of a request in a failed group. The cause of the failure replaces it.
 pub(super) fn not_reached() -> StoreError {
     StoreError::Failed("the group of commits failed".to_owned())
 }
 
-/// Holds `outcome` back until the fate of the group is known.
+/// Delays `outcome` until the outcome of the group is known.
 pub(super) fn hold_back<T: 'static>(answer: Answer<T>, outcome: Result<T, StoreError>) -> Reply {
     Box::new(move |failure| drop(answer.send(failure.map_or(outcome, Err))))
 }

@@ -1,4 +1,4 @@
-//! The shape of the database.
+//! The schema of the database, as a list of migrations.
 
 use rusqlite::Connection;
 
@@ -7,35 +7,41 @@ use super::seal;
 /// Marks a database as Posse's (`PRAGMA application_id`): the letters `Poss`.
 pub(super) const APPLICATION_ID: i32 = 0x506f_7373;
 
-/// A step from one shape of the database to the next.
+/// A migration from one schema version to the next.
 pub(super) struct Migration {
-    /// What it does to the tables.
+    /// Changes the tables.
     pub(super) sql: &'static str,
-    /// What it does to the rows that are there and that SQL alone cannot do.
+    /// Changes existing rows where SQL alone is not enough.
     pub(super) rows: fn(&Connection) -> rusqlite::Result<()>,
 }
 
 impl Migration {
-    /// One that SQL alone makes.
+    /// A migration that consists of SQL only.
     pub(super) const fn of_sql(sql: &'static str) -> Self {
         Self { sql, rows: |_| Ok(()) }
     }
 }
 
-/// From an empty database to today's; the version (`PRAGMA user_version`) is how many were made. One that was
-/// released is never changed.
-pub(super) const MIGRATIONS: [Migration; 2] = [
+/// From an empty database to the current schema. The version (`PRAGMA user_version`) is the number of executed
+/// migrations. A released migration is never changed.
+pub(super) const MIGRATIONS: [Migration; 3] = [
     Migration::of_sql(include_str!("schema.sql")),
     Migration { sql: include_str!("sealed.sql"), rows: seal::seal_all },
+    Migration::of_sql(include_str!("current_state.sql")),
 ];
 
+/// The version that this program writes.
+#[expect(clippy::cast_possible_truncation, reason = "there are a few migrations")]
+pub(super) const CURRENT_VERSION: u32 = MIGRATIONS.len() as u32;
 /// The first version whose rows have seals.
 pub(super) const SEALED_SINCE: u32 = 2;
+/// The first version whose rows of agents have the numbers of events in force.
+pub(super) const EVENTS_IN_FORCE_SINCE: u32 = 3;
 
-/// Bits of an id that number what belongs to one run.
+/// Bits of a row id that number the rows of one run.
 const PLACE_BITS: u32 = 40;
 
-/// The id of the row at `place` among those of run number `run_no`.
+/// The id of the row at `place` among the rows of run number `run_no`.
 pub(super) fn row_id(run_no: i64, place: u64) -> Option<i64> {
     let place = i64::try_from(place).ok().filter(|place| *place < 1 << PLACE_BITS)?;
     run_no.checked_mul(1 << PLACE_BITS)?.checked_add(place)
@@ -47,7 +53,7 @@ pub(super) fn row_ids(run_no: i64) -> (i64, i64) {
     (first, first.saturating_add((1 << PLACE_BITS) - 1))
 }
 
-/// The place that an id gives its row in its run.
+/// The position of a row within its run, from its id.
 pub(super) fn position(id: i64) -> u64 {
     u64::try_from(id & ((1 << PLACE_BITS) - 1)).unwrap_or_default()
 }

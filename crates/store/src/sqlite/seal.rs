@@ -1,6 +1,6 @@
-//! Seals: a hash over each row that no event tells about, in the row itself. The journal has its chain, and the rows of
-//! current state follow from it; a lease, a command that waits and the note of a removed run do not, and a change by
-//! another hand shows by the seal alone.
+//! Seals: a hash in each row that does not follow from events. The journal has its hash chain, and the rows of current
+//! state follow from it. A lease, a waiting command and the note of a removed run do not, so only the seal shows a
+//! change by another program.
 //!
 //! Why it is like this: `docs/decisions/store-row-seals.md`.
 
@@ -8,13 +8,11 @@ use posse_domain::hash::Hash;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
-/// A table whose rows are sealed.
 pub(super) struct SealedTable {
-    /// Its name.
     pub(super) table: &'static str,
-    /// What the seal is over, in this order: every column but the seal.
+    /// The columns that the seal covers, in this order: every column except the seal.
     columns: &'static [&'static str],
-    /// The columns that name a row.
+    /// The key columns of a row.
     key: &'static [&'static str],
 }
 
@@ -44,40 +42,39 @@ pub(super) const REMOVED_RUNS: SealedTable = SealedTable {
     key: &["run_no"],
 };
 
-/// All of them.
 pub(super) const SEALED: [SealedTable; 3] = [HEADS, MAILBOX, REMOVED_RUNS];
 
 impl SealedTable {
-    /// A question for rows with the seal at the end: those that `narrow` lets through.
+    /// A query for the rows that match `narrow`, with the seal as the last column.
     pub(super) fn select(&self, narrow: &str) -> String {
         self.select_from(true, narrow)
     }
 
-    /// The same from a database whose rows may not have seals yet: then there is none at the end.
+    /// Like [`select`](Self::select), for a database whose rows may not have seals yet. The last column is then NULL.
     pub(super) fn select_from(&self, has_seals: bool, narrow: &str) -> String {
         let seal = if has_seals { "seal" } else { "NULL" };
         format!("SELECT {}, {seal} FROM {} {narrow}", self.listed(""), self.table)
     }
 
-    /// The columns, each after `before`.
+    /// The columns, each with the prefix `before`.
     pub(super) fn listed(&self, before: &str) -> String {
         let named: Vec<String> = self.columns.iter().map(|column| format!("{before}{column}")).collect();
         named.join(", ")
     }
 
-    /// Writes the seal of a row: first the seal, then what names the row.
+    /// The statement that writes the seal of a row. Its parameters are the seal and the key.
     pub(super) fn update(&self) -> String {
         format!("UPDATE {} SET seal = ?1 WHERE {}", self.table, self.narrow(2))
     }
 
-    /// The one row of a key whose values are numbered from `first`.
+    /// The condition for the row with a key whose parameters are numbered from `first`.
     pub(super) fn narrow(&self, first: usize) -> String {
         let named: Vec<String> =
             self.key.iter().enumerate().map(|(at, column)| format!("{column} = ?{}", first + at)).collect();
         named.join(" AND ")
     }
 
-    /// The seal of a row whose first columns are this table's.
+    /// The seal of a row that begins with this table's columns.
     pub(super) fn of(&self, row: &Row<'_>) -> rusqlite::Result<Hash> {
         let values: Vec<ValueRef<'_>> =
             (0..self.columns.len()).map(|at| row.get_ref(at)).collect::<rusqlite::Result<_>>()?;
@@ -91,14 +88,14 @@ impl SealedTable {
         Hash::of_parts(parts.iter().map(Vec::as_slice))
     }
 
-    /// Whether a row is what was written: its first columns are this table's, and then comes its seal.
+    /// Whether a row is unchanged. It consists of this table's columns and its seal.
     pub(super) fn is_whole(&self, row: &Row<'_>) -> rusqlite::Result<bool> {
         let seal = row.get_ref(self.columns.len())?;
         Ok(matches!(seal, ValueRef::Blob(seal) if seal == self.of(row)?.as_bytes()))
     }
 }
 
-/// A value with its type, so that none can be taken for another.
+/// A value with its type, so that values of different types never give the same bytes.
 fn bytes(value: ValueRef<'_>) -> Vec<u8> {
     let (kind, content) = match value {
         ValueRef::Null => (b'0', Vec::new()),
@@ -110,7 +107,7 @@ fn bytes(value: ValueRef<'_>) -> Vec<u8> {
     [vec![kind], content].concat()
 }
 
-/// Seals every row that was written before there were seals.
+/// Seals every row that was written before seals existed.
 pub(super) fn seal_all(connection: &Connection) -> rusqlite::Result<()> {
     for sealed in &SEALED {
         let mut select = connection.prepare(&sealed.select("WHERE seal = x''"))?;

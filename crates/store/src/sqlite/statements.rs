@@ -1,11 +1,11 @@
-//! The writer's statements, prepared once. A commit is mostly these and little else, so none is looked up by text.
+//! The writer's statements, prepared once. They are most of the work of a commit, so none is looked up by text.
 
 use rusqlite::{Connection, PrepFlags, Result, Statement};
 
 use super::seal::{HEADS, REMOVED_RUNS};
 
-/// Every statement that a group of requests may need. Each names the tenant, though the number of a run is unique:
-/// nothing is found by guessing a number.
+/// Every statement that a group of requests may need. Each filters by tenant, although the number of a run is unique,
+/// so that a guessed number finds nothing.
 pub(super) struct Statements<'c> {
     pub(super) begin: Statement<'c>,
     pub(super) commit: Statement<'c>,
@@ -16,7 +16,7 @@ pub(super) struct Statements<'c> {
     pub(super) find_head: Statement<'c>,
     pub(super) find_lease: Statement<'c>,
     pub(super) move_head: Statement<'c>,
-    /// A head as its seal is over it, and its new seal.
+    /// A head with the columns that its seal covers, and the update of its seal.
     pub(super) head_row: Statement<'c>,
     pub(super) seal_head: Statement<'c>,
     pub(super) give_lease: Statement<'c>,
@@ -35,13 +35,14 @@ pub(super) struct Statements<'c> {
     pub(super) insert_mail: Statement<'c>,
     pub(super) take_mail: Statement<'c>,
     pub(super) has_ended: Statement<'c>,
+    pub(super) run_status: Statement<'c>,
     pub(super) mark_removed: Statement<'c>,
-    /// The note of a removed run as its seal is over it, and its seal.
+    /// The note of a removed run with the columns that its seal covers, and the update of its seal.
     pub(super) removed_row: Statement<'c>,
     pub(super) seal_removed: Statement<'c>,
-    /// What a run has in each table, those first that refer to others: its number and the tenant.
+    /// Deletes a run's rows in each table, referring tables first. Parameters: the run's number and the tenant.
     pub(super) remove_rows: [Statement<'c>; 4],
-    /// The same by the ids of its rows: after the first, up to the second, and the tenant.
+    /// Deletes a run's rows by their ids. Parameters: after the first id, up to the second, and the tenant.
     pub(super) remove_placed: [Statement<'c>; 2],
 }
 
@@ -95,17 +96,17 @@ impl<'c> Statements<'c> {
             )?,
             insert_agent: sql(
                 "INSERT INTO agents (run_no, agent, tenant, state, final_status, close_reason, result, \
-                 error, usage_json, subtree_usage_json, completed_at_ms, terms) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                 error, usage_json, subtree_usage_json, completed_at_ms, events_in_force, terms) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?,
             update_agent: sql(
                 "UPDATE agents SET final_status = ?5, close_reason = ?6, result = ?7, error = ?8, \
-                 usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11 \
+                 usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11, events_in_force = ?12 \
                  WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3 AND state = ?4",
             )?,
             move_agent: sql(
                 "UPDATE agents SET state = ?4, final_status = ?5, close_reason = ?6, result = ?7, \
-                 error = ?8, usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11 \
+                 error = ?8, usage_json = ?9, subtree_usage_json = ?10, completed_at_ms = ?11, events_in_force = ?12 \
                  WHERE run_no = ?1 AND agent = ?2 AND tenant = ?3",
             )?,
             insert_blob: sql("INSERT INTO blobs (tenant, hash, bytes, content) VALUES (?1, ?2, ?3, ?4) \
@@ -116,6 +117,7 @@ impl<'c> Statements<'c> {
             )?,
             take_mail: sql("DELETE FROM mailbox WHERE run_no = ?1 AND id <= ?3 AND tenant = ?2")?,
             has_ended: sql("SELECT ended_at_ms IS NOT NULL FROM runs WHERE no = ?1 AND tenant = ?2")?,
+            run_status: sql("SELECT status FROM runs WHERE no = ?1 AND tenant = ?2")?,
             mark_removed: sql(
                 "INSERT INTO removed_runs (run_no, tenant, run, head_seq, head_hash, removed_at_ms) \
                  VALUES (?1, ?2, ?3, ?4, ?5, unixepoch() * 1000)",

@@ -1,13 +1,14 @@
-//! The writers' lock: who may write to the database now.
+//! The writers' lock: decides which process may write to the database now.
 //!
 //! 1. take `queue`, 2. take `main`, 3. free `queue`, 4. write, 5. free `main`.
 //!
-//! Whoever waits for `main` holds `queue`. So a process that freed `main` and comes back at once has to line up
-//! behind the one that waits: it cannot barge in, however fast it is. Both locks die with their process.
+//! The process that waits for `main` holds `queue`. A process that freed `main` and comes back at once must queue
+//! behind the waiting process: it cannot overtake, however fast it is. The kernel frees both locks when their process
+//! dies.
 //!
-//! A blocking lock cannot be given up. So the wait is done by a helper thread, and the writer waits for the helper
-//! with a limit: a process that was stopped while it held the lock makes commits fail with a reason instead of
-//! hanging them for ever.
+//! A blocking lock call cannot be cancelled. A helper thread therefore waits for the locks, and the writer waits for
+//! the helper with a timeout. If a process was stopped while it held the lock, commits fail with a reason instead of
+//! hanging for ever.
 //!
 //! Why it is like this: `docs/decisions/store-several-processes.md`.
 
@@ -23,10 +24,9 @@ use super::error::from_io;
 use super::paths::Paths;
 use super::{files, flock};
 
-/// How often the kernel's list of locks is read for the one who holds ours.
+/// How often the kernel's list of locks is read to find the holder of a lock.
 const HOLDER_LOOKS: usize = 20;
 
-/// The two locks.
 #[derive(Debug)]
 struct Gates {
     queue: File,
@@ -34,8 +34,7 @@ struct Gates {
 }
 
 impl Gates {
-    /// Takes both locks if nobody is in the way. May keep `queue` when only `main` is taken: the helper goes on
-    /// from there.
+    /// Takes both locks if they are free. May keep `queue` when only `main` is taken: the helper continues from there.
     fn try_pass(&self) -> io::Result<bool> {
         if !flock::try_lock(&self.queue)? || !flock::try_lock(&self.main)? {
             return Ok(false);
@@ -58,7 +57,7 @@ impl Gates {
     }
 }
 
-/// A place in the line of one store.
+/// A process's access to the writers' lock of one store.
 #[derive(Debug)]
 pub(super) struct Turnstile {
     gates: Arc<Gates>,
@@ -67,7 +66,7 @@ pub(super) struct Turnstile {
     helper: Option<Helper>,
 }
 
-/// The right to write, until dropped.
+/// The right to write, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     gates: Arc<Gates>,
@@ -80,7 +79,6 @@ impl Drop for Permit {
 }
 
 impl Turnstile {
-    /// Opens the lock files.
     pub(super) fn open(paths: &Paths, patience: Duration) -> Result<Self, StoreError> {
         let open = |path| files::open(path).map_err(|error| from_io(path, &error));
         let gates = Gates { queue: open(&paths.queue_lock)?, main: open(&paths.writers_lock)? };
@@ -90,7 +88,7 @@ impl Turnstile {
     /// Waits for the right to write.
     pub(super) fn take(&mut self) -> Result<Permit, StoreError> {
         let fail = |error: io::Error| from_io(&self.paths.writers_lock, &error);
-        // The helper's locks are ours too: nothing else may touch them while it waits.
+        // The locks are shared with the helper: nothing else may touch them while it waits.
         if !self.is_waiting() && self.gates.try_pass().map_err(fail)? {
             return Ok(self.permit());
         }
@@ -102,14 +100,14 @@ impl Turnstile {
         }
     }
 
-    /// The right to write if nobody else has it or waits for it.
+    /// The right to write, if no other process has it or waits for it.
     pub(super) fn try_take(&mut self) -> Option<Permit> {
         if self.is_waiting() {
             return None;
         }
         let passed = self.gates.try_pass().unwrap_or(false);
         if !passed {
-            // Not lining up: give back what was taken.
+            // This caller does not queue, so it returns the lock that it took.
             let _ = flock::unlock(&self.gates.queue);
         }
         passed.then(|| self.permit())
@@ -125,9 +123,10 @@ impl Turnstile {
 
     fn held_too_long(&self) -> StoreError {
         let seconds = self.patience.as_secs_f32();
-        // A list that changes while it is read may miss a line, and then this process seems to hold it: it waits in line.
+        // A list that changes while it is read may miss a line. Then this process seems to hold the lock, because it
+        // waits in the queue.
         let found = (0..HOLDER_LOOKS).find_map(|_| holder(&self.gates.main));
-        // One that was stopped in line holds only the first lock.
+        // A process that was stopped while it queued holds only the first lock.
         let in_line = || holder(&self.gates.queue).filter(|pid| *pid != std::process::id());
         let holder = match found.or_else(in_line) {
             Some(pid) => format!("process {pid}"),
@@ -138,7 +137,7 @@ impl Turnstile {
     }
 }
 
-/// The thread that waits.
+/// The thread that waits for the locks.
 #[derive(Debug)]
 struct Helper(Arc<TurnstileState>);
 
@@ -151,19 +150,18 @@ struct TurnstileState {
 #[derive(Debug, Default)]
 struct Wait {
     phase: Phase,
-    /// Whether the writer would use a permit. If it gave up, a permit that comes is passed on at once.
+    /// Whether the writer would use a permit. If it gave up, an acquired permit is released at once.
     is_wanted: bool,
     is_closed: bool,
 }
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// The helper has nothing to do.
     #[default]
     Resting,
-    /// It stands in line.
+    /// The helper waits for the locks.
     Waiting,
-    /// Its locks have answered.
+    /// The lock calls have returned.
     Answered(io::Result<()>),
 }
 
@@ -190,7 +188,7 @@ impl Helper {
         !matches!(self.0.wait().phase, Phase::Resting)
     }
 
-    /// What the locks said; none if `patience` ran out. The helper goes on waiting, for whoever asks next.
+    /// The helper's outcome. `None` if `patience` ran out. The helper continues to wait, for the next call.
     fn wait(&self, patience: Duration) -> Option<io::Result<()>> {
         let mut wait = self.0.wait();
         wait.is_wanted = true;
@@ -216,7 +214,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // A helper that stands in line cannot be called back. It ends when it gets through.
+        // A helper that waits for a lock cannot be interrupted. It ends when it gets the lock.
         self.0.wait().is_closed = true;
         self.0.changed.notify_all();
     }
@@ -224,7 +222,7 @@ impl Drop for Helper {
 
 /// The helper thread's side.
 impl TurnstileState {
-    /// Sleeps until there is a reason to line up; false once there never will be.
+    /// Sleeps until the helper must queue. Returns false when the turnstile is closed.
     fn is_queued(&self) -> bool {
         let wait = self
             .changed
@@ -247,7 +245,7 @@ impl TurnstileState {
     }
 }
 
-/// Who holds the lock on `file`, if the kernel says.
+/// The process that holds the lock on `file`, if the kernel shows it.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     holder_in(&fs::read_to_string("/proc/locks").ok()?, inode)
@@ -298,7 +296,7 @@ mod tests {
                 drop(permit);
             })
         };
-        // The waiter is in line once it holds `queue`.
+        // The waiter is queued when it holds `queue`.
         let probe = files::open(&Paths::new(dir.path()).queue_lock).unwrap();
         while flock::is_free(&probe).unwrap() {
             std::thread::yield_now();
@@ -334,7 +332,7 @@ mod tests {
         second.take().unwrap_err();
         drop(permit);
         for _ in 0..3 {
-            drop(first.take().expect("nobody sits on a permit that it does not use"));
+            drop(first.take().expect("no process keeps a permit that it does not use"));
         }
         drop(second);
         drop(first.take().unwrap());

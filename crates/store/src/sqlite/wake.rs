@@ -1,9 +1,10 @@
-//! Who waits for news of a run, and how it hears.
+//! Wakes the watchers of runs, in this process and in others.
 //!
-//! Within the process the writer tells [`Watchers`] as soon as a group is durable. For other processes it rings the
-//! [`WakeSignal`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
-//! written before the sync, and becoming visible after it moves no file.) A [`Lookout`] thread hears the bell,
-//! waits a moment so that many rings are one look, and reads the heads of the runs somebody waits for.
+//! Within the process the writer notifies [`Watchers`] as soon as a group is durable. For other processes it triggers
+//! the [`WakeSignal`]: it writes to a small file that they watch by inotify. (The WAL itself would be too early: it is
+//! written before the sync, and no file changes when the commit becomes visible after it.) The signal wakes a
+//! [`Lookout`] thread, which waits a moment so that many wake-ups cause one read, and reads the heads of the watched
+//! runs.
 //!
 //! Why it is like this: `docs/decisions/store-wake-up.md`.
 
@@ -26,18 +27,18 @@ use tokio::sync::watch;
 use super::context::Context;
 use super::{connect, files, query};
 
-/// Looks are at least this far apart: a busy writer rings hundreds of times a second.
+/// Minimum time between two reads: a busy writer signals hundreds of times a second.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
-/// With many runs to look at, the lookout rests this many times as long as a look takes.
+/// The lookout rests this many times as long as a read takes, so that many watched runs cost little.
 const REST_PER_LOOK: u32 = 20;
-/// But never longer than this: other processes hear within 100 ms.
+/// Limit of that rest, because other processes must be woken within 100 ms.
 const REST_MAX: Duration = Duration::from_millis(50);
-/// How often the lookout looks though nothing rang.
+/// How often the lookout reads without a signal.
 const SLOW_POLL: Duration = Duration::from_secs(1);
-/// How often it looks where there is no inotify.
+/// How often the lookout reads where inotify is not available.
 const DEAF_POLL: Duration = Duration::from_millis(50);
 
-/// Tells other processes that something is new.
+/// Signals to other processes that a commit is durable.
 #[derive(Debug)]
 pub(super) struct WakeSignal(File);
 
@@ -46,7 +47,7 @@ impl WakeSignal {
         files::open(&context.paths.wake).map(Self)
     }
 
-    /// Rings. A ring that fails only makes the others hear later.
+    /// Touches the file. If that fails, other processes only notice later.
     pub(super) fn ring(&self) {
         if let Err(error) = self.0.write_at(b"!", 0) {
             tracing::debug!(%error, "other processes could not be woken");
@@ -58,7 +59,7 @@ impl WakeSignal {
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     entries: Mutex<HashMap<RunKey, watch::Sender<Pulse>>>,
-    /// Number of entries, so that a writer nobody listens to pays one load.
+    /// Number of entries, so that a writer without watchers pays for one load only.
     count: AtomicUsize,
 }
 
@@ -67,7 +68,7 @@ impl Watchers {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A receiver for one run. It starts with what is known, which may be nothing: the log is the truth.
+    /// A receiver for one run. Its first value may be empty, because the journal is authoritative.
     pub(super) fn subscribe(&self, key: &RunKey) -> watch::Receiver<Pulse> {
         let mut entries = self.entries();
         let receiver =
@@ -76,7 +77,7 @@ impl Watchers {
         receiver
     }
 
-    /// Tells the receivers of each run.
+    /// Notifies the receivers of each run.
     pub(super) fn announce<'k>(&self, pulses: impl Iterator<Item = (&'k RunKey, Pulse)>) {
         if self.is_empty() {
             return;
@@ -89,7 +90,7 @@ impl Watchers {
         }
     }
 
-    /// The runs somebody still waits for; the others are forgotten.
+    /// The runs that still have watchers. Entries of other runs are removed.
     fn live(&self) -> Vec<RunKey> {
         let mut entries = self.entries();
         entries.retain(|_, sender| sender.receiver_count() > 0);
@@ -102,17 +103,17 @@ impl Watchers {
     }
 }
 
-/// Both numbers only grow, whoever comes first with them.
+/// Both numbers only grow, in whatever order they arrive.
 fn raise(sender: &watch::Sender<Pulse>, pulse: Pulse) {
     sender.send_if_modified(|known| {
-        let raised = Pulse { head: known.head.max(pulse.head), posts: known.posts.max(pulse.posts) };
+        let raised = Pulse { head: known.head.max(pulse.head), messages: known.messages.max(pulse.messages) };
         let changed = raised != *known;
         *known = raised;
         changed
     });
 }
 
-/// The thread that hears other processes.
+/// The thread that notices commits of other processes.
 #[derive(Debug)]
 pub(super) struct Lookout {
     signal: Arc<Signal>,
@@ -137,7 +138,7 @@ impl Lookout {
         Ok(Self { signal, thread: Some(thread) })
     }
 
-    /// Makes it look now: somebody new waits.
+    /// Makes the lookout read now, because there is a new watcher.
     pub(super) fn check_now(&self) {
         let _ = rustix::io::write(&self.signal.event, &1_u64.to_ne_bytes());
     }
@@ -153,14 +154,14 @@ impl Drop for Lookout {
     }
 }
 
-/// Listens for the bell; none if the system has no ear left for us.
+/// Watches the wake file with inotify. `None` if the system has no inotify instance left.
 fn listen(context: &Context) -> Option<OwnedFd> {
     let ears = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
     inotify::add_watch(&ears, &context.paths.wake, inotify::WatchFlags::MODIFY).ok()?;
     Some(ears)
 }
 
-/// Sleeps until a source has something, for `pause` at most. Waking up too early only makes a look for nothing.
+/// Sleeps until a source is readable, at most for `pause`. Waking up too early only costs a read.
 fn sleep(sources: &mut [PollFd<'_>], pause: Option<Duration>) {
     let pause = pause.and_then(|pause| Timespec::try_from(pause).ok());
     let _ = poll(sources, pause.as_ref());
@@ -173,7 +174,7 @@ struct Watch {
     signal: Arc<Signal>,
     ears: Option<OwnedFd>,
     connection: Option<Connection>,
-    /// SQLite's count of changes by other connections at the last look.
+    /// SQLite's count of changes by other connections at the last read.
     seen: Option<i64>,
 }
 
@@ -183,7 +184,7 @@ impl Watch {
         let mut last_look = Instant::now();
         loop {
             let called = self.wait() || self.rest(rest.saturating_sub(last_look.elapsed()));
-            // Before it is asked whether to stop: whatever calls after this is heard by the next wait.
+            // Drained before the stop flag is read: a signal after this ends the next wait.
             self.drain();
             if self.signal.stop.load(Ordering::Acquire) {
                 return;
@@ -194,7 +195,7 @@ impl Watch {
         }
     }
 
-    /// Sleeps until something happens; true if somebody in this process called.
+    /// Sleeps until a source is readable. Returns true if this process signalled.
     fn wait(&self) -> bool {
         let pause = if self.ears.is_some() { SLOW_POLL } else { DEAF_POLL };
         let mut sources = vec![PollFd::new(&self.signal.event, PollFlags::IN)];
@@ -203,7 +204,7 @@ impl Watch {
         !sources[0].revents().is_empty()
     }
 
-    /// Lets rings gather for `pause`; true if somebody in this process called meanwhile.
+    /// Lets wake-ups gather for `pause`. Returns true if this process signalled meanwhile.
     fn rest(&self, pause: Duration) -> bool {
         let mut sources = [PollFd::new(&self.signal.event, PollFlags::IN)];
         sleep(&mut sources, Some(pause));
@@ -219,10 +220,10 @@ impl Watch {
         while reader.next().is_ok() {}
     }
 
-    /// Reads where the watched runs stand. A look that fails is made up for by the next.
+    /// Reads the heads of the watched runs. If a read fails, the next read makes up for it.
     fn check(&mut self, called: bool) {
         if let Err(error) = self.try_check(called) {
-            tracing::debug!(%error, "could not look for news");
+            tracing::debug!(%error, "the heads of watched runs could not be read");
             self.connection = None;
         }
     }
@@ -266,15 +267,15 @@ mod tests {
     fn pulses_only_grow() {
         let watchers = Watchers::default();
         let mut receiver = watchers.subscribe(&key(1));
-        let tell = |head, posts| watchers.announce([(&key(1), Pulse { head, posts })].into_iter());
+        let tell = |head, messages| watchers.announce([(&key(1), Pulse { head, messages })].into_iter());
         tell(5, 1);
         tell(3, 2);
-        assert_eq!(*receiver.borrow_and_update(), Pulse { head: 5, posts: 2 });
+        assert_eq!(*receiver.borrow_and_update(), Pulse { head: 5, messages: 2 });
         tell(5, 2);
         assert!(!receiver.has_changed().unwrap(), "no news is no wake-up");
     }
 
-    /// Told to stop in the moment in which it hears a call: the stop must not be taken for that call.
+    /// A stop right after another signal must not be mistaken for that signal.
     #[test]
     fn a_lookout_stops_whatever_it_was_called_for_just_before() {
         let dir = tempfile::tempdir().unwrap();

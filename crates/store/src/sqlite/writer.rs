@@ -1,10 +1,10 @@
-//! The thread that writes.
+//! The only thread of a process that writes to the database.
 //!
 //! 1. Wait for work, and a moment longer if more is about to come.
 //! 2. Make the files of long blobs durable.
-//! 3. Line up with the writers of other processes.
-//! 4. Write all that waits in one transaction, and let the next process write.
-//! 5. Tell those who watch and those who wait.
+//! 3. Queue with the writers of other processes.
+//! 4. Write all waiting requests in one transaction, and let the next process write.
+//! 5. Notify watchers, and answer callers.
 //! 6. Checkpoint if it is due.
 
 use std::collections::{HashMap, VecDeque};
@@ -14,27 +14,27 @@ use std::time::{Duration, Instant};
 use posse_engine::ports::StoreError;
 use rusqlite::Connection;
 
+use super::blobs;
 use super::checkpoint::{Checkpoints, Depth};
 use super::context::Context;
 use super::error::{from_sqlite, leaves_store_usable};
 use super::group::Group;
-use super::lease::Ownership;
+use super::lease::OwnLifeLock;
 use super::options::{GROUP_MAX_EVENTS, IDLE_CHECKPOINT_AFTER};
 use super::queue::{Queue, WakeReason};
 use super::request::{Reply, Request, not_reached};
 use super::statements::Statements;
 use super::turnstile::Turnstile;
 use super::wake::{WakeSignal, Watchers};
-use super::{blobs, clock};
 
-/// How long a writer with nothing left to do sleeps before it looks again.
+/// How long an idle writer sleeps before it checks again.
 const SLEEP: Duration = Duration::from_hours(1);
-/// Longest wait for those who took part in the last group to come back with more.
+/// Longest wait for the callers of the last group to come back with more requests.
 const LINGER_MAX: Duration = Duration::from_micros(500);
-/// The wait is at most this part of the last sync: what it costs stays small beside what it may save.
+/// The wait is at most this fraction of the last sync, so that its cost stays small beside its possible gain.
 const LINGER_PART: u32 = 8;
 
-/// What the thread is started with.
+/// The inputs of the writer thread.
 pub(super) struct Writer {
     pub(super) context: Arc<Context>,
     pub(super) connection: Connection,
@@ -44,7 +44,7 @@ pub(super) struct Writer {
     pub(super) bell: WakeSignal,
 }
 
-/// Refuses what is left, however the thread ends: nobody waits for an answer that never comes.
+/// Refuses the remaining requests, however the thread ends, so that no caller waits for ever.
 struct RefuseOnDrop(Arc<Queue>);
 
 impl Drop for RefuseOnDrop {
@@ -54,7 +54,6 @@ impl Drop for RefuseOnDrop {
 }
 
 impl Writer {
-    /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
         let _will = RefuseOnDrop(self.queue.clone());
         let ended = Checkpoints::count(&mut self.connection, self.context.options.checkpoint_pages)
@@ -76,7 +75,7 @@ impl Writer {
             watchers: &self.watchers,
             bell: &self.bell,
             checkpoints,
-            ownership: Ownership::default(),
+            life_lock: OwnLifeLock::default(),
             staged: VecDeque::new(),
             pace: Pace::default(),
         };
@@ -88,7 +87,7 @@ impl Writer {
     }
 }
 
-/// What everybody hears from now on: what the disk holds is in doubt, and only opening it again tells.
+/// The error of every later request: the content of the disk is in doubt, and only opening the store again can show it.
 fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
     match from_sqlite(&context.paths.database, error) {
         StoreError::Failed(text) => {
@@ -98,14 +97,14 @@ fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// How large groups are and how long a sync takes: what lingering goes by.
+/// The size of groups and the duration of a sync, which determine how long the writer lingers.
 #[derive(Debug, Default)]
 struct Pace {
     requests: usize,
     sync: Duration,
 }
 
-/// The thread at work.
+/// The state of the running thread.
 struct WriterLoop<'s> {
     context: &'s Context,
     connection: &'s Connection,
@@ -115,8 +114,8 @@ struct WriterLoop<'s> {
     watchers: &'s Watchers,
     bell: &'s WakeSignal,
     checkpoints: Checkpoints,
-    ownership: Ownership,
-    /// Taken from the queue and not written yet, with whether their files are durable.
+    life_lock: OwnLifeLock,
+    /// Requests that were taken from the queue and are not written yet, and whether their blob files are durable.
     staged: VecDeque<StagedRequest>,
     pace: Pace,
 }
@@ -175,7 +174,7 @@ impl WriterLoop<'_> {
         }
     }
 
-    /// What fits in one transaction, in order. A request whose files are not durable ends the group.
+    /// The requests that fit into one transaction, in order. A request whose blob files are not durable ends the group.
     fn next_group(&mut self) -> Vec<Request> {
         let mut requests = Vec::with_capacity(self.staged.len().min(GROUP_MAX_EVENTS));
         let mut weight = 0;
@@ -198,15 +197,15 @@ impl WriterLoop<'_> {
                 return Ok(());
             }
         };
-        // More may have come while others wrote.
+        // More requests may have arrived while other processes wrote.
         self.stage();
         let requests = self.next_group();
         self.pace.requests = requests.len();
         let mut group = Group {
             sql: &mut self.sql,
             context: self.context,
-            ownership: &mut self.ownership,
-            lease_until_ms: clock::until_ms(self.context.options.lease),
+            life_lock: &mut self.life_lock,
+            lease_until_ms: self.context.options.clock.until_ms(self.context.options.lease),
             heads: HashMap::new(),
             granted_claim: false,
         };
@@ -223,7 +222,7 @@ impl WriterLoop<'_> {
         Ok(())
     }
 
-    /// The group failed: nothing of it was written. Goes on if that is all that happened.
+    /// Handles a failed group, of which nothing was written. The writer continues if the store is still usable.
     fn undo(&mut self, error: rusqlite::Error, replies: Vec<Reply>) -> rusqlite::Result<()> {
         // SQLite may have rolled back by itself already.
         if !self.connection.is_autocommit() {
@@ -250,7 +249,7 @@ impl WriterLoop<'_> {
     fn checkpoint_if_free(&mut self) -> rusqlite::Result<()> {
         match self.turnstile.try_take() {
             Some(_permit) => self.make_checkpoint(Depth::Passive),
-            // Somebody else writes, and will see to it.
+            // Another process writes, and makes the checkpoint.
             None => Ok(()),
         }
     }
@@ -267,7 +266,7 @@ impl WriterLoop<'_> {
 
     fn make_checkpoint(&mut self, depth: Depth) -> rusqlite::Result<()> {
         match self.checkpoints.make(self.connection, depth, &self.context.options.faults) {
-            // The WAL still holds everything; there is just no room to move it to.
+            // The WAL still has everything. The disk only has no space for the checkpoint.
             Err(error) if leaves_store_usable(&error) => {
                 tracing::warn!(%error, "no checkpoint");
                 Ok(())
@@ -281,7 +280,7 @@ impl WriterLoop<'_> {
     }
 }
 
-/// Carries out the requests and syncs. Their replies are complete, whatever happens.
+/// Executes the requests and syncs. Every request gets a reply, whatever happens.
 fn transact(
     group: &mut Group<'_, '_>,
     requests: Vec<Request>,

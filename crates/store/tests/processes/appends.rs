@@ -1,4 +1,4 @@
-//! Writers that live.
+//! Several writers at the same time.
 
 use posse_engine::ports::{Claim, Store};
 
@@ -8,8 +8,8 @@ use super::journal::{assert_healthy, first, key, next, verify};
 const WRITERS: u64 = 4;
 const EVENTS: u64 = 300;
 
-/// Nothing is lost, nothing has a gap, and nobody is starved. The bound is loose: how long it takes on a quiet
-/// machine is measured by the example `append`, not here.
+/// No event is lost, no journal has a gap, and no writer starves. The bound is loose: the example `append`, not this
+/// test, measures the duration on a quiet machine.
 #[tokio::test]
 async fn four_writers_append_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ async fn four_writers_append_at_once() {
     assert_healthy(&store).await;
 }
 
-/// A commit wakes who watches in another process.
+/// A commit wakes the watchers in another process.
 #[tokio::test]
 async fn other_processes_hear_of_a_commit() {
     let dir = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ async fn other_processes_hear_of_a_commit() {
     }
 }
 
-/// A command posted by another process wakes the owner and is there.
+/// A command that another process posts wakes the lease holder and can be read.
 #[tokio::test]
 async fn a_command_from_another_process_arrives() {
     let dir = tempfile::tempdir().unwrap();
@@ -62,22 +62,23 @@ async fn a_command_from_another_process_arrives() {
     let mut watch = store.watch(&key(1));
     let mut puppet = Puppet::start(dir.path());
     assert_eq!(puppet.ask("post 1"), "posted 1");
-    watch.wait_for(|pulse| pulse.posts == 1).await.unwrap();
+    watch.wait_for(|pulse| pulse.messages == 1).await.unwrap();
     assert_eq!(store.mail(&key(1)).await.unwrap().len(), 1);
     assert!(puppet.ask("post 2").starts_with("error there is no run"));
 }
 
-/// Of two processes one owns the run, and the other hears who.
+/// Of two processes, one holds the lease of the run, and the other learns which.
 #[tokio::test]
-async fn the_loser_of_a_claim_hears_who_won() {
+async fn the_loser_of_a_claim_gets_to_know_the_lease_holder() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut puppet = Puppet::start(dir.path());
     puppet.create(1);
     let Claim::Held(holder) = store.claim(&key(1)).await.unwrap() else {
-        panic!("granted beside a living owner")
+        panic!("granted beside a live lease")
     };
-    assert_eq!((holder.pid, holder.epoch), (puppet.pid(), 1));
+    let pid = puppet.pid();
+    assert_eq!((holder.pid, holder.label.as_str(), holder.epoch), (Some(pid), pid.to_string().as_str(), 1));
     let listed = store.runs(&key(1).tenant, "", 1).await.unwrap().remove(0).holder;
     assert_eq!(listed, Some(holder));
     puppet.close();

@@ -9,11 +9,11 @@ use serde_json::json;
 use super::harness::{Dice, Puppet, number, open, this_binary};
 use super::journal::{assert_healthy, blob, key, next, verify};
 
-/// Passed by a claim that is granted, which takes an owner that died before.
+/// The fault point of a granted claim, which requires an earlier lease holder that died.
 const CLAIM: &str = "store.claim.after";
 
-/// Runs go on from where the killed left them: all that was acknowledged is there, and the next owner need not wait.
-/// Another process writes all the while and is not disturbed.
+/// Runs continue where the killed process left them. All acknowledged events are there, and the next lease holder does
+/// not have to wait. Another process writes all the while and is not disturbed.
 #[tokio::test]
 async fn random_kills_lose_nothing() {
     const ROUNDS: u64 = 25;
@@ -50,7 +50,8 @@ async fn random_kills_lose_nothing() {
     assert_healthy(&store).await;
 }
 
-/// At every named point the process dies; what it acknowledged is there, nothing is by half, and work goes on.
+/// The process dies at every fault point. Its acknowledged events are there, nothing is half written, and another
+/// process can continue.
 #[tokio::test]
 async fn every_fault_point_is_survived() {
     for point in FAULT_POINTS.into_iter().filter(|point| *point != CLAIM) {
@@ -62,7 +63,7 @@ async fn every_fault_point_is_survived() {
     }
 }
 
-/// Gives how much was acknowledged before the puppet died; none if the point was not passed that often.
+/// Returns how many events were acknowledged before the puppet died. `None` if the point was passed fewer times.
 async fn die_at(point: &str, passes: u32) -> Option<u64> {
     let dir = tempfile::tempdir().unwrap();
     let settings = json!({"point": point, "passes": passes, "checkpoint_pages": 8});
@@ -83,7 +84,7 @@ async fn die_at(point: &str, passes: u32) -> Option<u64> {
     Some(acked)
 }
 
-/// A process that dies with a granted claim in its hands has used its epoch, and holds nobody up.
+/// A process that dies after its claim was granted has used its epoch, and blocks no other process.
 #[tokio::test]
 async fn a_claim_that_nobody_heard_of_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
@@ -99,7 +100,7 @@ async fn a_claim_that_nobody_heard_of_is_harmless() {
     goes_on_with(&store, 3, 1).await;
 }
 
-/// The journal has all that was acknowledged, and a new owner goes on with it.
+/// Checks that the journal has all acknowledged events, and that a new lease holder can continue it.
 async fn goes_on(store: &SqliteStore, acked: u64) {
     assert_healthy(store).await;
     let runs = store.runs(&key(1).tenant, "", 9).await.unwrap();

@@ -1,5 +1,5 @@
-//! Disks that are full, broken or read-only. These need a mount of their own, in namespaces that any user may make;
-//! where the system forbids that, they are left out and say so.
+//! Disks that are full, broken or read-only. These tests need their own mount, in namespaces that any user may create.
+//! Where the system forbids that, they are skipped with a message.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::harness::{Puppet, number, open, puppet_args};
 use super::journal::{assert_healthy, first, key, next, verify};
 
-/// A puppet started by a shell script that ends in `exec "$@"`.
+/// A puppet that is started by a shell script that ends in `exec "$@"`.
 fn scripted(dir: &Path, settings: &Value, script: &str, in_namespace: bool) -> Puppet {
     let shell = ["sh", "-c", script, "sh"];
     let mut command = if in_namespace { Command::new("unshare") } else { Command::new("env") };
@@ -27,12 +27,13 @@ fn can_mount() -> bool {
         Command::new("unshare").args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).output();
     let can = tried.is_ok_and(|output| output.status.success());
     if !can {
-        println!("left out: this system does not let us mount");
+        println!("skipped: this system does not let us mount");
     }
     can
 }
 
-/// With no room left a commit fails with a clear text and nothing of it is there; when there is room, work goes on.
+/// On a full disk a commit fails with a clear message and nothing of it is stored. With free space, commits succeed
+/// again.
 #[test]
 fn a_full_disk_is_survived() {
     if !can_mount() {
@@ -66,13 +67,13 @@ fn a_full_disk_is_survived() {
     puppet.close();
 }
 
-/// After a write error nothing more is written, though the disk may claim to be well again; a new process goes on.
+/// After a write error the store writes nothing more, even if the disk seems to work again. A new process continues.
 #[tokio::test]
 async fn a_broken_disk_stops_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     store.commit(first(&key(1))).await.unwrap();
-    // Files may not grow beyond this: to SQLite an error of the disk like any other.
+    // A limit of the file size, which SQLite reports like any other disk error.
     let script = "trap '' XFSZ; ulimit -f 400; exec \"$@\"";
     let mut puppet = scripted(dir.path(), &json!({}), script, false);
     assert_eq!(puppet.hear(), "open");
@@ -92,7 +93,7 @@ async fn a_broken_disk_stops_the_store() {
     }
     assert_eq!(puppet.ask("head 2"), format!("head {acked}"));
     assert_eq!(verify(&store, &key(2)).await, acked);
-    // It owns nothing any more: others need not wait for its lease.
+    // The stopped store holds no lease any more, so others need not wait.
     let Claim::Granted(epoch) = store.claim(&key(2)).await.unwrap() else {
         panic!("held by a store that stopped")
     };
@@ -100,7 +101,7 @@ async fn a_broken_disk_stops_the_store() {
     assert_healthy(&store).await;
 }
 
-/// A store on a disk that cannot be written is refused for writing, and can be looked at.
+/// A store on a read-only disk refuses writes, and can be read.
 #[tokio::test]
 async fn a_read_only_disk_is_for_looking() {
     if !can_mount() {
@@ -109,7 +110,7 @@ async fn a_read_only_disk_is_for_looking() {
     let (original, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     open(original.path()).commit(first(&key(1))).await.unwrap();
     let (from, to) = (original.path().display(), dir.path().display());
-    // Closed in good order, the database alone has everything.
+    // After a clean close, the database file contains everything.
     let script = format!(
         "mount -t tmpfs none '{to}' && cp '{from}/posse.db' '{to}' && mount -o remount,ro '{to}' && exec \"$@\""
     );

@@ -1,4 +1,4 @@
-//! Puppets as their parent sees them.
+//! Starts and controls puppet processes for the tests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,28 +8,28 @@ use posse_store::{SqliteOptions, SqliteStore};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 
-/// A process of ours. It is killed when it is dropped.
+/// A child process of the test. It is killed when the value is dropped.
 pub(crate) struct Puppet {
     child: Child,
-    /// None once its input was ended.
+    /// `None` after its input was closed.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Puppet {
-    /// Starts a puppet on the store in `dir` and waits until it has it open.
+    /// Starts a puppet on the store in `dir` and waits until it has opened the store.
     pub(crate) fn start(dir: &Path) -> Self {
         Self::start_with(dir, json!({}))
     }
 
-    /// The same with further settings.
+    /// Like [`start`](Self::start), with further settings.
     pub(crate) fn start_with(dir: &Path, settings: Value) -> Self {
         let mut puppet = Self::spawn(dir, settings, &mut this_binary());
         assert_eq!(puppet.hear(), "open");
         puppet
     }
 
-    /// Starts a puppet by `command` and does not wait.
+    /// Starts a puppet with `command`, without waiting.
     pub(crate) fn spawn(dir: &Path, mut settings: Value, command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -41,45 +41,43 @@ impl Puppet {
         puppet
     }
 
-    /// Gives a command. One that died does not hear it.
+    /// Sends a command. A dead puppet does not receive it.
     pub(crate) fn tell(&mut self, command: &str) {
         if let Some(commands) = &mut self.commands {
             let _ = writeln!(commands, "{command}");
         }
     }
 
-    /// No more commands: it closes its store when it has done those it has.
+    /// Closes the input. The puppet closes its store when it has executed its commands.
     pub(crate) fn end_input(mut self) -> Self {
         self.commands = None;
         self
     }
 
-    /// The next answer; none if the puppet ended.
+    /// The next answer. `None` if the puppet has ended.
     pub(crate) fn try_hear(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             if self.answers.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The test harness of the puppet writes to the same place.
+            // The test harness of the puppet writes to the same output.
             if let Some((_, answer)) = line.trim_end().split_once('@') {
                 return Some(answer.to_owned());
             }
         }
     }
 
-    /// The next answer.
     pub(crate) fn hear(&mut self) -> String {
         self.try_hear().expect("a puppet that lives")
     }
 
-    /// Gives a command and waits for its one answer.
+    /// Sends a command and waits for its single answer.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.tell(command);
         self.hear()
     }
 
-    /// Creates a run.
     pub(crate) fn create(&mut self, run: u64) {
         assert_eq!(self.ask(&format!("create {run}")), "epoch 1");
     }
@@ -93,39 +91,38 @@ impl Puppet {
         self.child.id()
     }
 
-    /// SIGKILL, and what it had still said.
+    /// Kills the puppet with SIGKILL, and returns its remaining answers.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::iter::from_fn(|| self.try_hear()).collect()
     }
 
-    /// What it still says until it ends by itself.
+    /// The remaining answers until the puppet ends by itself.
     pub(crate) fn hear_out(mut self) -> (Vec<String>, std::process::ExitStatus) {
         let said = std::iter::from_fn(|| self.try_hear()).collect();
         (said, self.child.wait().unwrap())
     }
 
-    /// Ends its input and waits until it has closed its store.
+    /// Closes the input and waits until the puppet has closed its store.
     pub(crate) fn close(self) {
         let (said, status) = self.end_input().hear_out();
         assert_eq!(said.last().map(String::as_str), Some("closed"));
         assert!(status.success());
     }
 
-    /// Stops it and waits until it stands still.
+    /// Stops the puppet with SIGSTOP and waits until it is stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         self.wait_stopped();
     }
 
-    /// Waits until it stands still.
+    /// Waits until the puppet is stopped.
     pub(crate) fn wait_stopped(&self) {
         let (_, status) = waitpid(Some(self.os_pid()), WaitOptions::UNTRACED).unwrap().unwrap();
         assert!(status.stopped(), "{status:?}");
     }
 
-    /// Lets it go on.
     pub(crate) fn go_on(&self) {
         self.signal(Signal::CONT);
     }
@@ -141,7 +138,7 @@ impl Puppet {
 
 impl Drop for Puppet {
     fn drop(&mut self) {
-        // Also one that stands still; that it is gone already is fine.
+        // Also kills a stopped puppet. A puppet that has ended already is not an error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -165,16 +162,15 @@ pub(crate) fn number(answer: &str, word: &str) -> u64 {
     number.trim().parse().unwrap()
 }
 
-/// The store as this process sees it.
+/// Opens the store in this process.
 pub(crate) fn open(dir: &Path) -> SqliteStore {
     SqliteStore::open(dir, SqliteOptions::default()).unwrap()
 }
 
-/// Numbers that look random and are the same every time.
+/// Pseudo-random numbers that are the same in every execution.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    /// A number below `sides`.
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,8 +1,9 @@
-//! What the processes write, and whether it is all there.
+//! The commits that puppet processes write, and the check that all of them are stored.
 
 use posse_domain::event::EncodedEvent;
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
+use posse_domain::lifecycle::RunStatus;
 use posse_domain::text::Blob;
 use posse_engine::ports::{Basis, Commit, Epoch, RunKey, RunRow, Store, TenantId};
 use posse_store::SqliteStore;
@@ -23,10 +24,9 @@ fn commit(key: &RunKey, basis: Basis, number: u64) -> Commit {
     Commit { key: key.clone(), basis, events: vec![event], blobs, agents, run: None, mail_taken: None }
 }
 
-/// The first commit of a run.
 pub(crate) fn first(key: &RunKey) -> Commit {
     let row = RunRow {
-        status: "running".to_owned(),
+        status: RunStatus::Running,
         title: "append".to_owned(),
         definition: "coder".to_owned(),
         model: "scripted/none".to_owned(),
@@ -38,9 +38,8 @@ pub(crate) fn first(key: &RunKey) -> Commit {
     Commit { run: Some(row), ..commit(key, Basis::New, 1) }
 }
 
-/// One event after `head`.
 pub(crate) fn next(key: &RunKey, head: u64, epoch: Epoch) -> Commit {
-    commit(key, Basis::Owned { head, epoch }, head + 1)
+    commit(key, Basis::Held { head, epoch }, head + 1)
 }
 
 /// A text too long for the database.
@@ -49,7 +48,7 @@ pub(crate) fn blob() -> Blob {
     Blob { hash: Hash::of(&bytes), bytes: bytes.into() }
 }
 
-/// Reads a journal, checks numbers, contents and hashes, and gives its length.
+/// Reads a journal, checks numbers, contents and hashes, and returns its length.
 pub(crate) async fn verify(store: &SqliteStore, key: &RunKey) -> u64 {
     let mut previous = Hash::ZERO;
     let mut seen = 0;
@@ -69,7 +68,6 @@ pub(crate) async fn verify(store: &SqliteStore, key: &RunKey) -> u64 {
     seen
 }
 
-/// Looks at the whole database.
 pub(crate) async fn assert_healthy(store: &SqliteStore) {
     assert_eq!(store.check().await.unwrap().problems, Vec::<String>::new());
 }

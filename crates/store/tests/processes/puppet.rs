@@ -1,4 +1,4 @@
-//! A process that does what it is told, one line per command, and answers each with lines that start with `@`.
+//! A process that executes commands, one per line, and answers each with lines that start with `@`.
 
 use std::fmt::Display;
 use std::io::{BufRead, stdin};
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::journal::{blob, first, key, next};
 
-/// Does what standard input says until it ends.
+/// Executes the commands on standard input until it is closed.
 pub(crate) fn serve() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut lines = stdin().lock().lines().map_while(Result::ok);
@@ -64,10 +64,11 @@ fn options(settings: &Value) -> SqliteOptions {
         checkpoint_pages: settings["checkpoint_pages"]
             .as_u64()
             .map_or(usual.checkpoint_pages, |pages| u32::try_from(pages).unwrap()),
+        ..usual
     }
 }
 
-/// Dies or stops at the named point, when it is passed for the given time.
+/// Dies or stops when the named fault point is passed for the given time.
 fn faults(settings: &Value) -> Faults {
     let Some(point) = settings["point"].as_str().map(str::to_owned) else { return Faults::default() };
     let stops = settings["stops"].as_bool().unwrap_or(false);
@@ -85,7 +86,7 @@ async fn create(store: &SqliteStore, run: u64) {
     tell(store.commit(first(&key(run))).await.map(|committed| format!("epoch {}", committed.epoch)));
 }
 
-/// Appends one event after the other, up to number `last`, and says so after each.
+/// Appends single events up to number `last`, and answers after each.
 async fn append(store: &SqliteStore, run: u64, epoch: Epoch, head: u64, last: u64) {
     let mut longest = Duration::ZERO;
     for head in head..last {
@@ -99,7 +100,7 @@ async fn append(store: &SqliteStore, run: u64, epoch: Epoch, head: u64, last: u6
     say(format_args!("longest {}", longest.as_millis()));
 }
 
-/// Appends an event with a text that is kept as a file.
+/// Appends an event with a text that is stored as a file.
 async fn append_blob(store: &SqliteStore, run: u64, epoch: Epoch, head: u64) {
     let commit = Commit { blobs: vec![blob()], ..next(&key(run), head, epoch) };
     tell(store.commit(commit).await.map(|committed| format!("acked {}", committed.head.seq)));
@@ -108,7 +109,7 @@ async fn append_blob(store: &SqliteStore, run: u64, epoch: Epoch, head: u64) {
 async fn claim(store: &SqliteStore, run: u64) {
     tell(store.claim(&key(run)).await.map(|claim| match claim {
         Claim::Granted(epoch) => format!("granted {epoch}"),
-        Claim::Held(holder) => format!("held {}", holder.pid),
+        Claim::Held(holder) => format!("held by {holder}"),
     }));
 }
 
@@ -122,7 +123,7 @@ async fn post(store: &SqliteStore, run: u64) {
     );
 }
 
-/// Says that it watches, and then when it heard that the journal reached `head`.
+/// Answers that it watches, and again when the store notifies it that the journal has reached `head`.
 async fn watch(store: &SqliteStore, run: u64, head: u64) {
     let mut receiver = store.watch(&key(run));
     say("watching");

@@ -1,4 +1,4 @@
-//! Writers that stand still.
+//! Writers that are stopped for a while.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn claim_granted(store: &SqliteStore, run: u64) -> Epoch {
     }
 }
 
-/// An owner that was stopped for longer than its lease finds its run taken, and writes nothing more to it.
+/// A lease holder that was stopped for longer than its lease finds its run claimed, and writes nothing more to it.
 #[tokio::test]
 async fn a_paused_owner_that_wakes_too_late_is_fenced() {
     let dir = tempfile::tempdir().unwrap();
@@ -35,22 +35,18 @@ async fn a_paused_owner_that_wakes_too_late_is_fenced() {
     store.commit(next(&key(1), 2, epoch)).await.unwrap();
     puppet.go_on();
     for head in 2..5 {
-        assert!(
-            puppet
-                .ask(&format!("append 1 1 {head} {}", head + 1))
-                .contains("owned by somebody else since epoch 2")
-        );
+        assert!(puppet.ask(&format!("append 1 1 {head} {}", head + 1)).contains("the epoch in force is 2"));
     }
-    assert!(puppet.ask("heartbeat 1 1").contains("owned by somebody else"));
-    assert_eq!(puppet.ask("claim 1"), format!("held {}", std::process::id()));
-    // What nobody took is still its own, though its lease ran out too.
+    assert!(puppet.ask("heartbeat 1 1").contains("does not hold the lease"));
+    assert_eq!(puppet.ask("claim 1"), format!("held by process {}", std::process::id()));
+    // It still holds the run that no other process claimed, although that lease has expired too.
     assert_eq!(puppet.ask("append 2 1 1 2"), "acked 2");
     assert_eq!(verify(&store, &key(1)).await, 3);
     store.commit(next(&key(1), 3, epoch)).await.unwrap();
     assert_healthy(&store).await;
 }
 
-/// Stopped in the middle of writing as fast as it can: whatever was in its hands, its successor and the journal agree.
+/// Stopped while it writes as fast as it can: its successor and the journal agree, whatever was in flight.
 #[tokio::test]
 async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -68,7 +64,7 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
         let claimed = loop {
             match store.claim(&key(round)).await {
                 Ok(Claim::Held(_)) => tokio::task::yield_now().await,
-                // It was stopped with the writers' lock in its hands: nobody can take over, and we are told.
+                // It was stopped while it held the writers' lock: no process can take over, and the error states that.
                 Err(StoreError::Failed(text)) if text.contains("may be stopped") => break None,
                 Ok(Claim::Granted(epoch)) => break Some(epoch),
                 Err(error) => panic!("{error}"),
@@ -82,14 +78,14 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
         store.commit(next(&key(round), head, epoch)).await.unwrap();
         puppet.go_on();
         let refused = std::iter::from_fn(|| puppet.try_hear()).find(|line| !line.starts_with("acked"));
-        assert!(refused.unwrap().contains("owned by somebody else since epoch 2"));
+        assert!(refused.unwrap().contains("the epoch in force is 2"));
         assert_eq!(verify(&store, &key(round)).await, head + 1);
     }
     assert_healthy(&store).await;
 }
 
-/// A process stopped with the writers' lock in its hands makes the others fail with a reason, not hang; when it goes
-/// on, so do they.
+/// While a stopped process holds the writers' lock, the others fail with a reason and do not hang. When it continues,
+/// they continue too.
 #[tokio::test]
 async fn a_process_stopped_with_the_lock_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +111,7 @@ async fn a_process_stopped_with_the_lock_is_named() {
     assert_healthy(&store).await;
 }
 
-/// As long as it beats in time an owner keeps its run, for many times its lease.
+/// A lease holder that renews in time keeps its run for many times its lease.
 #[tokio::test]
 async fn heartbeats_from_another_process_keep_its_lease() {
     const LEASE: Duration = Duration::from_secs(1);
@@ -129,5 +125,5 @@ async fn heartbeats_from_another_process_keep_its_lease() {
         assert!(matches!(store.claim(&key(1)).await.unwrap(), Claim::Held(_)));
     }
     assert_eq!(claim_granted(&store, 1).await, 2, "silent, it loses it");
-    assert!(puppet.ask("heartbeat 1 1").contains("owned by somebody else"));
+    assert!(puppet.ask("heartbeat 1 1").contains("does not hold the lease"));
 }

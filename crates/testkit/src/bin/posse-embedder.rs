@@ -1,12 +1,12 @@
-//! A program that embeds Posse, as small as one can be: its agent runs one command, in a box that this binary makes
-//! itself. With `--forgetful` it does not call `posse::init()` first.
+//! A minimal program that embeds Posse. Its agent runs one command, in a sandbox that this binary creates itself. With
+//! `--forgetful` it does not call `posse::init()` first.
 
 use std::process::ExitCode;
 
 use posse::scripted::ScriptedModel;
 use posse::{EventBody, NewRun, Posse};
 
-/// One command, and the end.
+/// One command, then the report.
 const SCRIPT: &str = r#"
 - when: {turn: 1}
   reply: {text: go, tool_calls: [{name: bash, input: {command: "echo embedded > made; id -u; ls ~"}}]}
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Carries a run out in the directory `project`; what its command said.
+/// Executes a run in the directory `project`, and returns the output of its command.
 async fn embed() -> Result<String, String> {
     let text = |error: posse::Error| error.to_string();
     let script = ScriptedModel::from_yaml(SCRIPT, "script").map_err(|error| error.to_string())?;
@@ -40,7 +40,7 @@ async fn embed() -> Result<String, String> {
     let run = posse.start(run).await.map_err(text)?;
     posse.wait(run.id()).await.map_err(text)?;
     let mut events = posse.events(run.id(), 0);
-    // It has ended, so its journal has a result of the one call.
+    // The run has ended, so its journal has a result of the only call.
     loop {
         let event = events.next().await.map_err(text)?;
         if let EventBody::ToolFinished(finished) = &event.body {

@@ -1,4 +1,4 @@
-//! Kills the real command at every named point and at random moments, and checks what is left. `cargo xtask faults`
+//! Kills the real command at every fault point and at random moments, and checks the result. `cargo xtask faults`
 //! builds and runs it.
 
 use std::io::Write as _;
@@ -7,13 +7,12 @@ use std::process::ExitCode;
 
 use posse_testkit::campaign::{self, Order, Passings, Row, Summary};
 
-/// Random kills of a full campaign.
 const RANDOM: u64 = 200;
-/// Random kills of a short one.
+/// Random kills of a short campaign.
 const RANDOM_SHORT: u64 = 25;
-/// Runs side by side: they mostly wait, for models and for the disk.
+/// Concurrent runs. They mostly wait, for models and for the disk.
 const SIDE_BY_SIDE: usize = 4;
-/// The seed unless another is given: a campaign is repeatable by default.
+/// The default seed, so that a campaign is repeatable.
 const SEED: u64 = 1;
 
 const USAGE: &str =
@@ -88,7 +87,7 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
-/// A dot for a run that holds, all about one that does not.
+/// Prints a dot for a run without a breach, and all details of a run with one.
 fn print_progress(row: &Row) {
     let mut out = std::io::stdout().lock();
     if row.report.breaches.is_empty() {
@@ -107,7 +106,7 @@ fn failure(row: &Row) -> String {
     lines.join("\n")
 }
 
-/// Prints and writes the figures; whether everything held.
+/// Prints and writes the figures. Returns whether everything held.
 fn finish(args: &Args, summary: &Summary) -> Result<bool, String> {
     println!("\n\n{}\n", summary.table());
     for point in summary.never_passed() {

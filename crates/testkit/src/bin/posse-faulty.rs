@@ -1,5 +1,5 @@
-//! `posse` with armed faults: the real command and nothing else changed. What is armed stands in the
-//! [variables](posse_testkit::variables) of its environment.
+//! `posse` with armed faults: the real command, otherwise unchanged. The [variables](posse_testkit::variables) of its
+//! environment state which faults are armed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
-//! A model server on loopback, for people and benches: `posse-mock --fanout 100`, `posse-mock --script replies.yaml`.
+//! A model server on loopback, for users and benches: `posse-mock --fanout 100`, `posse-mock --script replies.yaml`.
 //!
-//! It prints its base URL as the first line and serves until it is ended. `GET /mock/stats` gives its figures, its own
-//! processor time among them, and `GET /mock/log` every request with its time.
+//! It prints its base URL as the first line and serves until it is ended. `GET /mock/stats` returns its figures,
+//! including its own processor time, and `GET /mock/log` every request with its time.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,10 +38,10 @@ fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
             "--text" => text = Some(value),
             "--script" => {
                 let yaml = std::fs::read_to_string(&value).map_err(|error| format!("{value}: {error}"))?;
-                script = Some(Script::parse(&yaml).map_err(|error| format!("{value}: {error}"))?);
+                script = Some(Script::parse(&yaml, &value).map_err(|error| error.to_string())?);
             }
             "--fanout" => width = Some(usize::try_from(number()?).map_err(|error| error.to_string())?),
-            unknown => return Err(format!("there is no {unknown}")),
+            unknown => return Err(format!("unknown flag {unknown}")),
         }
     }
     match (text, script, width) {

@@ -1,4 +1,5 @@
-//! Every call of every reply has exactly one result, and every child reaches its parent exactly once.
+//! Checks that every call of every reply has exactly one result, and that every child is reported to its parent exactly
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use posse_domain::event::Sender;
 
 use super::{Findings, Harm, Journal};
 
-/// A call as the journal names it.
+/// A call as the journal refers to it.
 type CallKey = (AgentId, String);
 
 pub(super) fn check(journal: &Journal, findings: &mut Findings) {
@@ -54,7 +55,7 @@ fn result(open: Option<&mut BTreeSet<&str>>, agent: &AgentId, call: &str, seq: u
     });
 }
 
-/// Each `task` call that was intended led to one child or one refusal.
+/// Each intended `task` call led to one child or one refusal.
 fn spawns(journal: &Journal, findings: &mut Findings) {
     let mut led_to: BTreeMap<CallKey, u32> = BTreeMap::new();
     let mut intended: BTreeSet<CallKey> = BTreeSet::new();
@@ -83,8 +84,8 @@ fn spawns(journal: &Journal, findings: &mut Findings) {
     }
 }
 
-/// A foreground child is the result of its call, a background child is one message. A parent that has ended hears
-/// of nothing more.
+/// A foreground child is the result of its call, and a background child is one message. A parent that has ended
+/// receives nothing more.
 fn deliveries(journal: &Journal, findings: &mut Findings) {
     let mut results: BTreeMap<&AgentId, u32> = BTreeMap::new();
     let mut messages: BTreeMap<&AgentId, u32> = BTreeMap::new();
@@ -114,7 +115,7 @@ fn deliveries(journal: &Journal, findings: &mut Findings) {
         .map(|event| &event.agent_id)
         .collect();
     for (child, (background, parent)) in children {
-        // An attempt that ended answers its own open calls; whoever is below it has nobody to report to.
+        // An ended attempt answers its own open calls. Agents below it have no parent to report to.
         if cancelled.iter().any(|target| target.contains(parent)) {
             continue;
         }
@@ -127,11 +128,11 @@ fn deliveries(journal: &Journal, findings: &mut Findings) {
     }
 }
 
-/// What a child says comes after its end, and is read: by the next turn of its parent, or, if there is none, by whoever
-/// reads its parent's report, to which the host has added it.
+/// A child's report comes after its end and is read: by the next turn of its parent, or, if there is none, by the
+/// reader of its parent's report, to which the host has added it.
 fn readings(journal: &Journal, findings: &mut Findings) {
     let mut ended: BTreeSet<&AgentId> = BTreeSet::new();
-    // What no turn of each agent has read yet.
+    // The results that no turn of the agent has read yet.
     let mut unread: BTreeMap<&AgentId, Vec<(&AgentId, String)>> = BTreeMap::new();
     for event in &journal.events {
         let agent = &event.agent_id;
@@ -142,7 +143,7 @@ fn readings(journal: &Journal, findings: &mut Findings) {
             }
             EventBody::SubagentFailed(failed) => {
                 ended.insert(agent);
-                // An attempt that was cancelled, or broke, has no report to add anything to.
+                // A cancelled or failed attempt has no report to which the host could add anything.
                 let Some(report) = &failed.report else {
                     unread.remove(agent);
                     continue;

@@ -1,4 +1,4 @@
-//! What was done to the outside, held against what the journal says was done.
+//! Compares the effects on the outside with the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,19 +11,18 @@ use super::{Findings, Harm, Journal};
 use crate::ledger::{self, Entry};
 use crate::scenario::{self, RAN_DIR};
 
-/// What the run made of the folder.
+/// The files of a run's result.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
-    /// The files of the result.
     pub result: BTreeMap<String, Hash>,
-    /// How often each command left the line that says that it ran.
+    /// How often each command left its line.
     pub ran: BTreeMap<String, u32>,
-    /// Those that were there before the run.
+    /// The files that existed before the run.
     pub before: BTreeSet<String>,
 }
 
 impl Files {
-    /// What is known of the files of a result, of which these were there before.
+    /// Builds the value from the files of a result and the files that existed before.
     pub fn of(result: &BTreeMap<String, Vec<u8>>, before: BTreeSet<String>) -> Self {
         let mut ran = BTreeMap::new();
         for (_, content) in result.iter().filter(|(path, _)| path.starts_with(RAN_DIR)) {
@@ -36,7 +35,6 @@ impl Files {
     }
 }
 
-/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,
@@ -44,7 +42,7 @@ enum End {
     Interrupted,
 }
 
-/// How each call ended that was intended, by agent and call.
+/// How each intended call ended, by agent and call.
 fn ends(journal: &Journal) -> BTreeMap<(&AgentId, &str), End> {
     let mut ends = BTreeMap::new();
     for event in &journal.events {
@@ -62,7 +60,7 @@ fn ends(journal: &Journal) -> BTreeMap<(&AgentId, &str), End> {
     ends
 }
 
-/// Each ledger call wrote its line and is done, or its agent was told that nobody knows.
+/// Each ledger call wrote its line and is done, or its agent got a result with an unknown outcome.
 pub(super) fn check_ledger(journal: &Journal, file: &Path, findings: &mut Findings) {
     let lines = match ledger::read(file) {
         Ok(lines) => lines,
@@ -102,17 +100,18 @@ pub(super) fn check_ledger(journal: &Journal, file: &Path, findings: &mut Findin
     }
 }
 
-/// Each command that is said to be done ran once, and none ran that was not intended; of one without a result nobody knows.
+/// Each command that is recorded as done ran once, and none ran without an intent. A command without a result may have
+/// run.
 pub(super) fn check_commands(journal: &Journal, files: &Files, findings: &mut Findings) {
     let ends = ends(journal);
     let completed = |agent: &AgentId| {
-        let of = journal.info.agents.iter().find(|known| known.id == *agent);
+        let of = journal.agents.iter().find(|known| known.id == *agent);
         of.is_some_and(|known| known.final_status == Some(posse::FinalStatus::Completed))
     };
     let mut intended: BTreeMap<&str, Option<End>> = BTreeMap::new();
     for event in &journal.events {
         let EventBody::ModelReplied(replied) = &event.body else { continue };
-        // What is not merged is not in the result.
+        // Work that is not merged is not in the result.
         let calls =
             replied.reply.iter().filter(|_| completed(&event.agent_id)).flat_map(|reply| &reply.calls);
         for call in calls.filter(|call| call.name == "bash") {
@@ -134,11 +133,11 @@ pub(super) fn check_commands(journal: &Journal, files: &Files, findings: &mut Fi
     }
 }
 
-/// What a file may be: more than one only while a write is under way or was cut off.
+/// The possible contents of a file. More than one only while a write is under way or was interrupted.
 type Contents = BTreeSet<Option<Hash>>;
 
-/// Every file of the result is what the last writes to it say, and nothing else is there. Each agent writes in a
-/// workspace of its own, and no two of the scenario write the same file.
+/// Every file of the result has the content of its last writes, and there is no other file. Each agent writes in its
+/// own workspace, and no two agents of the scenario write the same file.
 pub(super) fn check_files(journal: &Journal, files: &Files, findings: &mut Findings) {
     let ends = ends(journal);
     let mut contents: BTreeMap<&str, Contents> = BTreeMap::new();
@@ -158,12 +157,12 @@ pub(super) fn check_files(journal: &Journal, files: &Files, findings: &mut Findi
     for path in files.result.keys() {
         let known = contents.contains_key(path.as_str()) || files.before.contains(path);
         let known = known || path.starts_with(RAN_DIR);
-        findings.expect(known, Harm::Orphan, || format!("`{path}` is in the result, and nobody wrote it"));
+        findings.expect(known, Harm::Orphan, || format!("`{path}` is in the result, and no agent wrote it"));
     }
     for (path, possible) in contents {
         let now = files.result.get(path).copied();
         // Work that was under way when the run was stopped is not in the result.
-        if now.is_none() && journal.info.status != posse::RunStatus::Completed {
+        if now.is_none() && journal.status != posse::RunStatus::Completed {
             continue;
         }
         findings.expect(possible.contains(&now), Harm::Lost, || {

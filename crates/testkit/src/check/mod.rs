@@ -1,8 +1,8 @@
-//! What must hold once a run has ended, however often it was killed on the way.
+//! Checks that hold when a run has ended, however often it was killed.
 //!
-//! The journal is read back and held against everything that is known from outside of it: the lines a follower was
-//! given before a kill, the ledger of effects, the files in the workspace, the process table. Each check is a
-//! function over the whole journal and says all it finds, so that one report shows the whole of a failure.
+//! The journal is compared with everything that is known from outside: the lines that a follower received before a
+//! kill, the ledger of effects, the files in the workspace, the process table. Each check is a function over the whole
+//! journal and reports all its findings, so that one report shows the whole failure.
 
 mod calls;
 mod effects;
@@ -15,27 +15,28 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use posse::{JournalEvent, Posse, RunId, RunInfo};
+use posse::ports::Holder;
+use posse::{AgentView, JournalEvent, Posse, RunId, RunStatus};
 use serde_json::Value;
 
 pub use effects::Files;
 pub use workspaces::{Repositories, result};
 
-/// What a breach did to whoever relies on Posse.
+/// The harm of a breach for users of Posse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
     /// Something that was acknowledged or done is gone.
     Lost,
-    /// Something was done or delivered twice.
+    /// An effect or a report happened twice.
     Doubled,
-    /// Something is left that nobody owns: a process, an open child, a file.
+    /// Something is left without an owner: a process, an open child, a file.
     Orphan,
-    /// Anything else that must not be.
+    /// Any other violation.
     Broken,
 }
 
 impl Harm {
-    /// As a summary names it.
+    /// The name in a summary.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -46,12 +47,11 @@ impl Harm {
     }
 }
 
-/// One thing that does not hold.
+/// One violated check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breach {
-    /// What it did.
     pub harm: Harm,
-    /// What was found, where.
+    /// The finding and its position.
     pub text: String,
 }
 
@@ -61,12 +61,10 @@ impl fmt::Display for Breach {
     }
 }
 
-/// What was found so far.
 #[derive(Debug, Default)]
 pub struct Findings(Vec<Breach>);
 
 impl Findings {
-    /// Adds a breach.
     pub fn add(&mut self, harm: Harm, text: impl Into<String>) {
         self.0.push(Breach { harm, text: text.into() });
     }
@@ -78,28 +76,25 @@ impl Findings {
         }
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds all of another's.
     pub fn append(&mut self, other: Findings) {
         self.0.extend(other.0);
     }
 
-    /// All of them.
     pub fn into_breaches(self) -> Vec<Breach> {
         self.0
     }
 }
 
-/// Event lines that somebody outside was given, by number.
+/// Event lines that a reader outside received, by number.
 #[derive(Debug, Clone, Default)]
 pub struct AcknowledgedEvents(BTreeMap<u64, Value>);
 
 impl AcknowledgedEvents {
-    /// Takes a line of `--json` output; lines that are no events are left out. Says what is wrong with it.
+    /// Takes a line of `--json` output. Lines that are not events are skipped. Returns the problem of a bad line.
     pub fn take(&mut self, line: &str) -> Result<(), String> {
         let event: Value = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
         let Some(seq) = event["seq"].as_u64() else { return Ok(()) };
@@ -109,53 +104,54 @@ impl AcknowledgedEvents {
         }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was acknowledged.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The run they belong to, if there is one.
+    /// The run of these events, if there are any.
     pub fn run(&self) -> Option<RunId> {
         let first = self.0.values().next()?;
         let agent: posse::AgentId = first["agent_id"].as_str()?.parse().ok()?;
         Some(agent.run())
     }
 
-    /// The events by their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Value)> {
         self.0.iter().map(|(seq, event)| (*seq, event))
     }
 
-    /// Every acknowledged event is in `logs`, the same in every part.
+    /// Checks that every acknowledged event is in `logs` with equal fields.
     pub fn check(&self, logs: &AcknowledgedEvents, findings: &mut Findings) {
         for (seq, event) in &self.0 {
             match logs.0.get(seq) {
                 Some(kept) if kept == event => {}
                 Some(kept) => {
-                    findings.add(Harm::Lost, format!("event {seq} was told as {event} and is {kept}"));
+                    findings.add(Harm::Lost, format!("event {seq} was printed as {event} and is {kept}"));
                 }
-                None => findings.add(Harm::Lost, format!("event {seq} was told and is gone: {event}")),
+                None => findings.add(Harm::Lost, format!("event {seq} was printed and is gone: {event}")),
             }
         }
     }
 }
 
-/// A run's journal and tables, read back.
-#[derive(Debug)]
+/// A run's journal and tables.
+#[derive(Debug, Clone)]
 pub struct Journal {
-    /// The run with its agents.
-    pub info: RunInfo,
-    /// Its events.
+    pub run: RunId,
+    /// The status in the tables.
+    pub status: RunStatus,
+    /// The process that executes the run, if one does.
+    pub holder: Option<Holder>,
+    /// The agents in the tables, in the order of their creation.
+    pub agents: Vec<AgentView>,
     pub events: Vec<JournalEvent>,
 }
 
 impl Journal {
-    /// Reads a run back and verifies it as `posse verify` does, without writing anything.
+    /// Reads and verifies a run like `posse verify`, without writing anything.
     pub fn read(state: &Path, run: &RunId) -> Result<Self, String> {
         let words = |error: posse::Error| error.to_string();
         blocking(async {
@@ -165,18 +161,23 @@ impl Journal {
             if !problems.is_empty() {
                 return Err(format!("the store is damaged: {}", problems.join("; ")));
             }
-            let info = posse.get(run).await.map_err(words)?;
+            let state = posse.current_state(run).await.map_err(words)?;
             let mut reader = posse.events(run, 0);
             let mut events = Vec::new();
             while let Some(event) = reader.try_next().await.map_err(words)? {
                 events.push(event);
             }
-            Ok(Self { info, events })
+            Ok(Self {
+                run: run.clone(),
+                status: state.status(),
+                holder: state.holder().cloned(),
+                agents: state.agents().iter().cloned().collect(),
+                events,
+            })
         })
     }
 }
 
-/// The newest run in a state directory, if there is one.
 pub fn newest_run(state: &Path) -> Result<Option<RunId>, String> {
     blocking(async {
         let posse = Posse::builder().open_read_only(state).open().map_err(|error| error.to_string())?;
@@ -190,7 +191,7 @@ fn blocking<T>(work: impl Future<Output = Result<T, String>>) -> Result<T, Strin
     runtime.map_err(|error| error.to_string())?.block_on(work)
 }
 
-/// Checks everything that must hold for any run that has ended.
+/// Checks everything that must hold for any ended run.
 pub fn ended_run(journal: &Journal, ledger: &Path, files: &Files) -> Findings {
     let mut findings = Findings::default();
     tree::check(journal, &mut findings);

@@ -1,4 +1,4 @@
-//! Model calls: each is answered once, and what was answered is never asked again.
+//! Checks model calls: each is answered once, and an answered call is never repeated.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use posse::{AgentId, EventBody};
 
 use super::{Findings, Harm, Journal};
 
-/// Attempt, turn and call of the turn.
+/// Attempt, turn, and number of the call in the turn.
 type CallPosition = (u32, u32, u32);
 
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! The ledger of tokens and money balances: every figure is the sum of what the events say.
+//! Checks the ledger of tokens and money: every figure is the sum of the figures in the events.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use posse::{AgentId, EventBody, Figures, Usage};
 use super::{Findings, Harm, Journal};
 
 pub(super) fn check(journal: &Journal, findings: &mut Findings) {
-    let agents = &journal.info.agents;
+    let agents = &journal.agents;
     let mut spent: BTreeMap<&AgentId, Usage> = BTreeMap::new();
     for event in &journal.events {
         if let EventBody::ModelReplied(replied) = &event.body {
@@ -41,7 +41,7 @@ fn tokens(figures: Figures) -> (u64, u64, u64) {
     (figures.usage.input_tokens, figures.usage.output_tokens, figures.usage.cached_tokens)
 }
 
-/// Without wall time, which goes on while the figures are taken.
+/// Without wall time, which changes while the figures are read.
 fn counted(figures: Figures) -> (u64, u64, (u64, u64, u64)) {
     (figures.turns, figures.tool_calls, tokens(figures))
 }

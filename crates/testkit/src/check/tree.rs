@@ -1,4 +1,4 @@
-//! Numbers, order, endings: the shape of the journal and of the tree it tells of.
+//! Checks the structure of the journal and of the tree of agents: numbers, order, ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use posse::{AgentId, EventBody, OrderChecker};
 
 use super::{Findings, Harm, Journal};
 
-/// Where a cancel was journalled.
+/// The event numbers of cancels.
 type CancelPositions = BTreeMap<AgentId, u64>;
 
 pub(super) fn check(journal: &Journal, findings: &mut Findings) {
@@ -14,8 +14,8 @@ pub(super) fn check(journal: &Journal, findings: &mut Findings) {
     order(journal, findings);
     ending(journal, findings);
     quiet_after_cancel(journal, findings);
-    if let Some(holder) = &journal.info.holder {
-        findings.add(Harm::Orphan, format!("the run has ended and process {} still owns it", holder.pid));
+    if let Some(holder) = &journal.holder {
+        findings.add(Harm::Orphan, format!("the run has ended and {holder} still holds its lease"));
     }
 }
 
@@ -50,17 +50,17 @@ fn ending(journal: &Journal, findings: &mut Findings) {
     findings.expect(ends.len() == 1 && ends.last() == last.as_ref(), Harm::Broken, || {
         format!("the run must end once, with its last event ({last:?}); it ends at {ends:?}")
     });
-    for agent in &journal.info.agents {
+    for agent in &journal.agents {
         findings.expect(agent.state == posse::AgentState::Closed, Harm::Orphan, || {
             format!("the table says {} is {}", agent.id, agent.state)
         });
     }
-    let told: BTreeSet<&AgentId> = journal.events.iter().map(|event| &event.agent_id).collect();
-    let listed: BTreeSet<&AgentId> = journal.info.agents.iter().map(|agent| &agent.id).collect();
-    findings.expect(told == listed, Harm::Lost, || format!("events of {told:?}, rows of {listed:?}"));
+    let named: BTreeSet<&AgentId> = journal.events.iter().map(|event| &event.agent_id).collect();
+    let listed: BTreeSet<&AgentId> = journal.agents.iter().map(|agent| &agent.id).collect();
+    findings.expect(named == listed, Harm::Lost, || format!("events of {named:?}, rows of {listed:?}"));
 }
 
-/// Nothing of a subtree starts after its cancel.
+/// No agent of a subtree starts anything after its cancel.
 fn quiet_after_cancel(journal: &Journal, findings: &mut Findings) {
     let mut cancelled = CancelPositions::new();
     for event in &journal.events {

@@ -1,4 +1,4 @@
-//! Workspaces, lines and the result: what is on disk, held against what the journal says.
+//! Compares workspaces, work refs and the result on disk with the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use posse_workspace::{base_ref, salvage_ref, work_ref};
 
 use super::{Findings, Harm, Journal};
 
-/// A run's root is tried once.
+/// The root has only one attempt.
 const ROOT_ATTEMPT: u32 = 1;
-/// The number after an agent's id that is no child: where its checks run.
+/// The number after an agent's id for the scratch directory of its checks, which no child has.
 const SCRATCH: &str = ".0";
 
-/// The two repositories of a run: Posse's, and the person's.
+/// The two repositories of a run: Posse's, and the user's.
 #[derive(Debug, Clone)]
 pub struct Repositories {
     posses: PathBuf,
@@ -24,9 +24,9 @@ pub struct Repositories {
 }
 
 impl Repositories {
-    /// Those of the run of this journal, which began in `folder`. An error if there are none, or more.
+    /// Finds the repositories of the run of this journal, which began in `folder`. Fails unless there is exactly one.
     pub fn find(state: &Path, folder: &Path, journal: &Journal) -> Result<Self, String> {
-        let base = base_ref(journal.info.run.as_str());
+        let base = base_ref(journal.run.as_str());
         let projects = std::fs::read_dir(state.join("projects")).map_err(|error| error.to_string())?;
         let all = projects.flatten().map(|project| project.path().join("repo.git"));
         let has =
@@ -38,7 +38,6 @@ impl Repositories {
         }
     }
 
-    /// The files of a commit.
     pub fn files(&self, commit: &ObjectId) -> Result<BTreeMap<String, Vec<u8>>, String> {
         let commit = commit.to_string();
         let names = text(git(&self.posses, &["ls-tree", "-r", "--name-only", "-z", &commit])?)?;
@@ -51,13 +50,12 @@ impl Repositories {
             .collect()
     }
 
-    /// Their hashes.
     pub fn hashes(&self, commit: &ObjectId) -> Result<BTreeMap<String, Hash>, String> {
         let files = self.files(commit)?;
         Ok(files.into_iter().map(|(path, content)| (path, Hash::of(&content))).collect())
     }
 
-    /// Everything that must hold of them once the run has ended.
+    /// Checks everything that must hold for the repositories of an ended run.
     pub fn check(&self, journal: &Journal, run_dir: &Path, findings: &mut Findings) {
         for repository in [&self.posses, &self.persons] {
             let sound = git(repository, &["fsck", "--strict", "--no-dangling", "--no-progress"]);
@@ -71,9 +69,9 @@ impl Repositories {
         known(journal, run_dir, findings);
     }
 
-    /// What was merged is in the result exactly once, and the refs say what the journal says.
+    /// Every merge is in the result exactly once, and the refs match the journal.
     fn result(&self, journal: &Journal, findings: &mut Findings) -> Result<(), String> {
-        let run = &journal.info.run;
+        let run = &journal.run;
         let merged = merged(journal, findings);
         let Some(result) = result(journal) else {
             findings.expect(merged.is_empty(), Harm::Lost, || "the run merged and has no result".to_owned());
@@ -102,7 +100,7 @@ impl Repositories {
         Ok(())
     }
 
-    /// What the journal says was kept is kept.
+    /// Every salvage in the journal is kept.
     fn salvages(&self, journal: &Journal, findings: &mut Findings) -> Result<(), String> {
         for event in &journal.events {
             let EventBody::WorkspaceSalvaged(salvaged) = &event.body else { continue };
@@ -123,7 +121,7 @@ impl Repositories {
     }
 }
 
-/// The snapshot that a run began with.
+/// The snapshot that a run started from.
 fn base(journal: &Journal) -> Option<ObjectId> {
     journal.events.iter().find_map(|event| match &event.body {
         EventBody::RunStarted(started) => started.base.as_ref().map(|base| base.commit),
@@ -131,7 +129,6 @@ fn base(journal: &Journal) -> Option<ObjectId> {
     })
 }
 
-/// The commit that a run ended with.
 pub fn result(journal: &Journal) -> Option<ObjectId> {
     let result = journal.events.iter().find_map(|event| match &event.body {
         EventBody::RunCompleted(end) => end.result.as_ref(),
@@ -142,7 +139,7 @@ pub fn result(journal: &Journal) -> Option<ObjectId> {
     result.map(|result| result.commit)
 }
 
-/// The merges of the journal. A child is merged once, and accepted once that is done.
+/// The merges of the journal. A child is merged once, and accepted after that.
 fn merged(journal: &Journal, findings: &mut Findings) -> BTreeMap<AgentId, String> {
     let mut merged = BTreeMap::new();
     let mut passed: BTreeMap<&AgentId, u32> = BTreeMap::new();
@@ -166,8 +163,8 @@ fn merged(journal: &Journal, findings: &mut Findings) -> BTreeMap<AgentId, Strin
     merged
 }
 
-/// No workspace is there that the journal does not know, but for those that a kill or a cancel overtook while they were
-/// made: their agents never began to change anything.
+/// Every workspace on disk is in the journal, except those that a kill or a cancel interrupted while they were created.
+/// Their agents never began to change anything.
 fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
     let made: BTreeSet<(String, String)> = journal
         .events
@@ -193,16 +190,15 @@ fn known(journal: &Journal, run_dir: &Path, findings: &mut Findings) {
     for agent in names(&top).into_iter().filter(|agent| !agent.ends_with(SCRATCH)) {
         for attempt in names(&top.join(&agent)) {
             let known = made.contains(&(agent.clone(), attempt.clone())) || !intends(&agent);
-            findings.expect(known, Harm::Orphan, || {
-                format!("nobody knows the workspace of {agent}, attempt {attempt}")
-            });
+            findings
+                .expect(known, Harm::Orphan, || format!("unknown workspace of {agent}, attempt {attempt}"));
         }
     }
 }
 
 fn name_of(repository: &Path, name: &str) -> Result<Option<ObjectId>, String> {
     match git(repository, &["rev-parse", "--verify", "--quiet", name]) {
-        Ok(said) => text(said)?.trim().parse().map(Some).map_err(|_| format!("{name} is no object")),
+        Ok(said) => text(said)?.trim().parse().map(Some).map_err(|_| format!("{name} is not an object id")),
         Err(_) => Ok(None),
     }
 }

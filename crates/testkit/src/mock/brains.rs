@@ -1,4 +1,4 @@
-//! Brains that drive whole runs.
+//! Brains of the mock server that serve whole runs.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::answer::{
 };
 use super::request::{Dialect, MockRequest};
 
-/// The request that [`fanout`] knows the root by.
+/// The request by which [`fanout`] recognises the root.
 pub const FANOUT: &str = "Look at every part.";
 
 /// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
@@ -31,7 +31,7 @@ pub fn fanout(width: usize, latency: Duration) -> impl Brain {
     }
 }
 
-/// Whether a tool has answered in this conversation, without reading it as JSON: no text can contain a bare quote.
+/// Whether the conversation has a tool result, without parsing it as JSON: no text can contain a bare quote.
 fn has_results(asked: &MockRequest) -> bool {
     let mark: &[u8] = match asked.dialect {
         Dialect::Messages => b"\"tool_use_id\"",
@@ -41,8 +41,8 @@ fn has_results(asked: &MockRequest) -> bool {
     asked.body.windows(mark.len()).any(|window| window == mark)
 }
 
-/// Answers by the name of the model that is asked: one of everything, for clients that are to be tried out. What it
-/// says is checked by the official SDKs in `xtask/src/sdks/honesty.py`.
+/// Answers by the name of the requested model, with one answer of every kind, to try out clients. The official SDKs
+/// check these answers in `xtask/src/sdks/honesty.py`.
 pub fn by_name(asked: &MockRequest) -> Answer {
     const COUNTED: Tokens =
         Tokens { input: 1_000, output: 200, cached: 600, cache_write: 300, reasoning: 120 };

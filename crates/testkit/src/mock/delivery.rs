@@ -1,4 +1,4 @@
-//! How an answer goes out: at once in one write, or in exactly the bad manner that was asked for.
+//! Sends an answer: at once in one write, or with exactly the requested faults.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use super::request::{Dialect, MockRequest};
 use super::server::ConnectionFate;
 use super::shapes;
 
-/// An endless answer ends after all, if its reader is endless too.
+/// Limit of an endless answer, in case its reader is endless too.
 const ENDLESS_MAX_BYTES: usize = 1 << 30;
-/// What an endless answer writes at once.
+/// Size of one write of an endless answer.
 const ENDLESS_PIECE_BYTES: usize = 64 * 1024;
 
-/// An answer in bytes.
+/// An answer as bytes.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) status: u16,
     content_type: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// Where each event of the body ends.
+    /// The end position of each event of the body.
     ends: Vec<usize>,
-    /// Whether the body goes out in chunks.
+    /// Whether the body is sent with chunked encoding.
     chunked: bool,
     dialect: Dialect,
     manner: DeliveryStyle,
 }
 
 impl Ready {
-    /// A body of a known length, delivered well.
+    /// A body of a known length, sent without faults.
     pub(super) fn plain(status: u16, content_type: &str, body: Vec<u8>) -> Self {
         let ends = vec![body.len()];
         let content_type = content_type.to_owned();
@@ -51,7 +51,7 @@ impl Ready {
         }
     }
 
-    /// JSON, delivered well.
+    /// JSON, sent without faults.
     pub(super) fn json(status: u16, value: &Value) -> Self {
         Self::plain(status, "application/json", value.to_string().into_bytes())
     }
@@ -82,7 +82,7 @@ impl Ready {
         head.into_bytes()
     }
 
-    /// Head and body, to be sent in one go.
+    /// Head and body, for a single write.
     pub(super) fn whole(&self, close: bool) -> Vec<u8> {
         let mut out = self.head(close);
         if self.chunked {
@@ -94,7 +94,7 @@ impl Ready {
         out
     }
 
-    /// The place in the body that is meant.
+    /// The position in the body.
     fn position(&self, when: FaultMoment) -> usize {
         match when {
             FaultMoment::AtOnce | FaultMoment::Event(0) => 0,
@@ -104,7 +104,7 @@ impl Ready {
     }
 }
 
-/// Turns an answer into bytes, in the shape of what was asked.
+/// Converts an answer to bytes, in the format of the request.
 pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockRequest>) -> Ready {
     let manner = answer.manner.clone();
     let mut ready = match &answer.content {
@@ -149,7 +149,7 @@ pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockReques
             ready.body.splice(place..place, bytes.iter().copied());
             ready.manner.fault = None;
         }
-        // What never ends has no length.
+        // An endless body has no length.
         Some((_, FaultType::EndlessEvent | FaultType::EndlessStream)) => ready.chunked = true,
         _ => {}
     }
@@ -173,19 +173,19 @@ fn retry_header(after: RetryAfter) -> (String, String) {
     }
 }
 
-/// Where the events of a recorded stream end.
+/// The end positions of the events of a recorded stream.
 fn event_ends(body: &[u8]) -> Vec<usize> {
     let empty_line = |at: &usize| body[..*at].ends_with(b"\n\n") || body[..*at].ends_with(b"\r\n\r\n");
     (1..=body.len()).filter(empty_line).collect()
 }
 
-/// Compresses a body event by event, so that each can be read when it is there.
+/// Compresses a body event by event, so that each can be read when it arrives.
 fn compress(ready: &mut Ready) {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let mut ends = Vec::with_capacity(ready.ends.len());
     let mut begin = 0;
     for end in ready.ends.iter().map(|end| (*end).min(ready.body.len())).chain([ready.body.len()]) {
-        // A vector takes whatever is written.
+        // Writing to a vector cannot fail.
         drop(encoder.write_all(&ready.body[begin..end]).and_then(|()| encoder.flush()));
         ends.push(encoder.get_ref().len());
         begin = end;
@@ -194,7 +194,6 @@ fn compress(ready: &mut Ready) {
     ready.ends = ends;
 }
 
-/// Sends an answer.
 pub(super) async fn send(mut connection: Connection, ready: Ready, close: bool) -> ConnectionFate {
     let Ok(()) = connection.pause(Some(ready.manner.latency)).await else { return (Outcome::Left, None) };
     let manner = &ready.manner;
@@ -223,7 +222,7 @@ pub(super) async fn send(mut connection: Connection, ready: Ready, close: bool) 
     }
 }
 
-/// Sends the head and the body up to a place, as slowly as was asked.
+/// Sends the head and the body up to a position, as slowly as requested.
 async fn slowly(
     connection: &mut Connection,
     ready: &Ready,
@@ -248,7 +247,7 @@ async fn slowly(
     Ok(())
 }
 
-/// Sends a piece of the body, and waits wherever it is held back in it.
+/// Sends a piece of the body, and waits wherever it is held back.
 async fn piece(
     connection: &mut Connection,
     ready: &Ready,
@@ -296,7 +295,7 @@ fn in_chunks(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Goes wrong. Nothing after it can be a whole answer, so the connection is not used again.
+/// Executes a fault. The answer cannot be complete after it, so the connection is not used again.
 async fn fail(mut connection: Connection, ready: &Ready, then: &FaultType, at_once: bool) -> ConnectionFate {
     let result = match then {
         // The last two changed the body before it was sent.

@@ -1,4 +1,4 @@
-//! As much of HTTP/1.1 as a server needs, written by hand so that nothing stands between a test and the bytes.
+//! The part of HTTP/1.1 that the server needs, written by hand so that tests control every byte.
 
 use std::io;
 use std::time::Duration;
@@ -6,19 +6,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Most bytes of a request's head.
+/// Limit of a request's head.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
-/// Most bytes of a request's body.
+/// Limit of a request's body.
 const BODY_MAX_BYTES: usize = 64 * 1024 * 1024;
-/// What is read at once.
 const READ_BYTES: usize = 16 * 1024;
-/// A buffer that has grown beyond this is given back after its request.
+/// A larger buffer is freed after its request.
 const BUFFER_KEPT_BYTES: usize = 64 * 1024;
 
-/// The head of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// `POST`
+    /// For example `POST`.
     pub(super) method: String,
     /// The target as it was sent, with its query.
     pub(super) path: String,
@@ -26,7 +24,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Reads a head without the empty line that ends it.
+    /// Parses a head without the empty line that ends it.
     fn parse(bytes: &[u8]) -> io::Result<Self> {
         let text = std::str::from_utf8(bytes).map_err(|_| bad("a head that is not UTF-8"))?;
         let (first, lines) = text.split_once("\r\n").unwrap_or((text, ""));
@@ -39,12 +37,11 @@ impl Head {
         Ok(Self { method: method.to_owned(), path: path.to_owned(), lines: lines.to_owned() })
     }
 
-    /// A header by its name, in whatever case it was sent.
+    /// A header by its name, ignoring case.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers().find_map(|(known, value)| known.eq_ignore_ascii_case(name).then_some(value))
     }
 
-    /// All headers in their order.
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.lines
             .split("\r\n")
@@ -53,11 +50,11 @@ impl Head {
     }
 }
 
-/// Why a wait ended early: the client is gone.
+/// A wait ended early because the client has disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientGone;
 
-/// One connection, and what was read of it beyond the request at hand.
+/// One connection, with the bytes that were read beyond the current request.
 pub(super) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -68,7 +65,8 @@ impl Connection {
         Self { stream, buffer: Vec::new() }
     }
 
-    /// The next request; none once the client has closed. Requests that came together are taken one after the other.
+    /// The next request. `None` when the client has closed. Requests that arrive together are returned one after the
+    /// other.
     pub(super) async fn request(&mut self) -> io::Result<Option<(Head, Vec<u8>)>> {
         let Some(end) = self.head_end().await? else { return Ok(None) };
         let head = Head::parse(&self.buffer[..end])?;
@@ -90,7 +88,7 @@ impl Connection {
         Ok(Some((head, body)))
     }
 
-    /// Where the head in the buffer ends; none if the client closed before it began one.
+    /// The end of the head in the buffer. `None` if the client closed before it began a head.
     async fn head_end(&mut self) -> io::Result<Option<usize>> {
         let mut looked = 0;
         loop {
@@ -112,7 +110,6 @@ impl Connection {
         self.stream.read_buf(&mut self.buffer).await
     }
 
-    /// The next bytes of a known number.
     async fn take(&mut self, length: usize) -> io::Result<Vec<u8>> {
         if length > BODY_MAX_BYTES {
             return Err(bad("a body that is too long"));
@@ -129,7 +126,7 @@ impl Connection {
         Ok(std::mem::replace(&mut self.buffer, rest))
     }
 
-    /// A body in chunks.
+    /// Reads a chunked body.
     async fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -160,12 +157,11 @@ impl Connection {
         }
     }
 
-    /// Sends all of it.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> Result<(), ClientGone> {
         self.stream.write_all(bytes).await.map_err(|_| ClientGone)
     }
 
-    /// Lets time pass, or the connection stand still for ever; tells as soon as the client is gone.
+    /// Waits for a time, or for ever if `None`. Returns early when the client has disconnected.
     pub(super) async fn pause(&mut self, time: Option<Duration>) -> Result<(), ClientGone> {
         match time {
             Some(Duration::ZERO) => Ok(()),
@@ -174,10 +170,10 @@ impl Connection {
         }
     }
 
-    /// Waits for something; tells as soon as the client is gone.
+    /// Waits for a future. Returns early when the client has disconnected.
     pub(super) async fn until(&mut self, done: impl Future<Output = ()>) -> Result<(), ClientGone> {
         let left = async {
-            // What is sent meanwhile is the next request, and is kept for its turn.
+            // Bytes that arrive meanwhile are the next request, and are kept in the buffer.
             while self.buffer.len() < HEAD_MAX_BYTES {
                 if matches!(self.read().await, Ok(0) | Err(_)) {
                     break;
@@ -191,9 +187,9 @@ impl Connection {
         }
     }
 
-    /// Ends the connection so that the other side sees it reset.
+    /// Ends the connection with a TCP reset.
     pub(super) fn reset(self) {
-        // Without it the connection is closed all the same, and the log says which was meant.
+        // If this fails, the connection is closed all the same, and the log states which was intended.
         drop(self.stream.set_zero_linger());
     }
 }
@@ -202,19 +198,19 @@ fn bad(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Puts one chunk of a chunked body behind `out`.
+/// Appends one chunk of a chunked body to `out`.
 pub(super) fn chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     use std::io::Write;
     if bytes.is_empty() {
         return;
     }
-    // A vector takes whatever is written.
+    // Writing to a vector cannot fail.
     drop(write!(out, "{:x}\r\n", bytes.len()));
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// The reason that goes with a status.
+/// The reason phrase of a status.
 pub(super) fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

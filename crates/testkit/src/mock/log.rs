@@ -1,4 +1,4 @@
-//! What came in, and when.
+//! The log of the mock server: requests and their times.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,37 +7,34 @@ use serde_json::{Value, json};
 
 use super::request::Dialect;
 
-/// Requests that are remembered; later ones are only counted.
+/// Limit of logged requests. Later ones are only counted.
 const LOG_MAX: usize = 1_000_000;
 
-/// One request as it came in.
 #[derive(Debug, Clone)]
 pub struct LogEntry {
-    /// Its place among all requests, from 1.
+    /// The number of the request, from 1.
     pub number: u64,
-    /// When it was there with its last byte, since the server's start.
+    /// The arrival of its last byte, since the server's start.
     pub at: Duration,
-    /// The format; none for anything but a model's call.
+    /// The format. `None` for anything except a model call.
     pub dialect: Option<Dialect>,
-    /// The path.
     pub path: String,
     /// The headers, if bodies are kept.
     pub headers: Vec<(String, String)>,
     /// The body, if bodies are kept.
     pub body: Vec<u8>,
-    /// The status it was answered with; 0 if it was not.
+    /// The status of its answer, or 0 if it has none.
     pub status: u16,
-    /// How its answer ended, and when; none while it goes on.
+    /// How and when its answer ended. `None` while it is being sent.
     pub ended: Option<(Duration, Outcome)>,
 }
 
 impl LogEntry {
-    /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// A header by its name in lower case.
+    /// A header by its name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -57,14 +54,13 @@ impl LogEntry {
     }
 }
 
-/// How an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was sent to its end.
+    /// The answer was sent completely.
     Sent,
-    /// The server broke it off, as it was told to.
+    /// The server aborted the answer, as its brain decided.
     Broken,
-    /// The client went away first.
+    /// The client disconnected first.
     Left,
 }
 
@@ -80,7 +76,7 @@ impl Log {
         Self { began: Instant::now(), entries: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// A poisoned log is still a log: whoever panicked has said so already.
+    /// A poisoned log is still valid: the panic was reported already.
     fn entries(&self) -> MutexGuard<'_, Vec<LogEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +94,7 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// The entry with this number, which is near its own place in the log.
+    /// Changes the entry with this number.
     fn change(&self, number: u64, change: impl FnOnce(&mut LogEntry)) {
         let mut entries = self.entries();
         if let Ok(at) = entries.binary_search_by_key(&number, |logged| logged.number) {
@@ -121,7 +117,7 @@ impl Log {
         self.entries().clone()
     }
 
-    /// Waits until the log satisfies `enough`; whether it did in time.
+    /// Waits until the log satisfies `enough`. Returns whether it did in time.
     pub(super) fn wait(&self, patience: Duration, enough: impl Fn(&[LogEntry]) -> bool) -> bool {
         let until = Instant::now() + patience;
         let mut entries = self.entries();

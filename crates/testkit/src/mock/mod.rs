@@ -1,10 +1,11 @@
-//! A model server for tests and benches: real TCP, true shapes, and every byte under control.
+//! A model server for tests and benches: real TCP, real wire formats, and control over every byte.
 //!
-//! It speaks Anthropic Messages, OpenAI Responses and OpenAI Chat Completions, with and without streaming. What it says is
-//! decided by a [`Brain`], a function from a [`MockRequest`] to an [`Answer`]; an answer says also how it is delivered:
-//! late, in drips, cut at a byte, followed by pings for ever. What came in, and when, is in its [log](Mock::requests).
+//! It serves Anthropic Messages, OpenAI Responses and OpenAI Chat Completions, with and without streaming. A [`Brain`],
+//! a function from a [`MockRequest`] to an [`Answer`], decides on its answers. An answer also states how it is sent:
+//! late, in drips, cut at a byte, followed by pings for ever. All requests and their times are in its
+//! [log](Mock::requests).
 //!
-//! The official SDKs read what it says (`cargo xtask sdks`): what passes here is not merely used to its own mistakes.
+//! The official SDKs parse its answers (`cargo xtask sdks`), so Posse is not tested against mistakes of its own server.
 
 mod answer;
 mod brains;
@@ -23,12 +24,11 @@ pub use answer::{
 pub use brains::{FANOUT, by_name, fanout};
 pub use log::{LogEntry, Outcome};
 pub use request::{Dialect, MockRequest, ToolResult};
-pub use script::{Script, ScriptError};
+pub use script::Script;
 pub use server::{Mock, Options, Stats, refused_url};
 
-/// Decides what the server answers.
+/// Decides on the answers of the server.
 pub trait Brain: Send + Sync + 'static {
-    /// The answer to one request.
     fn answer(&self, asked: &MockRequest) -> Answer;
 }
 

@@ -1,4 +1,4 @@
-//! What a request asked, read no further than somebody wants to know.
+//! The requests to the mock server, parsed no further than needed.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -8,22 +8,17 @@ use serde_json::Value;
 
 use super::http::Head;
 
-/// A wire format that the server speaks.
+/// A wire format of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// Anthropic Messages.
     Messages,
-    /// OpenAI Responses.
     Responses,
-    /// OpenAI Chat Completions.
     Chat,
 }
 
 impl Dialect {
-    /// All of them.
     pub const ALL: [Dialect; 3] = [Dialect::Messages, Dialect::Responses, Dialect::Chat];
 
-    /// The path at which it is spoken.
     pub fn path(self) -> &'static str {
         match self {
             Dialect::Messages => "/v1/messages",
@@ -32,7 +27,7 @@ impl Dialect {
         }
     }
 
-    /// The format that a path belongs to, whatever stands before it.
+    /// The format of a path, whatever precedes it.
     pub(super) fn of(path: &str) -> Option<Dialect> {
         let path = path.split('?').next().unwrap_or_default();
         let ends = [
@@ -44,21 +39,18 @@ impl Dialect {
     }
 }
 
-/// One request of a model.
+/// One request to a model.
 #[derive(Debug)]
 pub struct MockRequest {
-    /// The format.
     pub dialect: Dialect,
-    /// Its place among all requests, from 1.
+    /// The number of the request, from 1.
     pub number: u64,
-    /// The model's name.
     pub model: String,
-    /// Whether a stream is wanted.
+    /// Whether a stream is requested.
     pub stream: bool,
-    /// Whether the figures are wanted at the end of a stream; only Chat Completions asks.
+    /// Whether token counts at the end of a stream are requested. Only Chat Completions has this option.
     pub(super) stream_usage: bool,
     pub(super) head: Head,
-    /// The body.
     pub body: Vec<u8>,
     json: OnceLock<Value>,
 }
@@ -66,13 +58,12 @@ pub struct MockRequest {
 /// A tool's result that was sent to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// The call it belongs to.
+    /// The id of its call.
     pub call: String,
-    /// Its text.
     pub text: String,
 }
 
-/// The little that every answer depends on; the rest is skipped, which costs next to nothing.
+/// The fields that every answer depends on. The rest is skipped, which costs almost nothing.
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     #[serde(borrow, default)]
@@ -90,7 +81,7 @@ struct StreamOptions {
 }
 
 impl MockRequest {
-    /// Reads a request; what is wrong with it otherwise.
+    /// Parses a request, or returns the problem with it.
     pub(super) fn new(
         dialect: Dialect,
         number: u64,
@@ -110,12 +101,11 @@ impl MockRequest {
         }
     }
 
-    /// The whole body.
     pub fn json(&self) -> &Value {
         self.json.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
     }
 
-    /// A header, by its name in lower case.
+    /// A header by its name, ignoring case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.header(name)
     }
@@ -127,13 +117,12 @@ impl MockRequest {
         needle.is_empty() || self.body.windows(needle.len()).any(|window| window == needle)
     }
 
-    /// The entries of the conversation.
     fn entries(&self) -> &[Value] {
         let name = if self.dialect == Dialect::Responses { "input" } else { "messages" };
         self.json()[name].as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The turn that is asked for, from 1: one more than the model has had.
+    /// The requested turn, from 1: one more than the model's turns so far.
     pub fn turn(&self) -> usize {
         let mut turns = 1;
         let mut before = false;
@@ -145,7 +134,6 @@ impl MockRequest {
         turns
     }
 
-    /// The system prompt.
     pub fn system(&self) -> String {
         let json = self.json();
         match self.dialect {
@@ -162,7 +150,7 @@ impl MockRequest {
         }
     }
 
-    /// The text of the first message of the user.
+    /// The text of the user's first message.
     pub fn first_text(&self) -> String {
         if let Some(text) = self.json()["input"].as_str() {
             return text.to_owned();
@@ -171,12 +159,20 @@ impl MockRequest {
         first.map(|entry| text_of(&entry["content"])).unwrap_or_default()
     }
 
-    /// The text of the last message, a tool's result included.
+    /// The text of the last message, including a tool's result.
     pub fn last_text(&self) -> String {
-        let text = |entry: &Value| {
-            text_of(if entry["output"].is_null() { &entry["content"] } else { &entry["output"] })
-        };
-        self.entries().last().map_or_else(|| self.first_text(), text)
+        self.entries().last().map_or_else(|| self.first_text(), entry_text)
+    }
+
+    /// The texts since the model's last reply, without the system prompt.
+    pub fn newest_texts(&self) -> Vec<String> {
+        let entries = self.entries();
+        if entries.is_empty() {
+            return vec![self.first_text()];
+        }
+        let newest = entries.iter().rposition(is_models).map_or(0, |at| at + 1);
+        let is_system = |entry: &&Value| entry["role"] == "system" || entry["role"] == "developer";
+        entries[newest..].iter().filter(|entry| !is_system(entry)).map(entry_text).collect()
     }
 
     /// The results of tools, in the order of the conversation.
@@ -200,7 +196,7 @@ impl MockRequest {
         results
     }
 
-    /// The names of the tools that are offered.
+    /// The names of the offered tools.
     pub fn tools(&self) -> Vec<&str> {
         let tools = self.json()["tools"].as_array().map_or(&[][..], Vec::as_slice);
         tools
@@ -213,6 +209,11 @@ impl MockRequest {
 /// Whether the model itself wrote an entry.
 fn is_models(entry: &Value) -> bool {
     entry["role"] == "assistant" || entry["type"] == "function_call" || entry["type"] == "reasoning"
+}
+
+/// The text of a message or of a tool's result.
+fn entry_text(entry: &Value) -> String {
+    text_of(if entry["output"].is_null() { &entry["content"] } else { &entry["output"] })
 }
 
 /// The text of a content: a string, or the texts of its blocks.

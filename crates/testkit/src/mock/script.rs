@@ -1,197 +1,98 @@
-//! A brain from a file: rules in YAML, the first that fits answers.
+//! A brain from a script file: serves the rules of [`posse_models::scripted`] over HTTP.
 //!
-//! ```yaml
-//! - when: {contains: "Where is main?", turn: 1}
-//!   say: {text: I will look., calls: [{name: grep, input: {pattern: fn main}}]}
-//! - when: {turn: 2}
-//!   times: 1
-//!   refuse: {status: 429, message: slow down, retry_after_s: 2}
-//! - say: {text: In src/main.rs.}
-//!   latency_ms: 200
-//! ```
+//! Of a rule's conditions, `turn` and `contains` work as in a run. A request over HTTP does not contain its agent, so
+//! every request counts as one of agent `0` at depth 0 with the definition `http`, and `times` counts over the whole
+//! server. An `error` becomes an HTTP error with its `status` (500 if it has none), and `retry_after_ms` becomes the
+//! header `retry-after`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
+use posse_agent::conversation::Message;
+use posse_domain::event::Purpose;
+use posse_domain::hash::Hash;
+use posse_domain::message::ToolCall;
+use posse_engine::ports::{ModelFailure, ModelReply, ModelRequest};
+use posse_models::scripted::{ScriptError, ScriptedModel};
 use serde_json::Value;
 
 use super::Brain;
-use super::answer::{Answer, Call, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Thinking, Tokens};
-use super::request::{Dialect, MockRequest};
+use super::answer::{Answer, Call, MockReply, Refusal, RetryAfter, Tokens};
+use super::request::MockRequest;
 
-/// Rules in their order.
 #[derive(Debug)]
 pub struct Script {
-    rules: Vec<(Rule, AtomicU64)>,
-}
-
-/// A script that cannot be used.
-#[derive(Debug)]
-pub struct ScriptError(String);
-
-impl std::fmt::Display for ScriptError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ScriptError {}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rule {
-    #[serde(default)]
-    when: Fits,
-    /// How often it answers; then it is passed over.
-    times: Option<u64>,
-    say: Option<ScriptedText>,
-    refuse: Option<ScriptedRefusal>,
-    #[serde(default)]
-    latency_ms: u64,
-    #[serde(default)]
-    gap_ms: u64,
-    stall_after_events: Option<usize>,
-    cut_at_byte: Option<usize>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fits {
-    /// A text anywhere in the request.
-    contains: Option<String>,
-    /// A text in the first message of the user.
-    first: Option<String>,
-    turn: Option<usize>,
-    number: Option<u64>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptedText {
-    #[serde(default)]
-    text: String,
-    thinking: Option<String>,
-    #[serde(default)]
-    calls: Vec<SpokenCall>,
-    tokens: Option<ScriptedUsage>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SpokenCall {
-    name: String,
-    #[serde(default)]
-    input: Value,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptedUsage {
-    input: u64,
-    output: u64,
-    #[serde(default)]
-    cached: u64,
-    #[serde(default)]
-    cache_write: u64,
-    #[serde(default)]
-    reasoning: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ScriptedRefusal {
-    status: u16,
-    #[serde(default)]
-    message: String,
-    code: Option<String>,
-    retry_after_s: Option<u64>,
+    model: ScriptedModel,
+    /// How often each rule has answered, by its tag.
+    used: Mutex<Arc<BTreeMap<String, u32>>>,
 }
 
 impl Script {
-    /// Reads rules.
-    pub fn parse(yaml: &str) -> Result<Self, ScriptError> {
-        let rules: Vec<Rule> =
-            serde_saphyr::from_str(yaml).map_err(|error| ScriptError(error.to_string()))?;
-        if let Some(at) = rules.iter().position(|rule| rule.say.is_some() == rule.refuse.is_some()) {
-            let text = format!("rule {} needs `say` or `refuse`, and not both", at + 1);
-            return Err(ScriptError(text));
-        }
-        Ok(Self { rules: rules.into_iter().map(|rule| (rule, AtomicU64::new(0))).collect() })
+    /// Parses a script. Errors contain `name` as the name of the file.
+    pub fn parse(yaml: &str, name: &str) -> Result<Self, ScriptError> {
+        Ok(Self { model: ScriptedModel::from_yaml(yaml, name)?, used: Mutex::default() })
     }
 }
 
 impl Brain for Script {
     fn answer(&self, asked: &MockRequest) -> Answer {
-        let takes = |(rule, used): &&(Rule, AtomicU64)| {
-            rule.when.fits(asked)
-                && rule.times.is_none_or(|times| used.fetch_add(1, Ordering::Relaxed) < times)
+        // Held from the lookup to the count: two concurrent requests must not both be the last of `times`.
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let (latency, answer) = self.model.answer(&request(asked, used.clone()));
+        let (answer, tag) = match answer {
+            Ok(reply) => (Answer::from(mock_reply(&reply)), reply.tag),
+            Err(failure) => (Answer::from(refusal(&failure)), failure.tag),
         };
-        match self.rules.iter().find(takes) {
-            Some((rule, _)) => rule.answer(),
-            None => Answer::refuse(400, "the mock's script has no rule for this request"),
+        if let Some(tag) = tag {
+            *Arc::make_mut(&mut used).entry(tag).or_default() += 1;
         }
+        answer.latency(latency)
     }
 }
 
-impl Fits {
-    fn fits(&self, asked: &MockRequest) -> bool {
-        self.number.is_none_or(|number| number == asked.number)
-            && self.contains.as_ref().is_none_or(|text| asked.contains(text))
-            && self.first.as_ref().is_none_or(|text| asked.first_text().contains(text))
-            && self.turn.is_none_or(|turn| turn == asked.turn())
+/// The request as the rules see it: its turn, and the messages since the model's last reply.
+fn request(asked: &MockRequest, tags: Arc<BTreeMap<String, u32>>) -> ModelRequest {
+    let messages = asked.newest_texts().into_iter().map(|text| Arc::new(Message::User(text.into())));
+    ModelRequest {
+        agent: "k3f9ab2c".parse().expect("a valid agent id"),
+        definition: "http".into(),
+        depth: 0,
+        attempt: 1,
+        turn: u32::try_from(asked.turn()).unwrap_or(u32::MAX),
+        call: 1,
+        hash: Hash::ZERO,
+        purpose: Purpose::Work,
+        system: "".into(),
+        tools: Arc::new([]),
+        messages: messages.collect(),
+        max_output_tokens: u64::MAX,
+        temperature: None,
+        top_p: None,
+        tags,
     }
 }
 
-impl Rule {
-    fn answer(&self) -> Answer {
-        let mut answer = match (&self.say, &self.refuse) {
-            (Some(say), _) => Answer::from(say.reply()),
-            (None, Some(refuse)) => Answer::from(refuse.refusal()),
-            (None, None) => Answer::text(""),
-        };
-        answer =
-            answer.latency(Duration::from_millis(self.latency_ms)).gap(Duration::from_millis(self.gap_ms));
-        if let Some(events) = self.stall_after_events {
-            answer = answer.fault(FaultMoment::Event(events), FaultType::Stall);
-        }
-        if let Some(byte) = self.cut_at_byte {
-            answer = answer.fault(FaultMoment::Byte(byte), FaultType::Close);
-        }
-        answer
+fn mock_reply(ModelReply { reply, usage, .. }: &ModelReply) -> MockReply {
+    let call = |call: &ToolCall| match &call.input {
+        // Arguments that are not JSON are sent as the script has them.
+        Value::String(text) => Call { id: call.id.clone(), name: call.name.clone(), arguments: text.clone() },
+        input => Call::new(call.name.as_str(), input).id(call.id.as_str()),
+    };
+    let tokens =
+        Tokens { cached: usage.cached_tokens, ..Tokens::new(usage.input_tokens, usage.output_tokens) };
+    let text = MockReply::text(reply.text.to_shared().as_ref()).tokens(tokens);
+    reply.calls.iter().map(call).fold(text, MockReply::with_call)
+}
+
+fn refusal(ModelFailure { error, retry, .. }: &ModelFailure) -> Refusal {
+    Refusal {
+        retry_after: retry.map(|retry| RetryAfter::Seconds(rounded_up(retry.after))),
+        ..Refusal::new(error.status.unwrap_or(500), error.message.as_str())
     }
 }
 
-impl ScriptedText {
-    fn reply(&self) -> MockReply {
-        let mut say = MockReply::text(self.text.as_str());
-        say.calls = self.calls.iter().map(|call| Call::new(call.name.as_str(), &call.input)).collect();
-        let seal = |text: &String| Thinking { text: text.clone(), signature: "bW9jaw==".to_owned() };
-        say.thinking = self.thinking.as_ref().map(seal);
-        if let Some(ScriptedUsage { input, output, cached, cache_write, reasoning }) = self.tokens {
-            say.tokens = Some(Tokens { input, output, cached, cache_write, reasoning });
-        }
-        say
-    }
-}
-
-impl ScriptedRefusal {
-    fn refusal(&self) -> Refusal {
-        Refusal {
-            code: self.code.clone(),
-            retry_after: self.retry_after_s.map(RetryAfter::Seconds),
-            ..Refusal::new(self.status, self.message.as_str())
-        }
-    }
-}
-
-impl Dialect {
-    /// The name of the format, for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dialect::Messages => "messages",
-            Dialect::Responses => "responses",
-            Dialect::Chat => "chat",
-        }
-    }
+/// A header has whole seconds, and a fraction less would be too early.
+fn rounded_up(pause: Duration) -> u64 {
+    pause.as_secs() + u64::from(pause.subsec_nanos() > 0)
 }

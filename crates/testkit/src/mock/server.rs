@@ -1,4 +1,4 @@
-//! The server: a thread of its own, so that it can be used from anywhere and its time can be told apart.
+//! The server: runs in its own thread, so that it can be used from anywhere and its time can be measured separately.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -20,23 +20,22 @@ use super::log::{Log, LogEntry, Outcome};
 use super::request::{Dialect, MockRequest};
 use super::{Brain, shapes};
 
-/// Connections that may wait to be accepted: a thousand clients arrive within one tick.
+/// Connections that may wait to be accepted: a thousand clients can arrive within one tick.
 const BACKLOG: u32 = 4_096;
-/// Connections at once; more are closed unheard.
+/// Limit of concurrent connections. Further ones are closed unused.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Questions to the server's thread that may wait.
+/// Limit of queued requests for the thread's processor time.
 const QUESTIONS_MAX: usize = 16;
-/// How long the server's own thread may take to say anything.
+/// Timeout of an answer from the server's own thread.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a server is set up.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The port on loopback; 0 for any.
+    /// The port on loopback. 0 for any.
     pub port: u16,
     /// Whether headers and bodies are kept in the log.
     pub keep_bodies: bool,
-    /// The key that requests have to carry, if one is wanted.
+    /// The key that requests must have, if one is required.
     pub key: Option<String>,
     /// The models that it lists.
     pub models: Vec<String>,
@@ -53,14 +52,11 @@ impl Default for Options {
     }
 }
 
-/// Figures of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests so far.
     pub requests: u64,
-    /// Connections ever made.
+    /// The number of connections that were ever made.
     pub connections: u64,
-    /// Connections that are open.
     pub open: usize,
     /// Processor time of the server's thread.
     pub cpu: Duration,
@@ -84,12 +80,10 @@ pub struct Mock {
 }
 
 impl Mock {
-    /// Starts a server with this brain.
     pub fn start(brain: impl Brain) -> io::Result<Self> {
         Self::with(brain, Options::default())
     }
 
-    /// Starts a server with this brain and set-up.
     pub fn with(brain: impl Brain, options: Options) -> io::Result<Self> {
         let port = options.port;
         let shared = Arc::new(ServerState {
@@ -123,32 +117,30 @@ impl Mock {
         Ok(Self { address, shared, questions: Some(questions), thread: Some(thread) })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its base URL without a path: `http://127.0.0.1:4711`.
+    /// The base URL without a path: `http://127.0.0.1:4711`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in the order of their arrival.
+    /// Every request so far, in the order of arrival.
     pub fn requests(&self) -> Vec<LogEntry> {
         self.shared.log.all()
     }
 
-    /// Waits until the log satisfies `enough`; whether it did in time.
+    /// Waits until the log satisfies `enough`. Returns whether it did in time.
     pub fn wait(&self, patience: Duration, enough: impl Fn(&[LogEntry]) -> bool) -> bool {
         self.shared.log.wait(patience, enough)
     }
 
-    /// Its figures.
     pub fn stats(&self) -> Stats {
         self.shared.stats(self.cpu().unwrap_or_default())
     }
 
-    /// The processor time of the server's thread, asked there.
+    /// The processor time of the server's thread, which only that thread can read.
     fn cpu(&self) -> Option<Duration> {
         let (sender, receiver) = sync_channel(1);
         self.questions.as_ref()?.try_send(sender).ok()?;
@@ -165,7 +157,7 @@ impl Mock {
 
 impl Drop for Mock {
     fn drop(&mut self) {
-        // Nobody can ask any more, and so the server ends, with every connection.
+        // Closing this channel ends the server, with every connection.
         drop(self.questions.take());
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -173,7 +165,7 @@ impl Drop for Mock {
     }
 }
 
-/// A base URL at which nobody listens.
+/// A base URL without a listener.
 pub fn refused_url() -> io::Result<String> {
     let address = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
     Ok(format!("http://{address}"))
@@ -196,7 +188,7 @@ async fn serve(
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone already is no reason to stop.
+                // A client that has already disconnected is not a reason to stop.
                 let Ok((stream, _)) = accepted else { continue };
                 shared.connections.fetch_add(1, Ordering::Relaxed);
                 if shared.open.fetch_add(1, Ordering::Relaxed) < CONNECTIONS_MAX && stream.set_nodelay(true).is_ok() {
@@ -213,7 +205,7 @@ async fn serve(
     }
 }
 
-/// The processor time of the thread that asks.
+/// The processor time of the calling thread.
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -227,7 +219,7 @@ async fn connection(mut connection: Connection, shared: Arc<ServerState>) {
             Ok(Some(request)) => request,
             Ok(None) => break,
             Err(error) => {
-                // Whoever speaks another protocol is told in this one, and hung up on.
+                // A client with another protocol gets an HTTP error, and is disconnected.
                 let text = format!("{error}\n");
                 let ready = Ready::plain(400, "text/plain", text.into_bytes());
                 let _ = connection.send(&ready.whole(true)).await;
@@ -289,7 +281,7 @@ impl ServerState {
         }
     }
 
-    /// Whether the request carries the key that is wanted, where the format has it.
+    /// Whether the request has the required key, in the header of its format.
     fn admits(&self, dialect: Dialect, head: &Head) -> bool {
         let Some(key) = &self.options.key else { return true };
         let bearer = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -299,7 +291,7 @@ impl ServerState {
         }
     }
 
-    /// What stands beside the models' calls: lists of models, and the server's own figures.
+    /// Endpoints beside the model calls: lists of models, and the server's own figures.
     fn side(&self, head: &Head) -> Ready {
         let path = head.path.split('?').next().unwrap_or_default();
         let models = &self.options.models;
@@ -335,5 +327,5 @@ fn wrong_key(dialect: Dialect) -> Answer {
     refusal.into()
 }
 
-/// How a connection went on after an answer: to be used again, or not.
+/// How a connection continues after an answer: it is used again, or not.
 pub(super) type ConnectionFate = (Outcome, Option<Connection>);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Longer than anything here takes.
+/// Longer than any test here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn connect(mock: &Mock) -> TcpStream {
@@ -87,7 +87,7 @@ fn requests_that_come_together_are_answered_in_their_order_on_one_connection() {
     let mut both = ask(Dialect::Chat, false);
     both.extend(ask(Dialect::Messages, true));
     both.extend_from_slice(b"GET /v1/models HTTP/1.1\r\nhost: mock\r\nconnection: close\r\n\r\n");
-    // Cut in the middle of the second head: what comes together need not come whole.
+    // Cut in the middle of the second head: requests that arrive together need not arrive whole.
     let (one, two) = both.split_at(ask(Dialect::Chat, false).len() + 30);
     stream.write_all(one).unwrap();
     let (status, _, body) = answer(&mut stream);
@@ -253,9 +253,11 @@ fn a_key_that_is_wanted_is_looked_for_where_the_format_has_it() {
 #[test]
 fn a_script_answers_with_its_first_rule_that_fits() {
     let script = Script::parse(
-        "- when: {turn: 2}\n  say: {text: later}\n\
-         - times: 1\n  refuse: {status: 429, message: slow down, retry_after_s: 2}\n\
-         - say: {text: first, calls: [{name: grep, input: {pattern: x}}]}\n",
+        "- when: {turn: 2}\n  reply: {text: later}\n\
+         - times: 1\n  error: {status: 429, message: slow down, retry_after_ms: 1500}\n\
+         - when: {contains: nowhere}\n  reply: {text: unexpected}\n\
+         - reply: {text: first, tool_calls: [{name: grep, input: {pattern: x}}]}\n",
+        "replies.yaml",
     )
     .unwrap();
     let mock = Mock::start(script).unwrap();
@@ -269,7 +271,8 @@ fn a_script_answers_with_its_first_rule_that_fits() {
         (&reply["output"][0]["content"][0]["text"], &reply["output"][1]["name"]),
         (&json!("first"), &json!("grep"))
     );
-    assert!(Script::parse("- times: 1\n").unwrap_err().to_string().contains("rule 1 needs"));
+    let error = Script::parse("- times: 1\n", "replies.yaml").unwrap_err().to_string();
+    assert_eq!(error, "replies.yaml:1: the rule has neither `reply` nor `error`");
 }
 
 #[test]

@@ -1,20 +1,20 @@
-//! Runs a row in a process that cannot take more than it is given.
+//! Runs a row of the corpus in a process with limited resources.
 
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Processor time of a row, in seconds. Rows take a small part of it, also without optimisation; a conversion without a
-/// bound takes hours.
+/// Limit of a row's processor time, in seconds. Rows need a small part of it, also without optimisation. A conversion
+/// without a bound takes hours.
 const CPU_MAX_SECONDS: u64 = 20;
-/// Address space of a row: what a conversion may take, and what the threads of a process reserve.
+/// Limit of a row's address space: the memory of a conversion, and the reserved memory of the threads of a process.
 const MEMORY_MAX_BYTES: u64 = 1024 * 1024 * 1024;
-/// Says to the process of a row which one it is.
+/// Tells the process of a row which row to run.
 const ROW: &str = "POSSE_TEST_CONVERSION";
-/// What the process of a row prints before its outcome.
+/// The prefix of the outcome in the output of a row's process.
 const OUTCOME: &str = "outcome: ";
 
-/// The outcome of the row `name`, from a process of its own; none in that process, which only prints it.
+/// The outcome of the row `name`, from its own process. `None` within that process, which only prints it.
 #[expect(clippy::disallowed_methods, reason = "how a test tells the process that it starts from itself")]
 pub(crate) fn outcome_of(name: &str, convert: fn() -> String) -> Option<String> {
     if std::env::var_os(ROW).is_some_and(|row| *row == *name) {
@@ -39,7 +39,7 @@ pub(crate) fn outcome_of(name: &str, convert: fn() -> String) -> Option<String> 
     outcome.map(str::to_owned)
 }
 
-/// A table of rows: each becomes a test of its name.
+/// A table of rows. Each becomes a test with its name.
 macro_rules! rows {
     ($($name:ident: $convert:expr => $expected:expr;)+) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! Searching a workspace, whose files and names anyone may have written, by patterns of a model.
+//! Searches a workspace, whose files and names may be hostile, with patterns of a model.
 
 use std::fs;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn grep(query: &GrepQuery, content: &[u8]) -> String {
     grep_stopped(query, content, false)
 }
 
-/// Searches one file. `stopped`: the caller gives up as soon as the file is opened.
+/// Searches one file. If `stopped`, the caller gives up as soon as the file is opened.
 fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("file.txt"), content).expect("a file");
@@ -44,7 +44,7 @@ fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
     }
 }
 
-/// Stops a search when its first file is opened: later than any check before, and earlier than any byte.
+/// Stops a search when its first file is opened: after all earlier checks, and before the first byte.
 #[derive(Debug)]
 struct StopAtFirstFile(Stop);
 
@@ -59,7 +59,7 @@ impl Gate for StopAtFirstFile {
     }
 }
 
-/// A pattern that follows thousands of states for each letter, and never matches.
+/// A pattern that tracks thousands of states for each letter, and never matches.
 const SLOW: &str = r"(?-u)[a-z-]{1,2000}x$";
 
 fn long_line(bytes: usize) -> Vec<u8> {

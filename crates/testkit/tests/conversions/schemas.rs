@@ -1,4 +1,4 @@
-//! Answers against a JSON Schema, which a model may have written itself as part of a plan.
+//! Checks answers against a JSON Schema, which a model may have written itself as part of a plan.
 
 use posse_agent::answer::{SchemaVerdict, check};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn verdict(schema: &Value, answer: &str) -> String {
     }
 }
 
-/// `$defs` in which each schema stands for two of the next one: `levels` of them stand for two to the power of that.
+/// `$defs` in which each schema refers to the next one twice, so that `levels` of them expand to two to that power.
 fn doubling(keyword: &str, levels: usize) -> Value {
     let mut defs = serde_json::Map::new();
     for level in 0..levels {
@@ -23,7 +23,7 @@ fn doubling(keyword: &str, levels: usize) -> Value {
     json!({"$ref": "#/$defs/d0", "$defs": defs})
 }
 
-/// An answer of lists within lists.
+/// An answer of nested lists.
 fn nested(open: &str, levels: usize, close: &str) -> String {
     format!("{}1{}", open.repeat(levels), close.repeat(levels))
 }
@@ -43,13 +43,21 @@ rows! {
         "1",
     ) => "levels deep";
     two_ways_at_each_level_of_an_answer: || verdict(
-        &json!({"anyOf": [{"type": "array", "items": {"$ref": "#"}, "minItems": 9}, {"type": "array", "items": {"$ref": "#"}}]}),
+        &json!({"anyOf": [{"type": "array", "items": {"$ref": "#"}, "maxItems": 9}, {"type": "array", "items": {"$ref": "#"}}]}),
         &nested("[", 100, "]"),
     ) => TOO_MUCH;
     unevaluated_within_unevaluated: || {
         let schema = (0..60).fold(json!({"type": "object"}), |inner, _| {
             json!({"allOf": [inner], "anyOf": [{}], "unevaluatedProperties": {"type": "integer"}})
         });
+        verdict(&schema, r#"{"a": 1, "b": 2}"#)
+    } => "match";
+    unevaluated_after_two_ways_each: || {
+        let mut schema = doubling("anyOf", 40);
+        for (_, part) in schema["$defs"].as_object_mut().expect("a map") {
+            part["unevaluatedProperties"] = json!(true);
+        }
+        schema["$defs"]["d40"] = json!({"type": "object"});
         verdict(&schema, r#"{"a": 1, "b": 2}"#)
     } => TOO_MUCH;
     a_pattern_that_goes_back: || verdict(
@@ -58,9 +66,20 @@ rows! {
     a_pattern_that_counts: || verdict(
         &json!({"type": "string", "pattern": "(\\w{1000}){1000}"}), "\"a\"",
     ) => "the schema itself is invalid";
+    a_pattern_with_many_states_for_each_byte: || {
+        let text: String = (0..95_000_u32).map(|n| if n.wrapping_mul(2_654_435_761) >> 31 == 0 { 'a' } else { 'b' }).collect();
+        verdict(&json!({"type": "string", "pattern": "a[ab]{500}c"}), &format!("\"{text}\""))
+    } => "does not match";
+    patterns_with_large_classes: || {
+        let pattern = format!("[{}]", r"\p{L}\P{L}\W".repeat(2_000));
+        verdict(&json!({"allOf": vec![json!({"pattern": pattern}); 200]}), "1")
+    } => "have more than 65536 bytes";
+    patterns_that_ignore_case: || verdict(
+        &json!({"pattern": format!("(?i){}", "[^]".repeat(20_000))}), "1",
+    ) => "does not begin a group";
     a_pattern_on_a_long_text: || verdict(
-        &json!({"type": "string", "pattern": "(\\w{1,60}){1,60}x$"}), &format!("\"{}\"", "a".repeat(900_000)),
-    ) => "mismatch";
+        &json!({"type": "string", "pattern": "(\\w{1,10}){1,10}x$"}), &format!("\"{}\"", "a".repeat(900_000)),
+    ) => TOO_MUCH;
     patterns_for_every_property: || {
         let patterns: serde_json::Map<String, Value> = (0..200).map(|n| (format!("^k{n}[a-z]*$"), json!({}))).collect();
         let answer: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("k{n}"), json!(n))).collect();
@@ -68,14 +87,14 @@ rows! {
     } => TOO_MUCH;
     many_values_for_many_items: || {
         let values: Vec<Value> = (0..10_000).map(|n| json!([n])).collect();
-        verdict(&json!({"items": {"enum": values}}), &json!(vec![json!([-1]); 40_000]).to_string())
+        verdict(&json!({"items": {"enum": values}}), &json!(vec![json!([9_999]); 40_000]).to_string())
     } => TOO_MUCH;
     many_items_that_differ: || {
         let items: Vec<Value> = (0..60_000).map(|n| json!({"n": n})).collect();
         verdict(&json!({"type": "array", "uniqueItems": true}), &json!(items).to_string())
     } => "match";
     as_deep_as_a_schema_may_be: || {
-        // Ten parts of 25 levels, each of which begins the next one at the same place of the answer.
+        // Ten parts of 25 levels, each of which begins the next one at the same position of the answer.
         let mut defs = serde_json::Map::new();
         for part in 0..10 {
             let inner = json!({"$ref": format!("#/$defs/d{}", part + 1)});
@@ -98,7 +117,7 @@ rows! {
             Value::Object([("items".to_owned(), inner)].into_iter().collect())
         });
         let said = verdict(&schema, "1");
-        // Dropping what is so deep takes a stack of its own.
+        // Dropping such a deep value would need a large stack.
         std::mem::forget(schema);
         said
     } => "nested more than";

@@ -1,4 +1,4 @@
-//! Answers of a provider, every byte of which it chooses.
+//! Answers of a hostile provider, which chooses every byte.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -17,7 +17,6 @@ use serde_json::json;
 
 use crate::bounded::rows;
 
-/// Shows an answer to no one.
 struct NoSink;
 
 impl StreamSink for NoSink {
@@ -49,7 +48,7 @@ fn request() -> ModelRequest {
     }
 }
 
-/// What becomes of an answer with these headers and this body.
+/// The outcome of an answer with these headers and this body.
 fn answered(format: Format, tools: ToolCalls, headers: &str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base_url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -59,7 +58,7 @@ fn answered(format: Format, tools: ToolCalls, headers: &str, body: Vec<u8>) -> S
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut asked = vec![0; 64 * 1024];
         assert!(stream.read(&mut asked).expect("a request") > 0);
-        // Who has had enough closes the connection.
+        // A client that has read enough closes the connection.
         let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
     });
     let endpoint = Endpoint {
@@ -90,7 +89,7 @@ fn chat(tools: ToolCalls, events: &[String]) -> String {
     answered(Format::Chat, tools, "", body.into_bytes())
 }
 
-/// One event of the chat format that says this.
+/// One event of the chat format with this text.
 fn saying(text: &str) -> String {
     json!({"choices": [{"delta": {"content": text}}]}).to_string()
 }
@@ -115,8 +114,8 @@ fn gzip_of_zeros(bytes: usize) -> Vec<u8> {
 
 /// The beginning of a brotli stream with a window of a gigabyte, and a first part of 16 megabytes.
 fn brotli_with_a_large_window() -> Vec<u8> {
-    // From the lowest bit up: the mark of a large window, 30 bits of it, a bit for "not the last part", six digits of its
-    // length, the length, not packed.
+    // From the lowest bit up: the mark of a large window, its size of 30 bits, a bit for "not the last part", six
+    // digits of its length, the length, not compressed.
     let bits = 0x11_u64 | 30 << 8 | 2 << 15 | 0x00ff_ffff << 17 | 1 << 41;
     let mut stream = bits.to_le_bytes()[..6].to_vec();
     stream.resize(16 * 1024 * 1024, b'0');

@@ -1,8 +1,8 @@
-//! Plans, definitions and front matter, which models and repositories write.
+//! Parses plans, definitions and front matter, which models and repositories write.
 
 use std::fmt::Write as _;
 
-use posse_agent::plan;
+use posse_setup::plan;
 
 use crate::bounded::rows;
 

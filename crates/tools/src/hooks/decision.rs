@@ -1,37 +1,36 @@
-//! What a hook says: by its exit code, and as JSON on its standard output.
+//! Parses the answer of a hook: its exit code, and JSON on its standard output.
 
+use posse_domain::text::shorten;
 use posse_engine::ports::Moment;
 use posse_sandbox::process::CapturedOutput;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Longest reason that is passed on.
+/// Maximum length of a reason.
 const REASON_MAX_CHARS: usize = 4_000;
-/// The exit code of an objection; the reason is on standard error.
+/// The exit code of an objection. The reason is on standard error.
 const OBJECTS: i32 = 2;
-/// What a shell says of a program that cannot be run, or is not there.
+/// The exit codes of a shell for a program that cannot be executed or does not exist.
 const NOT_STARTED: [i32; 2] = [126, 127];
-/// Said where nothing else is.
+/// Used if the hook gives no reason.
 const NO_REASON: &str = "it gives no reason";
 
-/// What a hook said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum HookDecision {
-    /// It does not object.
+    /// The hook does not object.
     Goes,
-    /// A person is to decide.
+    /// The hook asks for a user's decision.
     Asks(String),
-    /// It objects.
     Denied(String),
-    /// It failed by itself, which is no objection.
+    /// The hook failed by itself, which is not an objection.
     Complained(String),
-    /// It did not get to say anything that can be understood.
-    Unheard(String),
-    /// It was ended because its agent is to end, which is no fault of its own.
+    /// The hook gave no usable answer.
+    Unusable(String),
+    /// The hook was ended because its agent is cancelled, which is not the hook's fault.
     CutShort,
 }
 
-/// An answer in JSON. Keys that others may have and that mean nothing here are passed over.
+/// An answer in JSON. Unknown keys of other programs are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -42,12 +41,12 @@ struct Answer {
     decision: Option<String>,
     reason: Option<String>,
     #[serde(rename = "hookSpecificOutput")]
-    specific: Option<Specific>,
+    specific: Option<HookSpecificOutput>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Specific {
+struct HookSpecificOutput {
     #[serde(rename = "permissionDecision")]
     decision: Option<String>,
     #[serde(rename = "permissionDecisionReason")]
@@ -58,7 +57,7 @@ struct Specific {
     additional_context: Option<Value>,
 }
 
-/// Reads what a hook said that ended with this code.
+/// Parses the answer of a hook that exited with this code.
 pub(super) fn read(
     moment: Moment,
     code: i32,
@@ -69,7 +68,7 @@ pub(super) fn read(
     match code {
         0 => decision_in_json(moment, output),
         OBJECTS => HookDecision::Denied(reason(Some(errors()))),
-        code if NOT_STARTED.contains(&code) => HookDecision::Unheard(format!(
+        code if NOT_STARTED.contains(&code) => HookDecision::Unusable(format!(
             "exit code {code}, its program is not there or cannot be run ({}); in the sandbox a script is seen in the \
              workspace, by its whole path in the command, or beneath a directory of `sandbox.read`",
             reason(Some(errors()))
@@ -80,17 +79,17 @@ pub(super) fn read(
 
 fn decision_in_json(moment: Moment, output: &CapturedOutput) -> HookDecision {
     let said = text(output);
-    // Anything but an object is talk: scripts print what they do.
+    // Any output but an object is ignored: scripts print progress.
     if !said.starts_with('{') {
         return HookDecision::Goes;
     }
     if output.left_out() > 0 {
-        return HookDecision::Unheard(format!("its answer is longer than {} bytes", output.head.len()));
+        return HookDecision::Unusable(format!("its answer is longer than {} bytes", output.head.len()));
     }
     let Answer { goes_on, stop_reason, decision, reason: why, specific } = match serde_json::from_str(&said) {
         Ok(answer) => answer,
         Err(error) => {
-            return HookDecision::Unheard(format!("its answer is not the JSON that is expected: {error}"));
+            return HookDecision::Unusable(format!("its answer is not the JSON that is expected: {error}"));
         }
     };
     let specific = specific.unwrap_or_default();
@@ -107,15 +106,23 @@ fn decision_in_json(moment: Moment, output: &CapturedOutput) -> HookDecision {
         None | Some("approve" | "allow") => {}
         Some("block" | "deny") => return HookDecision::Denied(reason(why)),
         Some("ask") => return HookDecision::Asks(reason(why)),
-        Some(other) => return HookDecision::Unheard(format!("its `decision` is `{}`", shortened(other))),
+        Some(other) => {
+            return HookDecision::Unusable(format!(
+                "its `decision` is `{}`",
+                shorten(other, REASON_MAX_CHARS)
+            ));
+        }
     }
     match specific.decision.as_deref() {
-        // Nothing here allows what the rules do not.
+        // A hook cannot allow what the rules do not.
         None | Some("allow") => HookDecision::Goes,
         Some("deny") => HookDecision::Denied(reason(specific.reason.or(why))),
-        // To defer is to let somebody else decide.
+        // `defer` means that the user decides.
         Some("ask" | "defer") => HookDecision::Asks(reason(specific.reason.or(why))),
-        Some(other) => HookDecision::Unheard(format!("its `permissionDecision` is `{}`", shortened(other))),
+        Some(other) => HookDecision::Unusable(format!(
+            "its `permissionDecision` is `{}`",
+            shorten(other, REASON_MAX_CHARS)
+        )),
     }
 }
 
@@ -125,14 +132,7 @@ fn text(captured: &CapturedOutput) -> String {
 
 fn reason(said: Option<String>) -> String {
     let said = said.filter(|said| !said.trim().is_empty());
-    said.map_or_else(|| NO_REASON.to_owned(), |said| shortened(said.trim()))
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(REASON_MAX_CHARS) {
-        Some((end, _)) => format!("{}[…]", &text[..end]),
-        None => text.to_owned(),
-    }
+    said.map_or_else(|| NO_REASON.to_owned(), |said| shorten(said.trim(), REASON_MAX_CHARS))
 }
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
         );
         for code in NOT_STARTED {
             assert!(
-                matches!(decision(code, "", "x: not found"), HookDecision::Unheard(why) if why.contains("x: not found"))
+                matches!(decision(code, "", "x: not found"), HookDecision::Unusable(why) if why.contains("x: not found"))
             );
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     fn what_cannot_be_understood_is_no_yes() {
         let cut = CapturedOutput { total: 100_000, ..printed("{\"decision\":\"approve\"}") };
         let answer = read(Moment::PreToolUse, 0, &cut, None);
-        assert!(matches!(answer, HookDecision::Unheard(why) if why.contains("longer")));
+        assert!(matches!(answer, HookDecision::Unusable(why) if why.contains("longer")));
         for output in [
             "{",
             r#"{"decision":"blokc"}"#,
@@ -210,7 +210,7 @@ mod tests {
             r#"{"hookSpecificOutput":{"permissionDecision":"denied"}}"#,
             r#"{"continue":"no"}"#,
         ] {
-            assert!(matches!(decision(0, output, ""), HookDecision::Unheard(_)), "{output}");
+            assert!(matches!(decision(0, output, ""), HookDecision::Unusable(_)), "{output}");
         }
     }
 

@@ -1,20 +1,20 @@
-//! What a hook reads on its standard input.
+//! Writes the JSON that a hook reads on its standard input.
 //!
-//! The keys are those that hooks of Claude Code and Codex read, so that scripts written for these work as they are. Ours
-//! are added beside them: `run_id`, `depth`, `skill`, `posse_tool`. There is no transcript file, so its path is empty.
+//! The keys are those of hooks for Claude Code and Codex, so that scripts for these work unchanged. Posse adds
+//! `run_id`, `depth`, `skill` and `posse_tool`. There is no transcript file, so its path is empty.
 
 use std::path::Path;
 
-use posse_agent::definition::spelled_elsewhere;
+use posse_definitions::spelled_elsewhere;
 use posse_engine::ports::{HookCall, HookedCall};
 use serde_json::{Map, Value, json};
 
-/// Most bytes of a result that a hook is told.
+/// Maximum size of a result in the input.
 const RESPONSE_MAX_BYTES: usize = 256 * 1024;
-/// What there is only one of here.
+/// The only permission mode that Posse has.
 const PERMISSION_MODE: &str = "default";
 
-/// Fields of our tools, and how those of others spell them: tool, ours, theirs.
+/// Fields of Posse's tools and their names in other programs: tool, ours, theirs.
 const FIELDS: &[(&str, &str, &str)] = &[
     ("read", "path", "file_path"),
     ("write", "path", "file_path"),
@@ -25,12 +25,12 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("skill", "name", "skill"),
     ("skill", "arguments", "args"),
     ("delegate_to_agent", "task", "prompt"),
-    // It names a skill, whose sub-agent does the work; elsewhere that is the kind of the sub-agent, and a title.
+    // The field names the skill that the sub-agent executes. Other programs have a type of sub-agent and a title.
     ("delegate_to_agent", "skill_name", "subagent_type"),
     ("delegate_to_agent", "skill_name", "description"),
 ];
 
-/// The JSON, ended by a newline: some scripts read a line.
+/// The JSON with a closing newline, because some scripts read a line.
 pub(super) fn hook_input(call: &HookCall, cwd: &str) -> Vec<u8> {
     let mut told = Map::new();
     let mut tell = |key: &str, value: Value| drop(told.insert(key.to_owned(), value));
@@ -66,14 +66,14 @@ pub(super) fn hook_input(call: &HookCall, cwd: &str) -> Vec<u8> {
     text
 }
 
-/// The tool as scripts know it. Elsewhere one tool starts all sub-agents.
+/// The tool's name for scripts. In other programs one tool starts all sub-agents.
 fn name(hooked: &HookedCall) -> &str {
     let as_task = if hooked.spawns { spelled_elsewhere(crate::task::NAME) } else { &[] };
     let names = spelled_elsewhere(&hooked.tool).iter().chain(as_task);
     names.copied().next().unwrap_or(&hooked.tool)
 }
 
-/// The arguments as they are, and once more in the spelling of others where that is another one. Paths are whole there.
+/// The arguments, and again under the names of other programs where these differ, with absolute paths.
 fn arguments(hooked: &HookedCall, cwd: &str) -> Value {
     let mut input = hooked.input.clone();
     let Value::Object(fields) = &mut input else { return input };
@@ -109,7 +109,7 @@ mod tests {
 
     use posse_domain::contract::ExecutionContext;
     use posse_domain::permission::{Approvals, PathRules};
-    use posse_engine::ports::{CallContext, Moment, Reach, SeenFiles, StopSignal};
+    use posse_engine::ports::{CallContext, HookAccess, Moment, SeenFiles, StopSignal};
 
     use super::*;
 
@@ -130,7 +130,7 @@ mod tests {
             context: Arc::new(ExecutionContext { depth: 1, ..ExecutionContext::default() }),
             call_id: "c1".into(),
             workspace: Arc::new(PathBuf::from("/w")),
-            isolated: true,
+            files: posse_engine::ports::CallFiles::Shared,
             seen: Arc::new(NoContext),
             rules: PathRules::default(),
             approvals: Approvals::none(),
@@ -141,7 +141,7 @@ mod tests {
             skills: Arc::default(),
         };
         let definition = "builder".to_owned();
-        let call = HookCall { moment, at, reach: Reach::Look, definition, skill: None, call, report };
+        let call = HookCall { moment, at, reach: HookAccess::Read, definition, skill: None, call, report };
         serde_json::from_slice(&hook_input(&call, "/workspace")).expect("JSON")
     }
 

@@ -1,20 +1,19 @@
-//! Which tools and sub-agents a hook hears of, in the spelling of Posse or of others.
+//! Matches the tools and sub-agents that a hook is called for, by the names of Posse or of other programs.
 
 use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use posse_agent::definition::spelled_elsewhere;
+use posse_definitions::spelled_elsewhere;
 use posse_engine::ports::Moment;
 
-/// Longest matcher.
 const MATCHER_MAX_BYTES: usize = 4 * 1024;
-/// Most memory that a compiled expression may take.
+/// Maximum memory of a compiled expression.
 const REGEX_MAX_BYTES: usize = 1024 * 1024;
 
-/// Which tools or sub-agents a hook hears of.
+/// The tools or sub-agents that a hook is called for.
 #[derive(Debug, Clone)]
 pub struct Matcher {
     kind: MatcherType,
-    /// Whether it is about tools, and not about definitions, whose names are the same in capitals and without.
+    /// Whether it matches tools. Otherwise it matches definitions, whose names ignore case.
     about_tools: bool,
 }
 
@@ -26,8 +25,8 @@ enum MatcherType {
 }
 
 impl Matcher {
-    /// Reads one of this moment as it is written: nothing and `*` are all; words with `|` between them are whole names;
-    /// anything else is a regular expression that matches somewhere in the name.
+    /// Parses the matcher of a hook for this moment. None and `*` match everything, words separated by `|` match whole
+    /// names, and any other text is a regular expression that matches anywhere in the name.
     pub fn parse(moment: Moment, text: Option<&str>) -> Result<Self, String> {
         let about_tools = moment.is_about_calls();
         let of = |kind| Self { kind, about_tools };
@@ -43,9 +42,7 @@ impl Matcher {
             let names = text.split('|').map(str::trim).filter(|name| !name.is_empty());
             let names: Vec<String> = names.map(str::to_owned).collect();
             if names.is_empty() {
-                return Err(format!(
-                    "the matcher `{text}` names nothing; leave it out to hear of everything"
-                ));
+                return Err(format!("the matcher `{text}` names nothing; omit it to match everything"));
             }
             return Ok(of(MatcherType::Names(names)));
         }
@@ -56,7 +53,7 @@ impl Matcher {
         })
     }
 
-    /// The whole names that it is about; none if it is about all or is an expression.
+    /// The listed names. Empty if it matches everything or is an expression.
     pub fn names(&self) -> &[String] {
         match &self.kind {
             MatcherType::Names(names) => names,
@@ -64,12 +61,11 @@ impl Matcher {
         }
     }
 
-    /// Whether it is an expression.
     pub fn is_expression(&self) -> bool {
         matches!(self.kind, MatcherType::Regex(_))
     }
 
-    /// Whether it is about the tool or definition of this name.
+    /// Whether it matches the tool or definition of this name.
     pub fn matches(&self, name: &str) -> bool {
         let same = |known: &str, name: &str| {
             if self.about_tools { known == name } else { known.eq_ignore_ascii_case(name) }

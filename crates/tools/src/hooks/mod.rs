@@ -1,9 +1,9 @@
-//! A person's hooks: commands that hear of what agents do, as JSON on their standard input, and may object.
+//! A user's hooks: commands that receive the operations of agents as JSON on their standard input, and may object.
 //!
-//! They run in the sandbox that `bash` runs in, see the files as the agent's own programs do, and are over, with all
-//! that they started, before anybody goes on. Several that hear of the same moment run one after the other, in the
-//! order of the settings, until one objects. What cannot be heard is an objection wherever something can still be kept
-//! from happening: a check that does not run must not look like one that passed.
+//! A hook runs in the same sandbox as `bash`, sees the files as the agent's own programs do, and ends, with all its
+//! processes, before the agent continues. Hooks of the same moment run one after the other in the order of the
+//! settings, until one objects. A hook without a usable answer objects wherever that still prevents something: a check
+//! that does not run must not look like one that passed.
 //!
 //! Why it is like this: `docs/decisions/hooks-unreadable-output.md`.
 
@@ -18,66 +18,60 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use posse_domain::id::RunId;
 use posse_domain::permission::still_protected;
-use posse_engine::ports::{HookAnswer, HookCall, Hooks, Moment, Reach, Urgency};
+use posse_engine::ports::{HookAccess, HookAnswer, HookCall, Hooks, Moment, Urgency};
 use posse_sandbox::process::OutputLimits;
-use posse_sandbox::{BoxedCommand, CallEnd, Exit};
+use posse_sandbox::{BoxedCommand, CallEnd, EndReason, Exit, SHELL, TimeLimits};
 use tokio::sync::watch;
 
 use self::decision::HookDecision;
 pub use self::matcher::Matcher;
 use crate::ToolServices;
-use crate::bash::{EndReason, Limits, wait};
 use crate::outputs::plain_name;
 
-/// How long a hook may take if its settings do not say.
+/// Default timeout of a hook.
 pub const HOOK_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
-/// How long a hook may take at most.
+/// Maximum timeout of a hook.
 pub const HOOK_TIMEOUT_MAX: Duration = Duration::from_mins(10);
-/// Most hooks of one process.
+/// Maximum number of hooks of one process.
 pub const HOOKS_MAX: usize = 256;
-/// Most failures that a process remembers.
+/// Maximum number of failures that a process stores.
 const FAILURES_MAX: usize = 1_000;
-/// Most bytes of an answer; a longer one is none.
+/// Maximum size of an answer. A longer one is not usable.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
-/// Most bytes of standard error that are kept, for a reason.
+/// Maximum size of standard error that is kept for a reason.
 const ERRORS_MAX_BYTES: usize = 16 * 1024;
-/// What follows from a failure where nothing waits for the answer.
+/// The consequence of a failure that blocks nothing.
 const PASSED_OVER: &str = "failed and was passed over";
-/// The variable in which scripts that were written for other tools look for the project.
+/// The variable in which scripts for other tools look for the project.
 const PROJECT_VARIABLE: &str = "CLAUDE_PROJECT_DIR";
 
-/// One hook.
 #[derive(Debug, Clone)]
 pub struct Hook {
-    /// What it hears of.
     pub moment: Moment,
-    /// Which tools or sub-agents it hears of.
+    /// The tools or sub-agents that the hook is called for.
     pub matcher: Matcher,
-    /// What is run, by a shell.
+    /// The command line for a shell.
     pub command: String,
-    /// How long it may take.
     pub timeout: Duration,
-    /// Files of the machine that it needs, shown to it where they are.
+    /// Files of the machine that the hook needs, visible in its sandbox at the same path.
     pub files: Vec<PathBuf>,
-    /// Where it was written, for whoever reads its objection.
+    /// Where the hook is defined, for readers of its objection.
     pub origin: String,
 }
 
-/// A hook that failed by itself, so that what it heard of went on without its word, or was refused for want of it.
+/// A hook that failed by itself. The call proceeded without its answer, or was refused because of that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookFailed {
-    /// The run.
     pub run: RunId,
-    /// Which hook, by its place.
+    /// The hook's index in the settings.
     number: usize,
-    /// What happened, for people.
+    /// A message for users.
     pub text: String,
 }
 
-/// What of a process's hooks failed, each hook once in a run, in order.
+/// The failures of a process's hooks in order, each hook once per run.
 pub type HookFailures = watch::Receiver<Vec<HookFailed>>;
 
-/// Hooks that are commands.
 pub struct CommandHooks {
     hands: ToolServices,
     hooks: Arc<[Hook]>,
@@ -85,12 +79,12 @@ pub struct CommandHooks {
 }
 
 impl CommandHooks {
-    /// Runs these with the hands that tools have.
+    /// Runs hooks with the services that tools have.
     pub fn new(hands: ToolServices, hooks: impl IntoIterator<Item = Hook>) -> Self {
         Self { hands, hooks: hooks.into_iter().take(HOOKS_MAX).collect(), failures: Arc::default() }
     }
 
-    /// What fails of them: nothing stops for it, so somebody should say it.
+    /// The failures of hooks. No run stops for them, so a front end should show them.
     pub fn failures(&self) -> HookFailures {
         self.failures.subscribe()
     }
@@ -130,46 +124,46 @@ impl Hooks for CommandHooks {
     }
 }
 
-/// What follows from what a hook said.
+/// The answer for the engine.
 fn answer(hook: &Hook, call: &HookCall, said: HookDecision) -> HookAnswer {
     match said {
         HookDecision::Asks(reason) => HookAnswer::Asks(reason),
         HookDecision::Denied(reason) => HookAnswer::Denied(reason),
-        HookDecision::Unheard(problem) if call.moment.is_gate() => {
-            HookAnswer::Denied(format!("the hook of {} could not be heard: {problem}", hook.origin))
+        HookDecision::Unusable(problem) if call.moment.is_gate() => {
+            HookAnswer::Denied(format!("the hook of {} gave no usable answer: {problem}", hook.origin))
         }
         HookDecision::CutShort if call.moment.is_gate() => {
             HookAnswer::Denied("the agent is to end".to_owned())
         }
         HookDecision::Goes
         | HookDecision::Complained(_)
-        | HookDecision::Unheard(_)
+        | HookDecision::Unusable(_)
         | HookDecision::CutShort => HookAnswer::Goes,
     }
 }
 
-/// What is wrong with a hook that failed by itself, and what follows from that.
+/// The problem of a hook that failed by itself, and the consequence.
 fn failure(moment: Moment, said: &HookDecision) -> Option<(&str, &'static str)> {
     match said {
         HookDecision::Complained(problem) => Some((problem, PASSED_OVER)),
-        HookDecision::Unheard(problem) => Some((problem, unheard_at(moment))),
+        HookDecision::Unusable(problem) => Some((problem, unheard_at(moment))),
         HookDecision::Goes | HookDecision::Asks(_) | HookDecision::Denied(_) | HookDecision::CutShort => None,
     }
 }
 
-/// What follows from a hook that cannot be heard.
+/// The consequence of a hook without a usable answer.
 fn unheard_at(moment: Moment) -> &'static str {
     match moment {
-        Moment::PreToolUse => "could not be heard, so calls that it hears of are refused",
+        Moment::PreToolUse => "gave no usable answer, so calls that it matches are refused",
         Moment::PostToolUse => PASSED_OVER,
-        Moment::SubagentStart => "could not be heard, so sub-agents that it hears of do not start",
+        Moment::SubagentStart => "gave no usable answer, so sub-agents that it matches do not start",
         Moment::SubagentStop => {
-            "could not be heard, so the work of sub-agents that it hears of is not integrated"
+            "gave no usable answer, so the work of sub-agents that it matches is not integrated"
         }
     }
 }
 
-/// Says that a hook failed; once in a run, because one that is broken fails at every call.
+/// Records the failure of a hook, once per run, because a broken hook fails at every call.
 fn note(
     failures: &watch::Sender<Vec<HookFailed>>,
     number: usize,
@@ -195,16 +189,16 @@ fn note(
 /// Runs one hook to its end.
 async fn answer_of(hands: &ToolServices, hook: &Hook, number: usize, call: &HookCall) -> HookDecision {
     if let Err(error) = hands.sandbox.level().await {
-        return HookDecision::Unheard(error.to_string());
+        return HookDecision::Unusable(error.to_string());
     }
     let at = &call.at;
     let viewing = match call.reach {
-        Reach::Change | Reach::Look => hands.views.view(at),
-        Reach::Borrowed => hands.views.bare(at),
+        HookAccess::Change | HookAccess::Read => hands.views.view(at),
+        HookAccess::Borrowed => hands.views.bare(at),
     };
     let view = match viewing.await {
         Ok(view) => view,
-        Err(problem) => return HookDecision::Unheard(problem),
+        Err(problem) => return HookDecision::Unusable(problem.to_string()),
     };
     let mut stop = at.stop.clone();
     let turn = tokio::select! {
@@ -212,13 +206,12 @@ async fn answer_of(hands: &ToolServices, hook: &Hook, number: usize, call: &Hook
         () = stop.at_least(Urgency::Gently) => return HookDecision::CutShort,
     };
     let cwd = view.shown_as(at).display().to_string();
-    let shell = ["bash", "--noprofile", "--norc", "-c", &hook.command];
     let argv = ["env".to_owned(), format!("{PROJECT_VARIABLE}={cwd}")];
-    let argv = argv.into_iter().chain(shell.map(str::to_owned)).collect();
+    let argv = argv.into_iter().chain(SHELL.map(str::to_owned)).chain([hook.command.clone()]).collect();
     let command = view.command(argv, at);
-    let record = hands.outputs.as_ref().map(|outputs| {
+    let record = hands.records.as_ref().map(|records| {
         let name = format!("{}-{}-{}-{number}", at.agent, call.moment.name(), plain_name(&at.call_id));
-        outputs.records(&at.agent).join(name)
+        records.process_record(&at.agent.run(), &name)
     });
     let files = hook.files.iter().map(|file| (file.clone(), file.clone()));
     let kept = |bytes| OutputLimits { head_bytes: bytes, tail_bytes: 0, spill: None, spill_bytes: 0 };
@@ -227,7 +220,7 @@ async fn answer_of(hands: &ToolServices, hook: &Hook, number: usize, call: &Hook
         network: at.network,
         shown: command.shown.iter().cloned().chain(files).collect(),
         record,
-        read_only: call.reach != Reach::Change,
+        read_only: command.read_only || call.reach != HookAccess::Change,
         input: Some(input::hook_input(call, &cwd)),
         output: kept(ANSWER_MAX_BYTES),
         errors: Some(kept(ERRORS_MAX_BYTES)),
@@ -235,26 +228,26 @@ async fn answer_of(hands: &ToolServices, hook: &Hook, number: usize, call: &Hook
     };
     let mut running = match hands.sandbox.start(turn, command) {
         Ok(running) => running,
-        Err(error) => return HookDecision::Unheard(error.to_string()),
+        Err(error) => return HookDecision::Unusable(error.to_string()),
     };
     let limit = hook.timeout.min(HOOK_TIMEOUT_MAX);
-    match wait(&mut running, &at.stop, Limits { time: limit, idle: Duration::MAX }).await {
-        (_, Some(EndReason::Asked)) => HookDecision::CutShort,
+    match running.run_to_end(&at.stop, TimeLimits { time: limit, idle: Duration::MAX }).await {
+        (_, Some(EndReason::Stopped)) => HookDecision::CutShort,
         (_, Some(EndReason::TimeLimit | EndReason::Silent)) => {
-            HookDecision::Unheard(format!("it took longer than {} s and was ended", limit.as_secs()))
+            HookDecision::Unusable(format!("it took longer than {} s and was ended", limit.as_secs()))
         }
-        (Err(error), None) => HookDecision::Unheard(error.to_string()),
+        (Err(error), None) => HookDecision::Unusable(error.to_string()),
         (Ok(ended), None) => read_answer(call.moment, &ended),
     }
 }
 
-/// What a hook said that ended by itself.
+/// Parses the answer of a hook that exited.
 fn read_answer(moment: Moment, ended: &CallEnd) -> HookDecision {
     if ended.out_of_memory {
-        return HookDecision::Unheard("its memory limit was reached".to_owned());
+        return HookDecision::Unusable("its memory limit was reached".to_owned());
     }
     match ended.exit {
         Exit::Code(code) => decision::read(moment, code, &ended.output, ended.errors.as_ref()),
-        Exit::Signal(signal) => HookDecision::Unheard(format!("it was ended by signal {signal}")),
+        Exit::Signal(signal) => HookDecision::Unusable(format!("it was ended by signal {signal}")),
     }
 }

@@ -1,8 +1,8 @@
-//! Input that does not fit: answered precisely, and never run in part.
+//! Invalid input: the answer is precise, and no part of the call runs.
 
 use super::*;
 
-/// One good call of every tool.
+/// One valid call of every tool.
 fn good() -> Vec<(&'static str, Value)> {
     vec![
         ("read", json!({"path": "a.txt"})),
@@ -25,7 +25,7 @@ fn good() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Whether a call is accepted, without running it. A command may be one that this machine cannot run.
+/// Whether a call is accepted, without running it. The machine may be unable to run a command.
 fn check(bench: &Bench, name: &str, input: Value) -> Result<(), ToolFailure> {
     match tool(name).handler {
         Handler::Effect(_) => match bench.prepare(name, input) {
@@ -103,7 +103,7 @@ fn wrong_types_name_their_field() {
     for (name, good) in good() {
         let properties = (tool(name).describe)(&[]).input_schema["properties"].clone();
         for (field, about) in properties.as_object().unwrap() {
-            // No field takes a number where it takes a text, or the other way round.
+            // No text field accepts a number, and no number field a text.
             let wrong = if about["type"] == "string" { json!(1) } else { json!("x") };
             let mut input = good.clone();
             input[field] = wrong;
@@ -177,7 +177,7 @@ fn a_megabyte_is_answered_in_a_few_words() {
         text,
         "Invalid input for `todo`: `items` has 50000 entries, more than the 100 accepted. Nothing was done."
     );
-    // A megabyte that fits is written.
+    // A megabyte is within the limit and is written.
     let done = bench.ok("write", json!({"path": "big.txt", "content": megabyte}));
     assert_eq!(done, "Created `big.txt`: 1 line, 1048576 bytes.");
     let text = refused(&bench, "write", json!({"path": "b", "content": megabyte.repeat(5)}));

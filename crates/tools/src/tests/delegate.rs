@@ -1,4 +1,4 @@
-//! `todo` and the delegation tools.
+//! Tests of `todo` and the delegation tools.
 
 use posse_domain::budget::{Budget, Usd};
 use posse_domain::contract::{CommandCriterion, Criterion};

@@ -1,4 +1,4 @@
-//! `edit`.
+//! Tests of `edit`.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn a_piece_is_replaced() {
         ("x\ny\nx x\n", edit_all("f", "x", "z"), "z\ny\nz z\n", "Edited `f`: 3 places replaced, lines 1, 3."),
         ("aaa", edit_all("f", "aa", "b"), "ba", "Edited `f`: 1 place replaced, line 1."),
         ("äö\n", edit("f", "ö", "ü$1\\n"), "äü$1\\n\n", "Edited `f`: 1 place replaced, line 1."),
-        // The file's line endings are kept, whichever the model writes.
+        // The file keeps its line endings, whichever the model writes.
         (
             "a\r\nb\r\nc\r\n",
             edit("f", "a\nb", "x\ny"),
@@ -43,7 +43,7 @@ fn a_file_never_read_can_be_edited_if_the_text_matches() {
     bench.file("a.txt", "old\n");
     bench.ok("edit", edit("a.txt", "old", "new"));
     assert_eq!(bench.content("a.txt"), "new\n");
-    // From then on it has been seen.
+    // After the edit, the agent has seen the file.
     bench.file("a.txt", "new, by others\n");
     let text = bench.fails("edit", edit("a.txt", "new", "newer"), Code::ToolError);
     assert!(text.starts_with("`a.txt` has changed since you read or wrote it"), "{text}");

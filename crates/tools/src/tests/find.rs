@@ -1,4 +1,4 @@
-//! `list`, `glob` and `grep`.
+//! Tests of `list`, `glob` and `grep`.
 
 use super::*;
 

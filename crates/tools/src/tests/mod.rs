@@ -1,4 +1,4 @@
-//! Every tool as the engine calls it.
+//! Calls every tool as the engine does.
 
 mod bad_input;
 mod delegate;
@@ -66,7 +66,7 @@ impl Bench {
             context: Arc::new(ExecutionContext::default()),
             call_id: "c1".into(),
             workspace: Arc::new(top.path().join("ws")),
-            isolated: false,
+            files: posse_engine::ports::CallFiles::Folder,
             seen: Arc::new(RecordedViews::default()),
             rules: PathRules::default(),
             approvals: Approvals::none(),
@@ -95,7 +95,7 @@ impl Bench {
         fs::read_to_string(self.ws(path)).unwrap()
     }
 
-    /// Forgets what the agent has read, as a new process does.
+    /// Forgets which files the agent has read, as a new process does.
     fn forget(&mut self) {
         self.call.seen = Arc::new(RecordedViews::default());
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every file tool with this path.
+/// A call of every file tool with this path.
 fn calls(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read", json!({"path": path})),
@@ -48,7 +48,7 @@ fn the_name_that_programs_know_the_workspace_by_is_understood() {
     let mut bench = Bench::new();
     bench.file("src/a.rs", "one\n");
     bench.fails("read", json!({"path": "/workspace/src/a.rs"}), Code::PermissionDenied);
-    bench.call.isolated = true;
+    bench.call.files = posse_engine::ports::CallFiles::Shared;
     assert!(bench.ok("read", json!({"path": "/workspace/src/a.rs"})).contains("one"));
     assert!(bench.ok("list", json!({"path": "/workspace"})).contains("src"));
     assert!(bench.ok("glob", json!({"pattern": "*", "path": "/workspace/src/"})).contains("a.rs"));

@@ -1,4 +1,4 @@
-//! `read`.
+//! Tests of `read`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -93,7 +93,7 @@ fn long_lines_and_long_files_are_cut() {
     let shown = bench.ok("read", json!({"path": "many.txt", "limit": 9_999}));
     assert!(shown.ends_with("2000\tx\n[lines 1 to 2000 of 5000; go on with offset 2001]"));
 
-    // Larger than what is read without a thread, and than what an answer takes.
+    // Larger than a file that is read on the caller's thread, and than one answer.
     bench.file("wide.txt", format!("{}\n", "x".repeat(1_000)).repeat(200));
     let mut next = Some(1);
     let mut lines = 0;

@@ -1,8 +1,8 @@
-//! What becomes of a change at each point where the process can end.
+//! Recovery of a change from a crash at each possible point.
 
 use super::*;
 
-/// The state of `dir/a.txt` and what is left beside it.
+/// The names in `dir`, including temporary files that were left behind.
 fn left_behind(bench: &Bench) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(bench.ws("dir"))
         .map(|dir| dir.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect())
@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// A workspace as it was before the change, and the change's intent.
+    /// The workspace before the change, and the change's intent.
     fn intended(&self) -> (Bench, WriteIntent) {
         let bench = Bench::new();
         if let Some(before) = self.before {
@@ -118,7 +118,7 @@ fn anything_else_is_unknown_and_left_alone() {
             RecoveredEffect::Unknown
         ));
         assert_eq!(bench.content("dir/a.txt"), "theirs\n");
-        // Another input than the one that was journalled.
+        // An intent that does not match the input.
         let other = WriteIntent { path: "dir/b.txt".into(), ..intent.clone() };
         assert!(matches!(bench.recover(case.tool, case.input.clone(), other), RecoveredEffect::Unknown));
         let other = WriteIntent { after: Hash::ZERO, before: Some(Hash::of(b"theirs\n")), ..intent.clone() };

@@ -1,4 +1,4 @@
-//! Rules bind what happens to a file, whatever tool or link leads there.
+//! Rules apply to the file itself, whatever tool or link leads to it.
 
 use std::os::unix::fs::symlink;
 
@@ -27,7 +27,7 @@ fn authority(tools: &[&str], listed: &[(&str, Decision)]) -> Authority {
     Authority::root(&"k3f9ab2c".parse().unwrap(), layers, definition, grant)
 }
 
-/// A tree with secrets and many ways to them, under these rules.
+/// A tree with secrets and many paths to them, under these rules.
 fn guarded(tools: &[&str], listed: &[(&str, Decision)]) -> (Bench, Authority) {
     let mut bench = Bench::new();
     bench.file(".env", "SECRET\n").file("secrets/key.txt", "SECRET\n").file("secrets/deep/k.txt", "SECRET\n");
@@ -52,7 +52,7 @@ fn guarded(tools: &[&str], listed: &[(&str, Decision)]) -> (Bench, Authority) {
 const SECRET_RULES: [(&str, Decision); 2] =
     [("read:.env", Decision::Deny), ("read:secrets/**", Decision::Ask)];
 
-/// Every way to write the secret files, and where each really is.
+/// Every path to the secret files, and the real path of each.
 const SECRET_PATHS: [(&str, &str); 8] = [
     (".env", ".env"),
     ("env", ".env"),
@@ -96,7 +96,7 @@ fn no_tool_tells_what_is_in_a_secret() {
         for old in ["SECRET", "nothing"] {
             let failure =
                 bench.call("edit", json!({"path": path, "old_text": old, "new_text": "x"})).unwrap_err();
-            // It says the same whether or not the text is there; links are not followed for writing at all.
+            // The failure is the same whether or not the text is in the file. Writes follow no links at all.
             let said =
                 failure.text.contains("is not for you to see") || failure.text.contains("symbolic link");
             assert!(said, "{path}: {}", failure.text);
@@ -207,7 +207,7 @@ fn a_protected_name_is_not_written_by_any_spelling_unless_a_person_named_it() {
     ];
     for (tool, input) in &tries {
         let text = bench.fails(tool, input.clone(), Code::PermissionDenied);
-        assert!(text.contains("is a protected name; a person opens it with --allow 'write:"), "{text}");
+        assert!(text.contains("is a protected name; a user opens it by allowing `write:"), "{text}");
     }
     let text = bench
         .call("edit", json!({"path": "flows/ci.yml", "old_text": "push", "new_text": "x"}))

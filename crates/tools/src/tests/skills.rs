@@ -1,4 +1,4 @@
-//! Skills: asked for, delegated to, and their files.
+//! Skills: loading, delegating, and their files.
 
 use std::os::unix::fs::symlink;
 
@@ -6,7 +6,7 @@ use posse_engine::ports::{SkillDir, SpawnRequest};
 
 use super::*;
 
-/// A skill `review` with files, and one without a name in the context.
+/// A skill `review` with files.
 fn bench() -> Bench {
     let mut bench = Bench::new();
     let dir = bench.top.path().join("skills/review");
@@ -48,7 +48,7 @@ fn what_git_ignores_is_not_read_as_a_file_of_a_projects_skill() {
 fn what_git_ignores_is_not_listed_as_a_file_of_a_projects_skill() {
     let mut bench = bench();
     let project = bench.top.path().to_owned();
-    // The rules above the folder count, and those of the folder's other ignore files let nothing in again.
+    // Ignore rules above the folder apply, and other ignore files in the folder do not lift them.
     fs::write(project.join(".gitignore"), "*.key\n/skills/review/cache/\n").unwrap();
     let dir = project.join("skills/review");
     fs::create_dir(dir.join("cache")).unwrap();

@@ -1,4 +1,4 @@
-//! What permission rules are asked about.
+//! The specifiers of tools for permission rules.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn delegation_is_about_definitions_and_tasks() {
     for name in ["task_status", "task_send", "task_cancel", "task_close"] {
         assert_eq!(specifier(name, &json!({"task_id": "2.1"})).as_deref(), Some("2.1"));
     }
-    // A rule about a skill cannot be dodged by how its name is written.
+    // The spelling of a skill's name does not bypass a rule about it.
     for name in ["review", "Review", " /REVIEW "] {
         assert_eq!(specifier("skill", &json!({"name": name})).as_deref(), Some("review"));
         assert_eq!(specifier("delegate_to_agent", &json!({"skill_name": name})).as_deref(), Some("review"));

@@ -1,4 +1,4 @@
-//! No spelling of an address that is not public is reached.
+//! No spelling of a non-public address is reached.
 
 use posse_domain::permission::{Operation, Pattern};
 
@@ -7,9 +7,9 @@ use super::*;
 use crate::webfetch;
 use posse_egress::Egress;
 
-/// Hosts that are, or lead to, something that is not public.
+/// Hosts that are, or resolve to, non-public addresses.
 const HOSTS: &[&str] = &[
-    // Loopback, in every way to write it.
+    // Loopback in every spelling.
     "127.0.0.1",
     "127.0.0.1.",
     "127.1",
@@ -51,7 +51,7 @@ const HOSTS: &[&str] = &[
     "0.1.2.3",
     "[::]",
     "[0:0:0:0:0:0:0:0]",
-    // The fourth version inside the sixth.
+    // IPv4 addresses embedded in IPv6.
     "[::ffff:127.0.0.1]",
     "[::ffff:7f00:1]",
     "[::FFFF:127.0.0.1]",
@@ -73,7 +73,7 @@ const HOSTS: &[&str] = &[
     "[2001:0:7f00:1::]",
     "[2001:0000:4136:e378:8000:63bf:3fff:fdd2]",
     "[2606:4700::5efe:127.0.0.1]",
-    // Metadata of clouds.
+    // Metadata services of clouds.
     "169.254.169.254",
     "169.254.169.254.",
     "0xa9fea9fe",
@@ -111,7 +111,7 @@ const HOSTS: &[&str] = &[
     "[fd12:3456:789a::1]",
     "[fec0::1]",
     "[fe80::a9fe:a9fe]",
-    // Nobody's, or everybody's.
+    // Reserved and multicast.
     "192.0.0.1",
     "192.0.2.1",
     "198.51.100.1",
@@ -133,14 +133,14 @@ const HOSTS: &[&str] = &[
     "[2001:20::1]",
     "[5f00::1]",
     "[4000::1]",
-    // Names with tricks in them.
+    // Tricky names.
     "127.0.0.1.nip.example",
     "a_b.example",
     "evil.example",
     "bücher.example",
 ];
 
-/// What is no host at all, or one that programs understand differently.
+/// Texts that are not a host, or that programs parse differently.
 const NO_HOSTS: &[&str] = &[
     "127.0.0.1%00.docs.rs",
     "docs.rs%00",
@@ -179,7 +179,7 @@ const NO_HOSTS: &[&str] = &[
     "a*b.example",
 ];
 
-/// Refused by what it is, before anything is reached.
+/// The failure of a refused URL, which no connection preceded.
 fn refused(bench: &Bench, tool: &Tool, url: &str) -> ToolFailure {
     match call(bench, tool, json!({"url": url})) {
         Err(failure) => failure,
@@ -191,7 +191,7 @@ fn refused(bench: &Bench, tool: &Tool, url: &str) -> ToolFailure {
 fn no_spelling_of_what_is_not_public_is_reached() {
     assert!(HOSTS.len() + NO_HOSTS.len() >= 140);
     let bench = Bench::new();
-    // On every address that this machine has, of both versions.
+    // Listens on every address of this machine, IPv4 and IPv6.
     let four = Server::on(&bench, "0.0.0.0", |_| answer(200, "text/plain", "secret"));
     let six = Server::on(&bench, "::", |_| answer(200, "text/plain", "secret"));
     let tool = webfetch(here());
@@ -228,12 +228,12 @@ fn a_refusal_says_what_was_found_and_who_can_open_it() {
     assert_eq!(
         refused(&bench, &tool, "http://intranet.example/").text,
         "Nothing was fetched: `intranet.example` leads to 10.1.2.3, which is a private address, and only public \
-         addresses are fetched. Only a person can open it, with `--allow 'webfetch:intranet.example'`."
+         addresses are fetched. Only a user can open it, with an approval of `webfetch:intranet.example`."
     );
     assert_eq!(
         refused(&bench, &tool, "http://docs.rs:22/").text,
-        "Nothing was fetched: port 22 of `docs.rs` is not one that web pages are fetched from. Only a person can open \
-         it, with `--allow 'webfetch:docs.rs:22'`."
+        "Nothing was fetched: web pages are not fetched from port 22 (host `docs.rs`). Only a user can open it, \
+         with an approval of `webfetch:docs.rs:22`."
     );
 }
 
@@ -261,14 +261,14 @@ fn a_person_opens_a_host_and_nothing_else() {
         ("webfetch:localhost", "127.0.0.1", false),
         ("webfetch:open.example", "other.example", false),
         ("webfetch:open.example", "open.example.evil.example", false),
-        // What names nothing opens nothing, and a name is opened by all of it.
+        // A pattern that names nothing opens nothing, and only the whole name opens a host.
         ("webfetch", "127.0.0.1", false),
         ("webfetch:*", "127.0.0.1", false),
         ("webfetch:**", "127.0.0.1", false),
         ("*", "127.0.0.1", false),
         ("webfetch:open.*", "open.example", false),
         ("webfetch:1*", "1.example", false),
-        // Other tools' approvals are not for this one.
+        // Approvals of other tools do not apply.
         ("websearch:127.0.0.1", "127.0.0.1", false),
         ("bash:127.0.0.1", "127.0.0.1", false),
     ] {
@@ -296,10 +296,10 @@ fn a_redirect_needs_an_opening_of_its_own() {
     });
     approve(&mut bench, &[&format!("webfetch:open.example:{}", outer.port())]);
     let tool = webfetch(here());
-    // Another host is told, and not reached.
+    // The answer names another host, which is not contacted.
     let text = call(&bench, &tool, json!({"url": outer.url("open.example", "/host")})).unwrap();
     assert!(text.contains(&format!("redirects to another host: http://127.0.0.1:{port}/")), "{text}");
-    // The same host at another port is judged again.
+    // The same host on another port is checked again.
     let failure = refused(&bench, &tool, &outer.url("open.example", "/port"));
     assert_eq!(failure.code, Code::PermissionDenied);
     assert_eq!((outer.connections(), inner.connections()), (2, 0));
@@ -324,7 +324,7 @@ fn rules_see_the_host_that_is_reached() {
     }
     assert_eq!(specifier(&json!({"url": "http://0x7f.1/"})).as_deref(), Some("127.0.0.1"));
     assert_eq!(specifier(&json!({"url": "http://[0::1]/"})).as_deref(), Some("[::1]"));
-    // What has no host is not fetched.
+    // A URL without a host is not fetched.
     for url in ["evil.example", "http://evil%2eexample/", "ftp://evil.example", "http://a@evil.example/", ""]
     {
         assert_eq!(specifier(&json!({"url": url})), None, "{url}");

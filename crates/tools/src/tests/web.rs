@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Every name leads to this address.
+/// Resolves every name to this address.
 pub(super) struct FixedResolver(pub(super) &'static str);
 
 impl Resolve for FixedResolver {
@@ -20,12 +20,12 @@ impl Resolve for FixedResolver {
     }
 }
 
-/// A client for which every name leads to this machine.
+/// A client that resolves every name to this machine.
 pub(super) fn here() -> Egress {
     Egress::resolving(FixedResolver("127.0.0.1"))
 }
 
-/// A server that says to each request what a function says.
+/// A server that computes each response with a function.
 pub(super) struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
@@ -86,7 +86,7 @@ impl Server {
     }
 }
 
-/// Whether a request has its head and as much body as it says.
+/// Whether a request has its whole header and body.
 fn is_whole(request: &[u8]) -> bool {
     let text = String::from_utf8_lossy(request);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -95,7 +95,7 @@ fn is_whole(request: &[u8]) -> bool {
     body.len() >= length.unwrap_or(0)
 }
 
-/// An answer with this status, content type and body.
+/// A response with this status, content type and body.
 pub(super) fn answer(status: u16, kind: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let mut answer = format!("HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\n\r\n").into_bytes();
     answer.extend_from_slice(body.as_ref());
@@ -106,7 +106,7 @@ pub(super) fn redirect(to: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
-/// Calls a tool that is not among the built-in ones.
+/// Calls a tool that is not a built-in one.
 pub(super) fn call(bench: &Bench, tool: &Tool, input: Value) -> Result<String, ToolFailure> {
     let Handler::Effect(effect) = &tool.handler else { panic!("{} asks the engine", tool.name) };
     let prepared = bench.runtime.block_on(effect.prepare(bench.call.clone(), input))?;

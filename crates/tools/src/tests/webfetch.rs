@@ -1,10 +1,10 @@
-//! `webfetch`: what is shown, and what is said instead.
+//! Tests of `webfetch`: the shown pages, and the messages in other cases.
 
 use super::web::{Server, answer, approve, call, here, redirect};
 use super::*;
 use crate::webfetch;
 
-/// An agent for which `site.example` is this machine, and open.
+/// An agent that may reach `site.example`, which is this machine.
 fn bench() -> Bench {
     let mut bench = Bench::new();
     approve(&mut bench, &["webfetch:site.example"]);

@@ -1,4 +1,4 @@
-//! `websearch` with each of its providers.
+//! Tests of `websearch` with each of its providers.
 
 use super::web::{Server, answer, call, here, redirect};
 use super::*;
@@ -6,7 +6,7 @@ use crate::{Search, websearch};
 
 const KEY: &str = "canary-key-7c1f";
 
-/// Every provider at this URL, and what each answers when it found two pages and when it found none.
+/// Every provider at this URL, with its response for two pages and for none.
 fn providers(url: &str) -> Vec<(&'static str, Search, String, &'static str)> {
     let page = |excerpt: &str, n: u32| {
         json!({"title": format!("Page <strong>{n}</strong>"), "url": format!("https://example.org/{n}"),
@@ -38,7 +38,7 @@ fn search(bench: &Bench, search: &Search, input: Value) -> Result<String, ToolFa
     done
 }
 
-/// A server that gives this answer to every request, and every provider at it.
+/// A server that sends this response to every request, and every provider at it.
 fn each(
     says: impl Fn(&str) -> Vec<u8> + Clone + Send + Sync + 'static,
     check: impl Fn(&str, Result<String, ToolFailure>, &Server),
@@ -102,9 +102,7 @@ fn nothing_found_is_said() {
 
 #[test]
 fn a_status_is_explained_and_the_providers_words_are_not_repeated() {
-    for (status, said) in
-        [(401, "erson has to"), (403, "erson has to"), (429, "Too many"), (500, "a problem")]
-    {
+    for (status, said) in [(401, "ser has to"), (403, "ser has to"), (429, "Too many"), (500, "a problem")] {
         each(
             move |_| answer(status, "application/json", format!("{{\"error\": \"bad key {KEY}\"}}")),
             |name, done, _| {
@@ -136,7 +134,7 @@ fn an_answer_that_is_none_is_said() {
             },
         );
     }
-    // Deeper than any parser should follow.
+    // Deeper than a parser should recurse.
     each(move |_| answer(200, "x", "[".repeat(1_000_000)), |_, done, _| assert!(done.is_err()));
 }
 
@@ -159,7 +157,7 @@ fn a_key_does_not_follow_a_redirect() {
             if request.contains("/stolen") { answer(200, "x", "{}") } else { redirect("/stolen") }
         },
         |_, done, server| {
-            assert!(done.unwrap_err().text.contains("A person has to correct `search.url`"));
+            assert!(done.unwrap_err().text.contains("A user has to correct `search.url`"));
             assert_eq!(server.connections(), 1);
         },
     );
@@ -185,9 +183,13 @@ fn a_provider_that_is_not_there_is_said() {
 fn without_a_provider_the_answer_says_how_to_set_one_up() {
     let text = Bench::new().fails("websearch", json!({"query": "q"}), Code::Unsupported);
     assert!(text.starts_with("There was no search: no search provider is set up."), "{text}");
-    for way in
-        ["settings file", "provider: searxng, url:", "provider: brave", "BRAVE_API_KEY", "TAVILY_API_KEY"]
-    {
+    for way in [
+        "settings file",
+        "provider: searxng, url:",
+        "provider: brave",
+        "provider: tavily",
+        "`search.key_env`",
+    ] {
         assert!(text.contains(way), "{text}");
     }
 }
@@ -222,7 +224,7 @@ fn a_key_that_a_provider_echoes_is_not_told() {
         let page = json!({"title": echo, "url": format!("https://example.org/?k={echo}"), "content": echo,
             "description": echo});
         let body = json!({"results": [page], "web": {"results": [page]}}).to_string();
-        // The first has no key.
+        // The first provider has no key.
         for at in 1..3 {
             let (bench, body) = (Bench::new(), body.clone());
             let server = Server::new(&bench, move |_| answer(200, "application/json", &body));

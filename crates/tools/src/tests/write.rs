@@ -1,4 +1,4 @@
-//! `write`.
+//! Tests of `write`.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_file_is_made_and_replaced() {
         "Created `a/b.txt`: 2 lines, 8 bytes."
     );
     assert_eq!(bench.content("a/b.txt"), "one\ntwo\n");
-    // Who wrote it has seen it.
+    // An agent has seen the file that it wrote.
     assert_eq!(
         bench.ok("write", json!({"path": "./a//b.txt", "content": ""})),
         "Replaced `a/b.txt`: 0 lines, 0 bytes."
@@ -120,7 +120,7 @@ fn what_must_not_be_written_is_refused_before_the_intent() {
 fn a_write_nobody_waits_for_does_not_happen_later() {
     let bench = Bench::new();
     let prepared = bench.prepare("write", json!({"path": "a.txt", "content": "x"})).unwrap();
-    // Never polled: the work did not begin.
+    // Never polled, so the work did not begin.
     drop((prepared.run)());
     assert!(!bench.ws("a.txt").exists());
 }

@@ -1,14 +1,14 @@
-//! Which letters bytes stand for.
+//! Detects the encoding of a page and decodes it.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How far into a page its own word on its encoding is looked for, as browsers do.
+/// How far into a page its `charset` declaration is searched, as browsers do.
 const PRESCAN_BYTES: usize = 1024;
 
-/// Decodes: by a mark at the beginning, by the header's `charset`, by what HTML says of itself, else as UTF-8 or, if
-/// it is none, as what old pages mostly are.
+/// Decodes by a byte order mark, the header's `charset`, or the HTML's own declaration. Otherwise as UTF-8 or, if the
+/// bytes are not UTF-8, in the encoding of most old pages.
 pub(super) fn decode(bytes: &[u8], parameters: &str, is_html: bool) -> String {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     let said =
@@ -23,7 +23,7 @@ pub(super) fn decode(bytes: &[u8], parameters: &str, is_html: bool) -> String {
     text.into_owned()
 }
 
-/// What follows `charset=`.
+/// The text after `charset=`.
 fn label(text: &str) -> Option<&str> {
     let rest = text.split_once("charset")?.1.trim_start().strip_prefix('=')?;
     let rest = rest.trim_start().trim_start_matches(['"', '\'']);

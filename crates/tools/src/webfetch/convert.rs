@@ -1,9 +1,9 @@
-//! Turns answers into text on threads of their own, a few at a time.
+//! Converts responses to text on separate threads, a few at a time.
 //!
-//! A thread cannot be ended from outside. So everything that it does is bounded before it begins (`tags`, `dom`), it
-//! checks between pieces of work whether its caller still waits, and nothing waits for it: neither the call, which has a
-//! time limit, nor the end of the process. One that takes long all the same keeps its permit, so that there are never
-//! more than a few.
+//! A thread cannot be stopped from outside. So all its work is bounded in advance (`tags`, `dom`), it checks between
+//! pieces of work whether its caller still waits, and nothing waits for it: neither the call, which has a timeout, nor
+//! the end of the process. A thread that takes long nevertheless keeps its permit, so that there are never more than a
+//! few.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,11 @@ use tokio::sync::{Semaphore, oneshot};
 use super::limits::{Stop, StopOnDrop};
 use super::page::{self, NotShown, Page};
 
-/// How long turning a page into text may take, the wait for a thread included.
+/// Timeout of a conversion, including the wait for a thread.
 const CONVERT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Conversions at once. Each may take some hundred megabytes for a moment.
+/// Maximum number of conversions at once. Each may take some hundred megabytes for a moment.
 const CONVERTERS_MAX: usize = 4;
 
-/// What converts.
 #[derive(Clone)]
 pub(super) struct Converter(Arc<Semaphore>);
 
@@ -32,7 +31,7 @@ impl Default for Converter {
 }
 
 impl Converter {
-    /// Turns an answer into text. Dropping the future stops the conversion.
+    /// Converts a response to text. Dropping the future stops the conversion.
     pub(super) async fn convert(&self, answer: Answer) -> Result<Page, ToolFailure> {
         let stop = Stop::default();
         let _stop_on_drop = StopOnDrop(stop.clone());
@@ -46,7 +45,7 @@ impl Converter {
                 let _ = done.send(page::read(&answer, &stop));
                 drop(permit);
             };
-            // It is not joined: the channel has the result, and is closed if the thread panicked.
+            // The thread is not joined: the channel has the result, and closes if the thread panicked.
             thread.spawn(work).map_err(|_| broken())?;
             result.await.map_err(|_| broken())?.map_err(|why| not_shown(&why))
         });

@@ -1,10 +1,10 @@
-//! A document that cannot grow out of hand.
+//! Parses HTML to a document of bounded size.
 //!
-//! Parsing HTML repairs it, and repairs multiply: each open `<b>` is opened again, with all its attributes, in every new
-//! paragraph, so a page of a hundred kilobytes can ask for billions of elements. What there is to repair is bounded by how
-//! deep elements nest. So the parser is fed in small pieces, and after each the number and the depth of elements and
-//! what their attributes have together are looked at. Whatever comes after (finding the article, writing Markdown)
-//! visits each part once for each of those around it: `Weight` bounds that product.
+//! The HTML parser repairs a page, and repairs multiply: each open `<b>` is opened again, with all its attributes, in
+//! every new paragraph, so a page of a hundred kilobytes can expand to billions of elements. The nesting depth bounds
+//! these repairs. So the parser is fed in small pieces, and after each piece the number and depth of elements and the
+//! sum of their attributes are checked. All later work (finding the article, writing Markdown) visits each part once
+//! for each element around it: `Weight` bounds that product.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -18,34 +18,35 @@ use html5ever::{Attribute, ParseOpts, QualName, parse_document};
 
 use super::limits::{PageLimit, Stop};
 
-/// Most nodes of a document.
+/// Maximum number of nodes of a document.
 const NODES_MAX: usize = 200_000;
-/// Deepest nesting. Pages of people stay below a hundred.
+/// Maximum nesting. Real pages stay below a hundred.
 const DEPTH_MAX: u32 = 256;
-/// Most attributes of all elements together, those of repaired elements counted again.
+/// Maximum number of attributes of all elements, counting those of repaired elements again.
 const ATTRIBUTES_MAX: usize = 600_000;
-/// Most bytes of all attributes together, counted in the same way; pages are smaller than this.
+/// Maximum size of all attributes, counted in the same way. Real pages are smaller.
 const ATTRIBUTE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// How often attributes of a second `<html>` or `<body>` are added to the first; no content is lost without them.
+/// How often attributes of a second `<html>` or `<body>` are merged into the first. No content is lost without them.
 const MERGES_MAX: usize = 64;
-/// Most nodes, each counted once for each element around it. Ten levels for each of a million, or a hundred for each of a
-/// hundred thousand: many times what pages of people have.
+/// Maximum number of nodes, each counted once for each element around it. Ten levels for each of a million, or a
+/// hundred for each of a hundred thousand: many times what real pages have.
 const NODE_WORK_MAX: u64 = 10_000_000;
-/// Most bytes of text, counted in the same way: 4 MB of text on a level of 16.
+/// Maximum size of the text, counted in the same way: 4 MB of text at level 16.
 const TEXT_WORK_MAX: u64 = 64 * 1024 * 1024;
-/// Most lines, each counted once for each pair of the quotations and list items around it: each of these writes its mark before
-/// every line, and copies the marks of those within it. A thousand lines on a level of 300, or a hundred thousand on a level of 30.
+/// Maximum number of lines, each counted once for each pair of the quotations and list items around it: each of these
+/// writes its mark before every line, and copies the marks of those within it. A thousand lines at level 300, or a
+/// hundred thousand at level 30.
 const MARK_WORK_MAX: u64 = 100_000_000;
-/// How much is parsed between two looks: few enough that what one piece can multiply is small.
+/// How much is parsed between two checks. One piece must not multiply to much.
 const PIECE_BYTES: usize = 64;
 
-/// As above, for a page whose article is looked for: that takes many visits to each part and cannot be stopped in between. A
-/// long encyclopaedia article has half of this.
+/// Like `NODE_WORK_MAX`, for a page whose article is searched: that visits each part many times and cannot be stopped.
+/// A long encyclopaedia article has half of this.
 const ARTICLE_NODE_WORK_MAX: u64 = NODE_WORK_MAX / 10;
-/// The same for its text.
+/// Like `TEXT_WORK_MAX`, for a page whose article is searched.
 const ARTICLE_TEXT_WORK_MAX: u64 = TEXT_WORK_MAX / 4;
 
-/// Parses a page, and says whether it is small enough to look for its article.
+/// Parses a page. Also returns whether it is small enough for the search of its article.
 pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), PageLimit> {
     let tree_builder = TreeBuilderOpts { scripting_enabled: false, ..TreeBuilderOpts::default() };
     let mut parser =
@@ -64,8 +65,8 @@ pub(super) fn parse(html: &str, stop: &Stop) -> Result<(Document, bool), PageLim
     Ok((document, may_be_searched))
 }
 
-/// What it takes to visit every part of a document once for each element around it. Depths are counted here once more: while
-/// a document is built, repairs move whole subtrees, and those below are not told.
+/// The cost of visiting every part of a document once for each element around it. Depths are counted again here,
+/// because repairs move whole subtrees without updating the depths below.
 #[derive(Debug, Default)]
 struct Weight {
     nodes: u64,
@@ -76,7 +77,7 @@ struct Weight {
 impl Weight {
     fn of(document: &Document) -> Result<Self, PageLimit> {
         let mut weight = Self::default();
-        // How many elements with marks there are around the last node of each level, that node included.
+        // The number of marked elements around the last node of each level, including that node.
         let mut marked = vec![0_u64; DEPTH_MAX as usize + 2];
         let mut at = Some((document.root(), 0_u32));
         while let Some((node, depth)) = at {
@@ -111,12 +112,12 @@ fn line_ends(text: &str) -> u64 {
     text.bytes().filter(|byte| *byte == b'\n').count() as u64
 }
 
-/// Whether Markdown writes something before each line of an element.
+/// Whether Markdown writes a mark before each line of an element.
 fn has_mark(name: &str) -> bool {
     matches!(name, "blockquote" | "li")
 }
 
-/// The next node in the order of the page, and its depth. Climbing up costs no more than going down did.
+/// The next node in document order, and its depth. Climbing up costs no more than going down did.
 fn following(node: NodeRef<'_>, depth: u32) -> Option<(NodeRef<'_>, u32)> {
     if let Some(child) = node.first_child() {
         return Some((child, depth + 1));
@@ -131,7 +132,7 @@ fn following(node: NodeRef<'_>, depth: u32) -> Option<(NodeRef<'_>, u32)> {
     }
 }
 
-/// A document whose depth is known while it is built.
+/// A document whose depth is measured while it is built.
 #[derive(Default)]
 struct MeasuredDocument {
     document: Document,
@@ -143,7 +144,7 @@ struct MeasuredDocument {
 }
 
 impl MeasuredDocument {
-    /// An error once a limit is passed.
+    /// Fails once a limit is exceeded.
     fn check(&self) -> Result<(), PageLimit> {
         if self.deepest.get() > DEPTH_MAX {
             Err(PageLimit::Depth)
@@ -160,8 +161,8 @@ impl MeasuredDocument {
         self.attributes.get() > ATTRIBUTES_MAX || self.attribute_bytes.get() > ATTRIBUTE_BYTES_MAX
     }
 
-    /// The attributes of an element, counted; none of them beyond the limits, so that even the piece that passes them takes
-    /// no more memory.
+    /// Counts the attributes of an element. Beyond the limits it drops them, so that even the last piece takes no more
+    /// memory.
     fn counted(&self, attrs: Vec<Attribute>) -> Vec<Attribute> {
         let bytes: usize = attrs.iter().map(|attr| attr.name.local.len() + attr.value.len()).sum();
         self.attributes.set(self.attributes.get() + attrs.len());
@@ -190,7 +191,7 @@ impl TreeSink for MeasuredDocument {
         self.document
     }
 
-    /// Nobody reads them, and a hostile page has many.
+    /// Discarded: parse errors are never read, and a hostile page has many.
     fn parse_error(&self, _: Cow<'static, str>) {}
 
     fn append(&self, parent: &NodeId, child: NodeOrText<NodeId>) {
@@ -270,7 +271,7 @@ impl TreeSink for MeasuredDocument {
 mod tests {
     use super::*;
 
-    /// Formatting elements that are all different, so that the parser keeps all of them.
+    /// Formatting elements that all differ, so that the parser keeps all of them.
     fn formatting(count: usize) -> String {
         (0..count).map(|n| format!("<b x={n}>")).collect::<Vec<_>>().concat()
     }
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn nesting_that_repairs_make_is_counted() {
-        // Each end of a formatting element outside of its block wraps what is in the block once more.
+        // Each closing tag outside of its block wraps the block's content once more.
         let wrapped = format!("{}<p>x{}", formatting(200), "</b>".repeat(200)).repeat(60);
         let parsed = parse(&wrapped, &Stop::default());
         let deepest = |document: &Document| {

@@ -1,11 +1,11 @@
-//! What ends a conversion early: a limit, or a caller that no longer waits.
+//! The reasons to end a conversion early: a limit, or a caller that no longer waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use thiserror::Error;
 
-/// Why a page is not turned into text.
+/// Why a page is not converted to text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum PageLimit {
     #[error("its HTML has too many attributes to be turned into text")]
@@ -20,17 +20,17 @@ pub(super) enum PageLimit {
     Stopped,
 }
 
-/// Whether a conversion is still wanted. The conversion checks this between small pieces of work and ends by itself.
+/// Whether the caller still waits. The conversion checks this between small pieces of work and ends by itself.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// The caller no longer waits.
+    /// Requests the end of the conversion.
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// An error once the caller no longer waits.
+    /// Fails once the caller no longer waits.
     pub(super) fn check(&self) -> Result<(), PageLimit> {
         if self.0.load(Ordering::Relaxed) { Err(PageLimit::Stopped) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! HTML to Markdown.
+//! Converts HTML to Markdown.
 
 use dom_query::Document;
 use dom_smoothie::{Config, Readability, TextMode};
@@ -6,17 +6,17 @@ use dom_smoothie::{Config, Readability, TextMode};
 use super::limits::{PageLimit, Stop};
 use super::{dom, tags};
 
-/// An article that has less than this part of the page's text is not what the page is about: an overview or an
-/// interface's description is no article, and losing most of it is worse than keeping its menus.
+/// If the article has less than this part of the page's text (one in four), the whole page is used. An overview or an
+/// API reference is not an article, and losing most of it is worse than keeping its menus.
 const ARTICLE_MIN_SHARE: usize = 4;
-/// Parts of a page that say nothing.
+/// Elements without readable content.
 const SILENT: [&str; 12] = [
     "head", "script", "style", "meta", "noscript", "template", "svg", "iframe", "nav", "form", "button",
     "dialog",
 ];
 
-/// The title, if there is one, and the main content of a page. What is done after `dom::parse` is bounded by the
-/// limits there, and each of its parts is begun only if it is still wanted.
+/// The title, if there is one, and the main content of a page. The limits of `dom::parse` bound all later work, and
+/// each part of it starts only if the caller still waits.
 pub(super) fn convert(html: &str, url: &str, stop: &Stop) -> Result<(Option<String>, String), PageLimit> {
     tags::check(html, stop)?;
     let (document, may_be_searched) = dom::parse(html, stop)?;

@@ -1,4 +1,4 @@
-//! From what a server sent to text.
+//! Converts a server's response to text.
 //!
 //! Why it is like this: `docs/decisions/webfetch-html.md`.
 
@@ -10,10 +10,10 @@ use super::charset;
 use super::limits::{PageLimit, Stop};
 use super::markdown;
 
-/// Longest content type that is repeated.
+/// Maximum length of a content type in a message.
 const KIND_MAX_CHARS: usize = 100;
 
-/// Types that are text although they do not begin with `text/`.
+/// Text types that do not begin with `text/`.
 const TEXT_TYPES: [&str; 12] = [
     "application/json",
     "application/xml",
@@ -29,10 +29,8 @@ const TEXT_TYPES: [&str; 12] = [
     "application/sql",
 ];
 
-/// A page as text.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// The content type.
     pub(super) kind: String,
     pub(super) title: Option<String>,
     pub(super) text: String,
@@ -58,7 +56,7 @@ enum PageType {
     Other,
 }
 
-/// Turns an answer into text.
+/// Converts a response to text.
 pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
     let said = answer.content_type.as_deref().unwrap_or_default();
     let (kind_text, parameters) = said.split_once(';').unwrap_or((said, ""));
@@ -79,7 +77,7 @@ pub(super) fn read(answer: &Answer, stop: &Stop) -> Result<Page, NotShown> {
         return Err(NotShown::Pdf { bytes: bytes.len() });
     }
     let text = charset::decode(bytes, parameters, kind == PageType::Html);
-    // Whatever it is called: text has no NUL. (What was two bytes for a letter has been decoded by now.)
+    // Text has no NUL, whatever its declared type. (UTF-16 is already decoded here.)
     if kind == PageType::Other || is_binary(text.as_bytes()) {
         return Err(not_text());
     }
@@ -113,8 +111,8 @@ fn looks_like_html(bytes: &[u8]) -> bool {
         .any(|mark| start.get(..mark.len()).is_some_and(|start| start.eq_ignore_ascii_case(mark.as_bytes())))
 }
 
-/// Text without what a terminal would obey or a reader would not see: control characters, letters that turn the
-/// direction of writing, and those of the block that was made for invisible tags.
+/// Removes characters that a terminal would act on or a reader would not see: control characters, marks that change the
+/// direction of text, and invisible tag characters.
 pub(crate) fn clean(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     text.chars()

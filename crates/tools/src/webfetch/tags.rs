@@ -1,22 +1,23 @@
-//! How many attributes the tags of a page can have, counted before the page is parsed.
+//! Counts the attributes of a page's tags before the page is parsed, to bound the tokenizer's work.
 //!
-//! HTML's tokenizer compares each attribute of a tag with all before it, and hands a tag over only at its end: a tag
-//! of 500,000 attributes is 125 thousand million comparisons that nothing can interrupt. So they are counted first.
-//! What is a tag and what is text of a script or a comment only a parser knows, but every tag begins with `<` and a letter,
-//! or `</` and a letter, and its own structure is a machine of nine states. All places that could begin a tag are
-//! followed at once: for each state the most attributes that any of them has there. That takes one pass, and is never
-//! less than what the tokenizer will find.
+//! HTML's tokenizer compares each attribute of a tag with all before it, and emits a tag only at its end: a tag of
+//! 500,000 attributes is 125 thousand million comparisons that nothing can interrupt. So they are counted first. Only a
+//! parser can tell a tag from the text of a script or a comment, but every tag begins with `<` and a letter, or `</`
+//! and a letter, and its structure is a machine of nine states. All positions that could begin a tag are followed at
+//! once: for each state, the highest number of attributes of any of them. That takes one pass, and the result is never
+//! less than the tokenizer's count.
 
 use super::limits::{PageLimit, Stop};
 
-/// Most attributes of one tag. Pages of people have a few dozen; text of a script that looks like a tag can have hundreds.
+/// Maximum number of attributes of one tag. Real pages have a few dozen. Script text that looks like a tag can have
+/// hundreds.
 const TAG_ATTRIBUTES_MAX: u64 = 2_000;
-/// Most comparisons of attributes with those before them in a page: seconds, even in a build without optimisation.
+/// Maximum number of comparisons of attributes in a page: seconds, even in a build without optimisation.
 const COMPARISONS_MAX: u64 = 50_000_000;
 /// How much is read between two checks whether the caller still waits.
 const STOP_BYTES: usize = 64 * 1024;
 
-/// Where in a tag a byte can be.
+/// The tokenizer's state within a tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TagState {
     Name,
@@ -42,10 +43,10 @@ const STATES: [TagState; 9] = [
     TagState::AfterQuoted,
 ];
 
-/// What a byte does to a place in a tag.
+/// The effect of a byte on a state.
 enum Step {
     To(TagState),
-    /// Into the name of another attribute.
+    /// Begins the name of another attribute.
     Attribute,
     End,
 }
@@ -78,11 +79,11 @@ impl TagState {
     }
 }
 
-/// Refuses a page whose tags can have so many attributes that reading them takes too long.
+/// Refuses a page whose tags can have too many attributes to tokenize in time.
 pub(super) fn check(html: &str, stop: &Stop) -> Result<(), PageLimit> {
     let bytes = html.as_bytes();
     let mut comparisons = 0;
-    // The most attributes of a tag that is in this state now; none if no tag can be.
+    // The highest number of attributes of a tag in each state. None if no tag can be in that state.
     let mut most: [Option<u64>; STATES.len()] = [None; STATES.len()];
     let mut is_outside = true;
     for (at, byte) in bytes.iter().copied().enumerate() {
@@ -90,7 +91,7 @@ pub(super) fn check(html: &str, stop: &Stop) -> Result<(), PageLimit> {
             stop.check()?;
         }
         if byte == b'<' && begins_tag(&bytes[at + 1..]) {
-            // What else this byte is to tags that are open is below.
+            // The effect of this byte on open tags follows below.
             let mut next = step(&most, byte, &mut comparisons)?;
             let name = &mut next[TagState::Name as usize];
             *name = Some(name.unwrap_or(0));

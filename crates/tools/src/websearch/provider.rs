@@ -1,4 +1,4 @@
-//! The providers: how each is asked, and where its answer has the results.
+//! The search providers: the request of each, and the position of the results in its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use serde_json::{Value, json};
 
 use super::results::{self, SearchResult};
 
-/// Most results of one search: the most that every provider gives.
+/// Maximum number of results: the lowest limit of all providers.
 pub(super) const RESULTS_MAX: usize = 20;
-/// How much a search may take.
+/// Limits of a search request.
 const LIMITS: Limits = Limits {
     total: Duration::from_secs(30),
     connect: Duration::from_secs(10),
     body_max_bytes: 2 * 1024 * 1024,
 };
 
-/// What to tell when nobody has set up a provider.
-const UNCONFIGURED: &str = "no search provider is set up. A person sets one in the settings file, for example \
+/// The answer when no provider is configured.
+const UNCONFIGURED: &str = "no search provider is set up. A user sets one in the settings file, for example \
     `search: {provider: searxng, url: \"http://localhost:8888\"}` (a SearXNG of their own, with the format `json` \
-    enabled), or `search: {provider: brave}` with the key in BRAVE_API_KEY, or `search: {provider: tavily}` with the \
-    key in TAVILY_API_KEY.";
+    enabled), or `search: {provider: brave}` or `search: {provider: tavily}` with the key (`search.key`, or the \
+    variable that `search.key_env` names).";
 
-/// Who is asked when an agent searches the web. The default is nobody, and says how to change that.
+/// The provider of web searches. Without one, the answer explains how to configure it.
 #[derive(Clone)]
 pub struct Search(Result<Arc<ConfiguredProvider>, Arc<str>>);
 
-/// A provider, ready to be asked.
+/// A configured provider.
 pub(super) struct ConfiguredProvider {
     kind: ProviderApi,
     base: Target,
-    /// Sent to the provider, and shown nowhere.
+    /// Sent to the provider, and never shown.
     key: Option<String>,
     scrubber: Option<Scrubber>,
 }
@@ -54,7 +54,7 @@ impl Default for Search {
 }
 
 impl Search {
-    /// Nobody; `why` is told to an agent that searches.
+    /// No provider. `why` is the answer to an agent that searches.
     pub fn unavailable(why: impl AsRef<str>) -> Self {
         Self(Err(why.as_ref().into()))
     }
@@ -64,12 +64,12 @@ impl Search {
         Self::new(ProviderApi::Searxng, url, None)
     }
 
-    /// Brave's search API, with a key; at another URL than its own if one is given.
+    /// Brave's search API, with a key and an optional base URL.
     pub fn brave(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
         Self::new(ProviderApi::Brave, url.unwrap_or("https://api.search.brave.com"), Some(key.into()))
     }
 
-    /// Tavily's search API, with a key; at another URL than its own if one is given.
+    /// Tavily's search API, with a key and an optional base URL.
     pub fn tavily(key: impl Into<String>, url: Option<&str>) -> Result<Self, UrlProblem> {
         Self::new(ProviderApi::Tavily, url.unwrap_or("https://api.tavily.com"), Some(key.into()))
     }
@@ -79,7 +79,7 @@ impl Search {
         Ok(Self(Ok(Arc::new(ConfiguredProvider { kind, base: Target::parse(url)?, key, scrubber }))))
     }
 
-    /// The provider, or what to say instead.
+    /// The provider, or the answer if there is none.
     pub(super) fn configured(&self) -> Result<&ConfiguredProvider, &str> {
         self.0.as_deref().map_err(|why| &**why)
     }
@@ -103,7 +103,7 @@ impl ConfiguredProvider {
         }
     }
 
-    /// A result without the key, wherever the provider echoed it.
+    /// Removes the key from a result, wherever the provider echoed it.
     pub(super) fn scrubbed(&self, result: ToolResult) -> ToolResult {
         let Some(scrubber) = &self.scrubber else { return result };
         match result {
@@ -112,19 +112,20 @@ impl ConfiguredProvider {
         }
     }
 
-    /// What a refusal means.
+    /// The meaning of a refusal.
     pub(super) fn refused(&self) -> &'static str {
         match self.kind {
             ProviderApi::Searxng => {
-                "It does not give results to programs: a person has to enable the format `json` in its settings \
+                "It does not give results to programs: a user has to enable the format `json` in its settings \
                  (`search.formats`)."
             }
-            ProviderApi::Brave => "A person has to correct the key (BRAVE_API_KEY).",
-            ProviderApi::Tavily => "A person has to correct the key (TAVILY_API_KEY).",
+            ProviderApi::Brave | ProviderApi::Tavily => {
+                "A user has to correct the key (`search.key`, or the variable that `search.key_env` names)."
+            }
         }
     }
 
-    /// The request of a search.
+    /// The HTTP request of a search.
     pub(super) fn request(&self, query: &str, most: usize) -> Request {
         let key = || self.key.clone().unwrap_or_default();
         let most_text = most.to_string();
@@ -149,25 +150,25 @@ impl ConfiguredProvider {
             headers,
             accept: "application/json",
             limits: LIMITS,
-            // A key goes to whom it belongs, and nowhere else.
+            // A key is only sent to its provider, so redirects are not followed.
             redirects: Redirects::HandBack,
         }
     }
 
-    /// The interface beneath the URL that was set, which may name it already.
+    /// The API path beneath the configured URL, which may already contain it.
     fn at(&self, path: &str, query: &[(&str, &str)]) -> Target {
         let named = self.base.path().trim_end_matches('/').ends_with(path);
         self.base.with(if named { "" } else { path }, query)
     }
 
-    /// What an answer found; none if it is no answer to a search.
+    /// The results in a response. None if it is not a response to a search.
     pub(super) fn read(&self, body: &[u8]) -> Option<Vec<SearchResult>> {
         if has_too_many_values(body) {
             return None;
         }
         let answer: Value = serde_json::from_slice(body).ok()?;
         let list = match self.kind {
-            // What has no pages has no such part.
+            // A response without pages has no such part.
             ProviderApi::Brave => answer
                 .as_object()
                 .map(|answer| answer.get("web").map_or(&Value::Null, |web| &web["results"]))?,

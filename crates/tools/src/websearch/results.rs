@@ -1,17 +1,16 @@
-//! Results as a model reads them.
+//! Formats search results for a model.
 
+use posse_domain::text::shorten;
 use posse_egress::Target;
 use serde_json::Value;
 
 use super::one_line;
-use crate::input::shorten;
 use crate::webfetch::clean;
 
-/// Longest title and excerpt of a result.
+/// Maximum length of a result's title and excerpt.
 const TITLE_MAX_CHARS: usize = 200;
 const EXCERPT_MAX_CHARS: usize = 500;
 
-/// One result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SearchResult {
     pub(super) title: String,
@@ -19,11 +18,11 @@ pub(super) struct SearchResult {
     pub(super) excerpt: String,
 }
 
-/// Reads a provider's list; what is no result of the web is left out.
+/// Parses a provider's list. Entries that are not web results are skipped.
 pub(super) fn read(list: &[Value], excerpt: &str) -> Vec<SearchResult> {
     let text = |item: &Value, field: &str, max: usize| {
         let text = item.get(field).and_then(Value::as_str).unwrap_or_default();
-        // Shortened first, generously: what is beyond is not worth reading through.
+        // Shortened generously first, because the rest is not worth processing.
         shorten(&one_line(&clean(&plain(&shorten(text, max * 8)))), max)
     };
     list.iter()
@@ -36,13 +35,13 @@ pub(super) fn read(list: &[Value], excerpt: &str) -> Vec<SearchResult> {
         .collect()
 }
 
-/// Text without the marks that providers put around what was searched for.
+/// Text without the marks that providers put around matches.
 fn plain(text: &str) -> String {
     let mut plain = text.to_owned();
     for mark in ["<strong>", "</strong>", "<b>", "</b>", "<em>", "</em>"] {
         plain = plain.replace(mark, "");
     }
-    // The last one last: `&amp;lt;` is `&lt;`.
+    // `&amp;` comes last: `&amp;lt;` is `&lt;`.
     for (entity, letter) in
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#x27;", "'"), ("&#39;", "'"), ("&amp;", "&")]
     {

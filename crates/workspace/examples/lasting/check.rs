@@ -6,14 +6,21 @@ use std::process::Command;
 
 use posse_workspace::{Git, base_ref, salvage_ref, work_ref};
 
-use crate::work::{CHILDREN, Done, RUNS, content, folder, told};
+use crate::work::{CHILDREN, Done, RUNS, content, folder, other_state, run_id, told};
 
 /// All that does not hold.
 pub(crate) fn breaches(root: &Path, acks: &Path, finished: bool) -> Done<Vec<String>> {
     let told = told(acks)?;
     let mut checking = DurabilityCheck { root, told, breaches: Vec::new() };
     checking.sound(&folder(root).join(".git"));
-    let Some(repository) = repository(root)? else {
+    if let Some(other) = repository(&other_state(root))? {
+        checking.sound(&other);
+        let git = Git::at(Path::new("git"), &other);
+        for run in (1..=RUNS).map(run_id) {
+            checking.reached(&git, &format!("import {run}"), &salvage_ref(&run, 1));
+        }
+    }
+    let Some(repository) = repository(&root.join("state"))? else {
         if checking.told.keys().any(|key| key.starts_with("begin ")) {
             checking.breaches.push("a run began and there is no repository".to_owned());
         }
@@ -22,14 +29,14 @@ pub(crate) fn breaches(root: &Path, acks: &Path, finished: bool) -> Done<Vec<Str
     checking.sound(&repository);
     let git = Git::at(Path::new("git"), &repository);
     for number in 1..=RUNS {
-        checking.run(&git, &format!("r{number}"), finished);
+        checking.run(&git, &run_id(number), finished);
     }
     Ok(checking.breaches)
 }
 
 /// The one project's repository; none if nothing has begun.
-fn repository(root: &Path) -> Done<Option<std::path::PathBuf>> {
-    let projects = root.join("state/projects");
+fn repository(state: &Path) -> Done<Option<std::path::PathBuf>> {
+    let projects = state.join("projects");
     if !projects.exists() {
         return Ok(None);
     }
@@ -76,13 +83,13 @@ impl DurabilityCheck<'_> {
             self.reached(git, &format!("update {child}"), &line);
             self.complete(git, &format!("merge {child}"));
         }
-        let person = Git::at(Path::new("git"), &folder(self.root).join(".git"));
-        self.reached(&person, &format!("deliver {run}"), &format!("refs/heads/posse/{run}"));
+        let user = Git::at(Path::new("git"), &folder(self.root).join(".git"));
+        self.reached(&user, &format!("deliver {run}"), &format!("refs/heads/posse/{run}"));
         self.merged_once(git, run, finished);
         self.files(git, run);
     }
 
-    /// What was told is where its ref stands, or before it, with all that it reaches.
+    /// The acknowledged commit is where its ref points, or an ancestor of that, and all its objects exist.
     fn reached(&mut self, git: &Git, key: &str, name: &str) {
         let Some(commit) = self.told.get(key).cloned() else { return };
         match git.ask(&["merge-base", "--is-ancestor", &commit, name], &[]) {
@@ -115,7 +122,7 @@ impl DurabilityCheck<'_> {
         }
     }
 
-    /// Every byte that was told of is in the line.
+    /// Every byte of an acknowledged file is in the work ref.
     fn files(&mut self, git: &Git, run: &str) {
         let line = work_ref(run, 1);
         let children =

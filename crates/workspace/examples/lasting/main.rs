@@ -173,7 +173,7 @@ impl Campaign<'_> {
         let disk = if self.how == "power" { Some(Disk::new(dir.path())?) } else { None };
         let root = disk.as_ref().map_or_else(|| dir.path().join("root"), |disk| disk.path().to_owned());
         let mut round = Round { how: self.how, root, acks: dir.path().join("acks"), disk, boot: 0 };
-        round.person()?;
+        round.user()?;
         round.carry_out(when)
     }
 }
@@ -187,8 +187,8 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// A person's repository with some files, on the disk before anything begins.
-    fn person(&self) -> Done<()> {
+    /// A user's repository with some files, on the disk before anything begins.
+    fn user(&self) -> Done<()> {
         let folder = folder(&self.root);
         let failed = |error: std::io::Error| error.to_string();
         std::fs::create_dir_all(folder.join("src")).map_err(failed)?;

@@ -1,22 +1,25 @@
-//! What is done over and over: everything that a run does with workspaces. Each step that returned is told; what was
-//! told is not done again, everything else is, with the same arguments.
+//! The work that is repeated: everything that a run does with workspaces. Each step that returned is acknowledged in a
+//! file; an acknowledged step is not repeated, every other step is, with the same arguments.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use posse_workspace::{Faults, GcOptions, Merge, MergeRequest, Oid, RunSpace, WorkspaceOptions, Workspaces};
+use posse_domain::id::RunId;
+use posse_engine::ports::{GcOptions, Merge, RunFiles};
+use posse_workspace::{Faults, LocalFiles, ObjectId, RunSpace, TreeMerge, WorkspaceOptions};
 
 /// Runs of one piece of work.
 pub(crate) const RUNS: u32 = 2;
 /// Children of each run.
 pub(crate) const CHILDREN: u32 = 2;
-/// Long enough that nothing salvaged goes while it is looked for.
+/// Long enough that nothing salvaged goes while it is searched for.
 const KEEP: Duration = Duration::from_hours(24);
 
-/// Where it happens, and what has been told.
+/// Where the work is done, and which steps are acknowledged.
 pub(crate) struct Work {
     root: PathBuf,
     acks: PathBuf,
@@ -31,9 +34,19 @@ fn text(error: impl Into<Box<dyn std::error::Error>>) -> String {
     error.into().to_string()
 }
 
-/// The person's folder beneath `root`.
+/// The user's folder beneath `root`.
 pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join("folder")
+}
+
+/// The state directory of the machine that takes over a run's files.
+pub(crate) fn other_state(root: &Path) -> PathBuf {
+    root.join("other-state")
+}
+
+/// The id of a run.
+pub(crate) fn run_id(number: u32) -> String {
+    format!("k000000{number}")
 }
 
 /// What the agent of this name writes.
@@ -41,10 +54,10 @@ pub(crate) fn content(name: &str) -> String {
     format!("work of {name}\n").repeat(200)
 }
 
-/// What has been told.
+/// The acknowledged steps with their results.
 pub(crate) fn told(acks: &Path) -> Done<BTreeMap<String, String>> {
     let lines = if acks.exists() { fs::read_to_string(acks).map_err(text)? } else { String::new() };
-    // A line without its end was never told.
+    // A line without its end was not acknowledged.
     let whole = lines.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     Ok(whole
         .filter_map(|line| line.split_once('='))
@@ -60,8 +73,8 @@ impl Work {
     }
 
     /// The workspaces.
-    pub(crate) fn spaces(&self) -> Workspaces {
-        Workspaces::new(&self.root.join("state"), self.options.clone())
+    pub(crate) fn spaces(&self) -> LocalFiles {
+        LocalFiles::new(&self.root.join("state"), self.options.clone())
     }
 
     fn once(&mut self, key: &str, act: impl FnOnce() -> Done<String>) -> Done<String> {
@@ -75,7 +88,7 @@ impl Work {
         Ok(value)
     }
 
-    fn once_commit(&mut self, key: &str, act: impl FnOnce() -> Done<Oid>) -> Done<Oid> {
+    fn once_commit(&mut self, key: &str, act: impl FnOnce() -> Done<ObjectId>) -> Done<ObjectId> {
         self.once(key, || act().map(|oid| oid.to_string()))?
             .parse()
             .map_err(|_| format!("{key} told no object"))
@@ -84,12 +97,12 @@ impl Work {
     /// All of it.
     pub(crate) fn carry_out(&mut self) -> Done<()> {
         for number in 1..=RUNS {
-            let run = format!("r{number}");
+            let run = run_id(number);
             if !self.told.contains_key(&format!("apply {run}")) {
                 self.run(&run)?;
             }
             if number > 1 {
-                self.clean(&run, &format!("r{}", number - 1))?;
+                self.clean(&run, &run_id(number - 1))?;
             }
         }
         Ok(())
@@ -110,15 +123,19 @@ impl Work {
             tip = self.child(&space, &format!("{run}.{number}"), from, tip)?;
         }
         self.snapshot(&space, &dir, run, "last")?;
-        self.once_commit(&format!("salvage {run}"), || {
+        let salvaged = self.once_commit(&format!("salvage {run}"), || {
             Ok(space.salvage(run, 1).map_err(text)?.snapshot.commit)
+        })?;
+        let other = LocalFiles::new(&other_state(&self.root), self.options.clone());
+        self.once(&format!("import {run}"), || {
+            transfer(&spaces, &other, run, vec![base, salvaged]).map(|()| salvaged.to_string())
         })?;
         self.once_commit(&format!("deliver {run}"), || Ok(space.publish().map_err(text)?.commit))?;
         self.once(&format!("apply {run}"), || space.apply(&folder).map(|_| String::new()).map_err(text))?;
         Ok(())
     }
 
-    fn snapshot(&mut self, space: &RunSpace, dir: &Path, agent: &str, when: &str) -> Done<Oid> {
+    fn snapshot(&mut self, space: &RunSpace, dir: &Path, agent: &str, when: &str) -> Done<ObjectId> {
         self.once_commit(&format!("{when} {agent}"), || {
             let name = format!("{when}-{agent}");
             fs::write(dir.join(&name), content(&name)).map_err(text)?;
@@ -127,7 +144,7 @@ impl Work {
     }
 
     /// One child, from its beginning to its end; gives where its parent stands then.
-    fn child(&mut self, space: &RunSpace, name: &str, from: Oid, ours: Oid) -> Done<Oid> {
+    fn child(&mut self, space: &RunSpace, name: &str, from: ObjectId, ours: ObjectId) -> Done<ObjectId> {
         let removing = format!("removing {name}");
         if !self.told.contains_key(&removing) {
             let dir = space.make(name, 1, &from).map_err(text)?.dir;
@@ -142,10 +159,10 @@ impl Work {
         let parent = space.run().to_owned();
         self.once(&format!("update {name}"), || {
             let updated = space.update(&parent, 1, &ours, &merged).map_err(text)?;
-            if updated.kept.is_empty() {
+            if updated.conflicts_left.is_empty() {
                 Ok(merged.to_string())
             } else {
-                Err(format!("kept {:?}", updated.kept))
+                Err(format!("kept {:?}", updated.conflicts_left))
             }
         })?;
         self.once(&removing, || Ok(String::new()))?;
@@ -158,15 +175,15 @@ impl Work {
     fn clean(&mut self, open: &str, old: &str) -> Done<()> {
         let spaces = self.spaces();
         self.once(&format!("gc {open}"), || {
-            let is_open = |run: &str| Some(run == open);
+            let open = open.to_owned();
             let options = GcOptions {
                 dry_run: false,
                 workspaces_older_than: Duration::ZERO,
                 salvage_older_than: KEEP,
-                is_open: &is_open,
+                is_open: Arc::new(move |run| Some(run == open)),
                 now: SystemTime::now(),
             };
-            spaces.gc(options).map(|_| String::new()).map_err(text)
+            spaces.gc(&options).map(|_| String::new()).map_err(text)
         })?;
         self.once(&format!("forgetting {old}"), || Ok(String::new()))?;
         self.once(&format!("forgotten {old}"), || match spaces.open(old) {
@@ -178,8 +195,16 @@ impl Work {
     }
 }
 
-fn merge(space: &RunSpace, name: &str, ours: Oid, base: Oid, theirs: Oid) -> Done<Oid> {
-    let request = MergeRequest {
+/// Copies objects of a run, and the refs that name them, from one machine to another.
+#[tokio::main(flavor = "current_thread")]
+async fn transfer(from: &LocalFiles, to: &LocalFiles, run: &str, objects: Vec<ObjectId>) -> Done<()> {
+    let run: RunId = run.parse().map_err(text)?;
+    let transfer = from.export_objects(&run, objects, Vec::new()).await.map_err(text)?;
+    to.import_objects(&run, transfer).await.map_err(text)
+}
+
+fn merge(space: &RunSpace, name: &str, ours: ObjectId, base: ObjectId, theirs: ObjectId) -> Done<ObjectId> {
+    let request = TreeMerge {
         ours,
         base,
         theirs,
@@ -189,7 +214,7 @@ fn merge(space: &RunSpace, name: &str, ours: Oid, base: Oid, theirs: Oid) -> Don
         message: format!("merged {name}"),
     };
     match space.merge(&request).map_err(text)? {
-        Merge::Merged { commit, .. } => Ok(commit),
+        Some(Merge::Merged { commit, .. }) => Ok(commit),
         other => Err(format!("{other:?}")),
     }
 }

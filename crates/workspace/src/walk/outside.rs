@@ -1,4 +1,5 @@
-//! What can be in no tree, because it is `.git` or could become it: told file by file, so that nobody thinks it kept.
+//! Reports entries that no tree can contain, because they are or could become `.git`. A scan lists them file by file,
+//! so that no reader assumes they were kept.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,18 +8,18 @@ use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use super::{CurrentDirectory, MAX_DEPTH, OpenDirectory, Scan, Task};
-use crate::WorkspaceError;
+use crate::RepositoryError;
 use crate::scan::ScanResult;
 
-/// Why the workspace's own `.git` is not looked at.
+/// The reason that is reported for a workspace's `.git` that is not a directory.
 const NOT_A_DIRECTORY: &str = "not a directory";
 
-/// Why something can be in no tree.
+/// Why an entry cannot be in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UntrackableReason {
     /// The `.git` of a repository beneath the top.
     Nested,
-    /// A filesystem could take its name for `.git`.
+    /// A filesystem could treat its name as `.git`.
     GitLike,
 }
 
@@ -32,19 +33,20 @@ impl UntrackableReason {
 }
 
 impl Scan<'_> {
-    /// An entry that is `.git` or could become it. The folder's own is somebody else's part, if it is a directory.
+    /// Handles an entry that is or could become `.git`. The folder's own `.git` is handled elsewhere if it is a
+    /// directory.
     pub(super) fn git_like(
         &self,
         here: &CurrentDirectory<'_>,
         name: Vec<u8>,
         mut path: Vec<u8>,
         walked: &mut ScanResult,
-    ) -> Result<(), WorkspaceError> {
+    ) -> Result<(), RepositoryError> {
         let own = path == b".git" && !self.request.everything;
         if !own {
             walked.notes.git_like(&path, &name);
         }
-        if self.request.persons {
+        if self.request.is_users_folder {
             return Ok(());
         }
         let Some(kind) = self.kind(here.dir, &name, &path)? else { return Ok(()) };
@@ -70,7 +72,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Tells what is in a directory that can be in no tree. An empty one holds nothing.
+    /// Reports the content of a directory that cannot be in a tree. An empty one is not reported.
     pub(super) fn outside(
         &self,
         task: &Task,
@@ -78,8 +80,8 @@ impl Scan<'_> {
         names: Vec<(Vec<u8>, FileType)>,
         outside: UntrackableReason,
         walked: &mut ScanResult,
-    ) -> Result<(), WorkspaceError> {
-        // Its objects would fill the list, and say nothing.
+    ) -> Result<(), RepositoryError> {
+        // A repository's objects would only fill the list.
         if outside == UntrackableReason::Nested {
             if !names.is_empty() {
                 walked.left_out.work(&task.path, outside.why());
@@ -125,8 +127,8 @@ impl Scan<'_> {
         });
     }
 
-    /// What an entry is; none if it is gone.
-    fn kind(&self, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<FileType>, WorkspaceError> {
+    /// The type of an entry; `None` if it is gone.
+    fn kind(&self, dir: &OwnedFd, name: &[u8], path: &[u8]) -> Result<Option<FileType>, RepositoryError> {
         match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
             Err(Errno::NOENT) => Ok(None),

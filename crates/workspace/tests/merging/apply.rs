@@ -1,4 +1,4 @@
-//! The result in the person's checkout: all of it or nothing, and never over what they did.
+//! Applying a result to the user's checkout: all of it or nothing, and never over the user's changes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posse_workspace::{ApplyError, Workspaces};
+use posse_engine::ports::ApplyError;
+use posse_workspace::LocalFiles;
 
 use crate::plumbing::listing;
 use crate::project::{Project, Run, read, set_executable, write};
@@ -24,7 +25,7 @@ const FILES: &[(&str, &str)] = &[
     ("text", LINES),
 ];
 
-/// A run that changed something of every kind.
+/// A run with every kind of change.
 fn ready(project: &Project) -> Run {
     let run = project.run("r1");
     let dir = &run.root;
@@ -215,10 +216,10 @@ fn a_crash_at_any_point_is_finished_by_applying_again() {
                 "crash at {point}"
             );
         }));
-        let space = Workspaces::new(&project.state(), options).open("r1").expect("open");
+        let space = LocalFiles::new(&project.state(), options).open("r1").expect("open");
         let stopped =
             catch_unwind(AssertUnwindSafe(|| space.apply(&project.dir()).expect("applied"))).is_err();
-        // What a crash would really leave behind: a panic cleans up, so it is put there again.
+        // A panic cleans up, so this restores what a real crash would leave behind.
         let record = project.state().join("runs/r1/apply.staging");
         if let Ok(staging) = fs::read_to_string(&record) {
             write(&PathBuf::from(staging), "0", "half");

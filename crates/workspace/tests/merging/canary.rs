@@ -1,7 +1,7 @@
-//! Whatever a child plants in its workspace, no code of it runs when the host works, and no path leads outside.
+//! Whatever a child plants in its workspace, the host runs no code of it and follows no path outside.
 //!
-//! Each case plants something that would start a program which touches a file, the canary, or that would lead a read
-//! or a write outside. Then the host does everything it ever does with a workspace.
+//! Each case plants something that would start a program which touches a file, the canary, or that would redirect a
+//! read or a write. Then the host performs every operation it has for workspaces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,21 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use posse_workspace::{DiffOptions, Oid};
+use posse_engine::ports::DiffOptions;
+use posse_workspace::ObjectId;
 
 use crate::corpus::{Ground, Plant, cases};
 use crate::plumbing::{listing, plain, request};
 use crate::project::{Project, Run, set_executable, write};
 
-/// How long one case may take before a test gives up: something planted made the host wait.
+/// The timeout of one case: a planted file made the host wait.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The cases at work at once.
+/// How many cases run in parallel.
 const THREADS: usize = 2;
 
 const FILES: &[(&str, &str)] = &[("a", "a\n"), ("dir/b", "b\n"), ("dir/c", "c\n"), ("keep", "keep\n")];
 
-/// A project with a directory beside it that must stay as it is.
+/// A project beside a directory that must stay unchanged.
 struct Field {
     project: Project,
     outside: PathBuf,
@@ -55,14 +56,14 @@ impl Field {
     }
 }
 
-/// Everything the host does with a workspace; what it answers does not matter here.
-fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: Oid) {
+/// Every operation of the host on a workspace. The results do not matter here.
+fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: ObjectId) {
     let space = &run.space;
     drop(space.salvage(agent, 1));
     let (Ok(theirs), Ok(ours)) = (space.snapshot(agent, 1), space.snapshot(&run.id, 1)) else { return };
     drop(space.merge(&request(ours.commit, base, theirs.commit)));
     drop(space.diff(&base, &theirs.commit, DiffOptions::default()));
-    // Also what the gate refused: whatever is written is written beneath the workspace.
+    // Also for refused changes: every write must stay beneath the workspace.
     drop(space.update(&run.id, 1, &ours.commit, &theirs.commit));
     drop(space.publish());
     drop(space.apply(&field.project.dir()));
@@ -72,7 +73,7 @@ fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: Oid) {
     drop(space.remove(agent, 1));
 }
 
-/// Plants in a child's workspace and in its parent's, and lets the host work.
+/// Plants a case in the workspaces of a child and of its parent, then runs the host's operations.
 fn survives(name: &str, plant: &Plant) {
     let field = Field::new();
     let run = field.project.run("r1");
@@ -80,7 +81,7 @@ fn survives(name: &str, plant: &Plant) {
     plant(&field.ground(&dir));
     write(&dir, "keep", "the child's\n");
     plant(&field.ground(&run.root));
-    // What the agents' own git ran in their sandbox is not the host's.
+    // Programs that the agents' own git ran in their sandbox do not count.
     drop(fs::remove_file(&field.canary));
     let outside = listing(&field.outside);
     let git = |path: &Path| !path.starts_with(".git/objects") && !path.starts_with(".git/refs/heads/posse");
@@ -128,7 +129,7 @@ fn no_canary_fires_and_nothing_outside_changes() {
     });
 }
 
-/// Cases that a few everyday commands of a careless git set off.
+/// Cases that everyday commands of an unprotected git trigger.
 const EVERYDAY: &[&str] = &[
     "fsmonitor",
     "external diff",
@@ -144,7 +145,7 @@ const EVERYDAY: &[&str] = &[
     "configuration of the work tree",
 ];
 
-/// The corpus is worth something only if its canaries fire where nobody takes care.
+/// The corpus is only useful if its canaries fire for git without precautions.
 #[test]
 fn the_canaries_fire_for_a_git_without_care() {
     for (name, plant) in cases().iter().filter(|(name, _)| EVERYDAY.contains(&name.as_str())) {
@@ -159,17 +160,17 @@ fn the_canaries_fire_for_a_git_without_care() {
     }
 }
 
-/// Runs git without care, but not for long: some of what is planted waits for ever.
+/// Runs git without precautions, with a timeout: some planted files block forever.
 fn careless(dir: &Path, args: &[&str]) {
     let mut command = Command::new("timeout");
     command.args(["-k", "1", "5", "git", "-c", "user.name=T", "-c", "user.email=t@example.com"]).args(args);
     command.env("HOME", "/nonexistent").env("GIT_PAGER", "cat").current_dir(dir);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // What it answers does not matter; what it ran does.
+    // Only the programs it ran matter, not its result.
     let _ = command.status().expect("started");
 }
 
-/// Trees that no workspace gives, because the host's scan leaves such names out.
+/// Trees that no workspace produces, because the host's scan skips such names.
 #[test]
 fn hostile_trees_are_never_written() {
     let field = Field::new();
@@ -178,7 +179,7 @@ fn hostile_trees_are_never_written() {
     let outside = listing(&field.outside);
     let git = listing(&run.root.join(".git"));
     let blob = plain(&git_dir, &["hash-object", "-w", "--stdin"], b"evil");
-    let blob: Oid = blob.trim().parse().expect("a name");
+    let blob: ObjectId = blob.trim().parse().expect("a name");
     for name in [
         "../../escape",
         "..",
@@ -196,9 +197,9 @@ fn hostile_trees_are_never_written() {
         let tree = plain(&git_dir, &["hash-object", "-t", "tree", "-w", "--literally", "--stdin"], &content);
         let commit =
             plain(&git_dir, &["commit-tree", tree.trim(), "-p", &run.base.to_string(), "-m", "x"], b"");
-        let commit: Oid = commit.trim().parse().expect("a name");
+        let commit: ObjectId = commit.trim().parse().expect("a name");
         let merged = run.space.merge(&request(run.base, run.base, commit));
-        assert!(!matches!(merged, Ok(posse_workspace::Merge::Merged { .. })), "{name}: {merged:?}");
+        assert!(!matches!(merged, Ok(Some(posse_engine::ports::Merge::Merged { .. }))), "{name}: {merged:?}");
         let work = posse_workspace::work_ref("r1", 1);
         let at = run.space.read_ref(&work).expect("read").expect("there");
         assert!(run.space.update("r1", 1, &at, &commit).is_err(), "{name}");

@@ -1,4 +1,4 @@
-//! Ways to plant something in a workspace so that code runs, or a path leads outside, when somebody else uses git on it.
+//! Ways to plant files in a workspace so that code runs, or a path leads outside, when another user runs git on it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,13 +8,13 @@ use std::process::Command;
 use crate::plumbing::ask;
 use crate::project::{set_executable, write};
 
-/// Where a case is planted, and what it may name.
+/// Where a case is planted, and what it may use.
 pub(crate) struct Ground<'a> {
     /// A workspace.
     pub(crate) dir: &'a Path,
     /// A program that touches the canary.
     pub(crate) program: String,
-    /// A directory that must stay as it is, with a hostile repository `evil` in it.
+    /// A directory that must stay unchanged, with a hostile repository `evil` in it.
     pub(crate) outside: &'a Path,
 }
 
@@ -53,14 +53,14 @@ impl Ground<'_> {
     }
 
     fn git(&self, args: &[&str]) {
-        // What an agent's own git does in its workspace; it may fail.
+        // A command of the agent's own git in its workspace. It may fail.
         drop(ask(self.dir, args, b""));
     }
 }
 
 type Case = (&'static str, fn(&Ground<'_>));
 
-/// Configuration that names a program, and is enough by itself.
+/// Configuration that names a program, and needs nothing else.
 const SETTINGS: &[(&str, &str)] = &[
     ("fsmonitor", "[core]\nfsmonitor = RUN"),
     ("ssh command", "[core]\nsshCommand = RUN\n[remote \"origin\"]\nurl = ssh://x/y\nfetch = +refs/*:refs/*"),
@@ -101,7 +101,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("another work tree", "[core]\nworktree = OUTSIDE"),
 ];
 
-/// Attributes with the programs they choose.
+/// Attributes with the programs they select.
 const DRIVERS: &[(&str, &str, &str)] = &[
     ("clean filter", "filter=evil", "[filter \"evil\"]\nclean = RUN\nrequired = true"),
     ("smudge filter", "filter=evil", "[filter \"evil\"]\nsmudge = RUN"),
@@ -141,7 +141,7 @@ const HOOKS: &[&str] = &[
     "pre-rebase",
 ];
 
-/// What is neither a setting nor a driver.
+/// Cases that are neither a setting nor a driver.
 const OTHERS: &[Case] = &[
     ("hooks", |ground| {
         for hook in HOOKS {

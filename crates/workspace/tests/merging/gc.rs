@@ -1,11 +1,13 @@
-//! Cleaning never removes work.
+//! Garbage collection never removes work.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use posse_workspace::{GcOptions, GcReport, Oid, WorkspaceOptions, Workspaces, salvage_ref, work_ref};
+use posse_engine::ports::{GcOptions, GcSummary};
+use posse_workspace::{LocalFiles, ObjectId, WorkspaceOptions, salvage_ref, work_ref};
 
 use sha1::{Digest, Sha1};
 
@@ -15,31 +17,28 @@ use crate::project::{Project, Run, read, write};
 const DAY: Duration = Duration::from_hours(24);
 const STATES: usize = 200;
 
-/// Whether a run is open: no run is.
-const ENDED: &dyn Fn(&str) -> Option<bool> = &|_| Some(false);
-
-/// Cleans as if these days had passed.
-fn gc(project: &Project, days: u32, dry_run: bool) -> GcReport {
-    gc_with(&project.spaces(), days, dry_run, ENDED)
+/// Cleans with a clock that is this many days ahead.
+fn gc(project: &Project, days: u32, dry_run: bool) -> GcSummary {
+    gc_with(&project.spaces(), days, dry_run, |_| Some(false))
 }
 
 fn gc_with(
-    spaces: &Workspaces,
+    spaces: &LocalFiles,
     days: u32,
     dry_run: bool,
-    is_open: &dyn Fn(&str) -> Option<bool>,
-) -> GcReport {
+    is_open: impl Fn(&str) -> Option<bool> + Send + Sync + 'static,
+) -> GcSummary {
     let options = GcOptions {
         dry_run,
         workspaces_older_than: DAY,
         salvage_older_than: DAY * 30,
-        is_open,
+        is_open: Arc::new(is_open),
         now: SystemTime::now() + DAY * days,
     };
-    spaces.gc(options).expect("cleaned")
+    spaces.gc(&options).expect("cleaned")
 }
 
-fn why(report: &GcReport, what: &str) -> String {
+fn why(report: &GcSummary, what: &str) -> String {
     let kept = report.kept.iter().find(|(kept, _)| kept == what);
     kept.map(|(_, why)| why.clone()).unwrap_or_default()
 }
@@ -61,7 +60,7 @@ fn only_what_is_ended_old_and_salvaged_goes() {
     assert_eq!(salvaged.left_out_count, 1);
     assert_eq!(why(&gc(&project, 0, false), "workspace r1/1"), "not old enough");
     for (open, said) in [(Some(true), "it is open"), (None, "the journal does not know it")] {
-        let report = gc_with(&project.spaces(), 2, false, &|_| open);
+        let report = gc_with(&project.spaces(), 2, false, move |_| open);
         assert_eq!(why(&report, "run r1"), said);
     }
     write(&run.root, "late", "after salvage\n");
@@ -115,8 +114,8 @@ fn a_crash_leaves_trash_that_the_next_call_removes() {
     options.faults = Some(std::sync::Arc::new(|point: &'static str| {
         assert!(point != "workspace.remove.after_rename", "crash");
     }));
-    let spaces = Workspaces::new(&project.state(), options);
-    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, ENDED));
+    let spaces = LocalFiles::new(&project.state(), options);
+    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, |_| Some(false)));
     assert!(std::panic::catch_unwind(crash).is_err());
     assert!(!run.root.exists());
     assert_eq!(fs::read_dir(project.state().join("trash")).expect("listed").count(), 1);
@@ -182,7 +181,7 @@ fn a_project_without_runs_goes_as_a_whole() {
     project.run("r2");
 }
 
-/// A git that fails one time in three, each time anew.
+/// A git that fails on every third call.
 fn failing_git(dir: &Path) -> PathBuf {
     let (count, shim) = (dir.join("count"), dir.join("git"));
     let text = format!(
@@ -196,7 +195,7 @@ fn failing_git(dir: &Path) -> PathBuf {
     shim
 }
 
-/// Something that a workspace may be like when its agent ended.
+/// Makes random changes, like those of an agent that ended.
 fn make_dirty(dir: &Path, dice: &mut Dice) {
     for _ in 0..dice.below(4) {
         let name = dice.pick(&["a", "dir/b", "c d", "deep/er/e", "ü", "-f"]);
@@ -226,7 +225,7 @@ fn make_dirty(dir: &Path, dice: &mut Dice) {
     }
 }
 
-/// The files of a workspace that are not ignored, by what git itself says.
+/// The files of a workspace that git itself does not ignore.
 fn work(dir: &Path) -> Vec<(PathBuf, (u32, Vec<u8>))> {
     let ignored = ask(dir, &["ls-files", "-z", "--others", "--ignored", "--exclude-standard"], b"").1;
     let ignored: Vec<&str> = ignored.split_terminator('\0').collect();
@@ -237,14 +236,14 @@ fn work(dir: &Path) -> Vec<(PathBuf, (u32, Vec<u8>))> {
     listing(dir).into_iter().filter(|(path, file)| file.0 != 0o040_000 && is_work(path)).collect()
 }
 
-/// Whether every file is in some commit that a ref reaches.
+/// Asserts that every file is in a commit that a ref reaches.
 fn assert_reachable(git_dir: &Path, work: &[(PathBuf, (u32, Vec<u8>))], context: &str) {
     let objects = ask(git_dir, &["rev-list", "--objects", "--all", "--no-object-names"], b"").1;
     for (path, (_, content)) in work {
         let mut name = Sha1::new();
         name.update(format!("blob {}\0", content.len()));
         name.update(content);
-        let name = Oid::from_bytes(name.finalize().into()).to_string();
+        let name = ObjectId::from_bytes(name.finalize().into()).to_string();
         assert!(objects.contains(&name), "{context}: {} is lost", path.display());
     }
 }
@@ -255,7 +254,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
         Project::repository(&[("a", "a\n"), ("dir/b", "b\n"), ("c d", "c\n"), ("deep/er/e", "e\n")]);
     let shims = tempfile::tempdir().expect("a directory");
     let options = WorkspaceOptions { git: failing_git(shims.path()), ..project.options.clone() };
-    let failing = Workspaces::new(&project.state(), options);
+    let failing = LocalFiles::new(&project.state(), options);
     let run = project.run("r1");
     let git_dir = run.space.git().git_dir().to_owned();
     let (mut removed, mut kept) = (0, 0);
@@ -266,7 +265,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
         make_dirty(&dir, &mut dice);
         let space = failing.open("r1").expect("open");
         if dice.below(4) > 0 {
-            // It may fail; then nothing may be removed.
+            // It may fail. Then nothing may be removed.
             drop(space.salvage(&agent, 1));
         }
         if dice.below(4) == 0 {
@@ -274,7 +273,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
         }
         let before = work(&dir);
         if dice.below(3) == 0 {
-            gc_with(&failing, 2, false, ENDED);
+            gc_with(&failing, 2, false, |_| Some(false));
         } else {
             drop(space.remove(&agent, 1));
         }
@@ -286,8 +285,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
             removed += 1;
         }
         if dir.exists() {
-            // Not this state's business any more, so that the next ones stay quick. What cannot be in a tree goes only
-            // by the hand of a person.
+            // Cleans up, so that the next cases stay quick. Only a user can remove files that no tree can contain.
             drop(fs::remove_dir_all(dir.join("x/git~1")));
             let before = work(&dir);
             run.space.salvage(&agent, 1).expect("salvaged");
@@ -300,7 +298,7 @@ fn two_hundred_dirty_states_with_a_git_that_fails_lose_nothing() {
     assert_eq!(ask(&git_dir, &["fsck", "--strict", "--no-dangling"], b"").0, 0);
 }
 
-/// Directories, one in the other, as programs make them: deeper than any path may be long.
+/// Nested directories, deeper than the longest path.
 fn nest(top: &Path) {
     use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
     const DEEP: usize = 2_500;

@@ -1,4 +1,4 @@
-//! Random histories: what the host merges is what git merges.
+//! Random histories: the host merges exactly like git.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posse_workspace::{Merge, Oid, merge};
+use posse_engine::ports::Merge;
+use posse_workspace::{ObjectId, merge};
 
 use crate::plumbing::{Bare, Dice, EXECUTABLE, FILE, LINK, Tree, ask, listing, request};
 use crate::project::{Project, set_executable, write};
@@ -60,7 +61,7 @@ fn forty_histories_on_disk_end_as_merged_or_as_before() {
         become_tree(&run.root, &history.base, &history.ours);
         let before = listing(&run.root);
         match run.integrate(&agent, base) {
-            Merge::Merged { commit, .. } => {
+            Some(Merge::Merged { commit, .. }) => {
                 let expected = project.state().with_file_name("expected");
                 std::fs::create_dir(&expected).expect("made");
                 run.space.checkout(&commit, &expected, false).expect("written");
@@ -69,12 +70,12 @@ fn forty_histories_on_disk_end_as_merged_or_as_before() {
                 assert_eq!(found, listing(&expected), "history {number}");
                 clean += 1;
             }
-            Merge::Conflict { .. } => {
+            Some(Merge::Conflict { .. }) => {
                 assert_eq!(listing(&run.root), before, "history {number}: byte for byte as before");
                 conflicting += 1;
             }
-            Merge::Same => {}
-            refused @ Merge::Refused { .. } => panic!("history {number}: {refused:?}"),
+            None => {}
+            Some(refused @ Merge::Refused { .. }) => panic!("history {number}: {refused:?}"),
         }
     }
     assert!(clean > ON_DISK / 3 && conflicting > 0, "{clean} merged, {conflicting} in conflict");
@@ -84,7 +85,7 @@ fn forty_histories_on_disk_end_as_merged_or_as_before() {
 fn become_tree(dir: &Path, from: &Tree, to: &Tree) {
     for path in from.keys().filter(|path| !to.contains_key(*path)) {
         std::fs::remove_file(dir.join(path)).expect("removed");
-        // Empty directories go, as they do for git.
+        // Empty directories are removed, as git does.
         for above in Path::new(path).ancestors().skip(1).filter(|above| *above != Path::new("")) {
             drop(std::fs::remove_dir(dir.join(above)));
         }
@@ -102,7 +103,7 @@ fn become_tree(dir: &Path, from: &Tree, to: &Tree) {
     }
 }
 
-/// One parent and its children, who all start from the same files.
+/// One parent and its children, which all start from the same files.
 struct History {
     number: usize,
     base: Tree,
@@ -130,7 +131,7 @@ impl History {
 }
 
 /// Merges the children in order, by the host and by git alone.
-fn compare(number: usize, host: &Bare, git: &Bare, commits: &[Oid]) -> (usize, usize) {
+fn compare(number: usize, host: &Bare, git: &Bare, commits: &[ObjectId]) -> (usize, usize) {
     let base = commits[0];
     let mut ours = commits[1];
     let mut ours_by_git = ours.to_string();
@@ -138,8 +139,8 @@ fn compare(number: usize, host: &Bare, git: &Bare, commits: &[Oid]) -> (usize, u
     for child in &commits[2..] {
         let expected = plain_merge(git, &ours_by_git, &base, child);
         match merge(&host.git(), &request(ours, base, *child)).expect("answered") {
-            Merge::Same => assert_eq!(expected.0, 0, "history {number}"),
-            Merge::Merged { commit, tree, .. } => {
+            None => assert_eq!(expected.0, 0, "history {number}"),
+            Some(Merge::Merged { commit, tree, .. }) => {
                 assert_eq!(
                     (expected.0, expected.1.as_str()),
                     (0, tree.to_string().as_str()),
@@ -148,18 +149,18 @@ fn compare(number: usize, host: &Bare, git: &Bare, commits: &[Oid]) -> (usize, u
                 (ours, ours_by_git) = (commit, expected.1);
                 merged += 1;
             }
-            Merge::Conflict { files } => {
+            Some(Merge::Conflict { files }) => {
                 assert_eq!((expected.0, expected.2), (1, files), "history {number}");
                 conflicting += 1;
             }
-            Merge::Refused { problems, .. } => panic!("history {number}: {problems:?}"),
+            Some(Merge::Refused { problems, .. }) => panic!("history {number}: {problems:?}"),
         }
     }
     (merged, conflicting)
 }
 
-/// What git says of the same merge in a repository of its own: exit code, tree, files in conflict.
-fn plain_merge(git: &Bare, ours: &str, base: &Oid, theirs: &Oid) -> (i32, String, Vec<String>) {
+/// The result of the same merge by git in a separate repository: exit code, tree, conflicting files.
+fn plain_merge(git: &Bare, ours: &str, base: &ObjectId, theirs: &ObjectId) -> (i32, String, Vec<String>) {
     let base = format!("--merge-base={base}");
     let theirs = theirs.to_string();
     let args =
@@ -174,7 +175,7 @@ fn plain_merge(git: &Bare, ours: &str, base: &Oid, theirs: &Oid) -> (i32, String
     (code, tree, files)
 }
 
-/// Some files with lines that can be told apart, some that are binary.
+/// Random content of a file: distinct lines, or sometimes binary data.
 fn content(dice: &mut Dice) -> Vec<u8> {
     if dice.below(6) == 0 {
         return (0..40).map(|_| u8::try_from(dice.below(256)).expect("a byte")).chain([0]).collect();

@@ -1,6 +1,7 @@
-//! What is merged, what conflicts, and what the gate refuses.
+//! Merges, conflicts, and changes that the gate refuses.
 
-use posse_workspace::{Merge, MergeRequest, Oid, RefusedCode, merge};
+use posse_engine::ports::{Merge, RefusedCode};
+use posse_workspace::{ObjectId, TreeMerge, merge};
 
 use crate::plumbing::{Bare, EXECUTABLE, FILE, LINK, SUBMODULE, Tree, tree, with};
 
@@ -10,21 +11,21 @@ fn start() -> Tree {
     tree(&[("a.txt", LINES), ("src/b.txt", LINES), ("src/deep/c.txt", LINES)])
 }
 
-fn merged(repo: &Bare, request: &MergeRequest) -> (Oid, Oid, usize) {
+fn merged(repo: &Bare, request: &TreeMerge) -> (ObjectId, ObjectId, u64) {
     match merge(&repo.git(), request).expect("merged") {
-        Merge::Merged { commit, tree, paths } => (commit, tree, paths),
+        Some(Merge::Merged { commit, tree, paths }) => (commit, tree, paths),
         other => panic!("not merged: {other:?}"),
     }
 }
 
-fn refused(repo: &Bare, request: &MergeRequest) -> (RefusedCode, Vec<String>) {
+fn refused(repo: &Bare, request: &TreeMerge) -> (RefusedCode, Vec<String>) {
     match merge(&repo.git(), request).expect("answered") {
-        Merge::Refused { code, problems } => (code, problems),
+        Some(Merge::Refused { code, problems }) => (code, problems),
         other => panic!("not refused: {other:?}"),
     }
 }
 
-/// Refused as the child's own change, and for this reason.
+/// Asserts that the gate refuses the child's own change with this code.
 fn refuses(change: impl FnOnce(&Tree) -> Tree, code: RefusedCode) {
     let repo = Bare::new();
     let base = start();
@@ -36,7 +37,7 @@ fn refuses(change: impl FnOnce(&Tree) -> Tree, code: RefusedCode) {
     assert!(problems.iter().all(|problem| problem.contains(": ")), "{problems:?}");
 }
 
-/// Of a project's own names of that kind one may be changed and removed, but none may come.
+/// Such a name that the project has may be changed and removed, but no new one may be added.
 #[test]
 fn a_new_name_that_would_steer_a_terminal_is_refused() {
     for name in
@@ -78,9 +79,9 @@ fn a_child_that_changed_nothing_is_the_same() {
     let base = start();
     let ours = with(&base, "a.txt", FILE, "x");
     let mut request = repo.request(&base, &ours, &base);
-    assert_eq!(merge(&repo.git(), &request).expect("answered"), Merge::Same);
+    assert_eq!(merge(&repo.git(), &request).expect("answered"), None);
     request.theirs = request.base;
-    assert_eq!(merge(&repo.git(), &request).expect("answered"), Merge::Same);
+    assert_eq!(merge(&repo.git(), &request).expect("answered"), None);
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn a_conflict_names_its_files_and_moves_nothing() {
     let request = repo.request(&base, &ours, &theirs);
     let refs = repo.plain(&["for-each-ref"], b"");
     let answer = merge(&repo.git(), &request).expect("answered");
-    assert_eq!(answer, Merge::Conflict { files: vec!["a.txt".to_owned(), "odd\\nname".to_owned()] });
+    assert_eq!(answer, Some(Merge::Conflict { files: vec!["a.txt".to_owned(), "odd\\nname".to_owned()] }));
     assert_eq!(repo.plain(&["for-each-ref"], b""), refs);
 }
 
@@ -112,7 +113,7 @@ fn a_missing_object_is_an_error_and_not_a_conflict() {
     let repo = Bare::new();
     let base = start();
     let mut request = repo.request(&base, &base, &with(&base, "x", FILE, "x"));
-    request.ours = Oid::from_bytes([7; 20]);
+    request.ours = ObjectId::from_bytes([7; 20]);
     assert!(merge(&repo.git(), &request).is_err());
 }
 
@@ -202,7 +203,7 @@ fn a_protected_name_is_refused_unless_a_person_opened_it() {
     ] {
         request.opened = vec![opened.to_owned()];
         let answer = merge(&repo.git(), &request).expect("answered");
-        assert_eq!(matches!(answer, Merge::Merged { .. }), enough, "{opened}");
+        assert_eq!(matches!(answer, Some(Merge::Merged { .. })), enough, "{opened}");
     }
     refuses(|base| with(base, ".GitHub/Workflows/x", FILE, "x"), RefusedCode::Protected);
 }
@@ -263,14 +264,14 @@ fn whatever_could_become_git_is_refused() {
     }
 }
 
-/// Trees that git would not make itself.
+/// Trees that git itself would not create.
 #[test]
 fn hostile_trees_are_refused() {
     let repo = Bare::new();
     let base = start();
     let made = repo.commits(&[(None, &base)]);
     let blob = repo.plain(&["hash-object", "-w", "--stdin"], b"evil");
-    let blob: Oid = blob.trim().parse().expect("a name");
+    let blob: ObjectId = blob.trim().parse().expect("a name");
     for (mode, name) in [
         ("100644", "../escape"),
         ("100644", ".."),
@@ -288,7 +289,7 @@ fn hostile_trees_are_refused() {
             repo.plain(&["commit-tree", tree.trim(), "-m", "x"], b"").trim().parse().expect("a name");
         let request = crate::plumbing::request(made[0], made[0], theirs);
         let answer = merge(&repo.git(), &request);
-        assert!(!matches!(answer, Ok(Merge::Merged { .. } | Merge::Same)), "{name}: {answer:?}");
+        assert!(!matches!(answer, Ok(Some(Merge::Merged { .. }) | None)), "{name}: {answer:?}");
     }
 }
 

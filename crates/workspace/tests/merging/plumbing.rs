@@ -1,11 +1,11 @@
-//! Bare repositories whose commits are made from tables, by one process of git however many they are.
+//! Bare repositories with commits from tables, created by a single git process.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use posse_workspace::{Git, MergeRequest, Oid};
+use posse_workspace::{Git, ObjectId, TreeMerge};
 use tempfile::TempDir;
 
 /// A tree: paths with their mode and content.
@@ -22,7 +22,7 @@ pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
     files.iter().map(file).collect()
 }
 
-/// The same tree with one path of another mode or content.
+/// The same tree with one path changed.
 pub(crate) fn with(tree: &Tree, path: &str, mode: u32, content: &str) -> Tree {
     let mut tree = tree.clone();
     tree.insert(path.to_owned(), (mode, content.as_bytes().to_vec()));
@@ -50,20 +50,20 @@ impl Bare {
         Git::at(Path::new("git"), self.path())
     }
 
-    /// Git as anybody runs it, without the host's care.
+    /// Plain git, without the host's precautions.
     pub(crate) fn plain(&self, args: &[&str], input: &[u8]) -> String {
         plain(self.path(), args, input)
     }
 
-    /// Commits trees, each upon the one with the number given beside it.
-    pub(crate) fn commits(&self, trees: &[(Option<usize>, &Tree)]) -> Vec<Oid> {
+    /// Commits trees. The number beside each is the index of its parent.
+    pub(crate) fn commits(&self, trees: &[(Option<usize>, &Tree)]) -> Vec<ObjectId> {
         let mut stream = Vec::new();
         for (number, (parent, tree)) in trees.iter().enumerate() {
             write!(stream, "commit refs/heads/c\nmark :{}\n", number + 1).expect("written");
             stream.extend_from_slice(b"committer T <t@example.com> 1700000000 +0000\ndata 1\nx\n");
             match parent {
                 Some(parent) => writeln!(stream, "from :{}", parent + 1).expect("written"),
-                None => writeln!(stream, "from {}", Oid::ZERO).expect("written"),
+                None => writeln!(stream, "from {}", ObjectId::ZERO).expect("written"),
             }
             stream.extend_from_slice(b"deleteall\n");
             for (path, (mode, content)) in *tree {
@@ -83,19 +83,19 @@ impl Bare {
         let export = format!("--export-marks={}", marks.display());
         self.plain(&["fast-import", "--quiet", "--force", &export], &stream);
         let marks = std::fs::read_to_string(marks).expect("marks");
-        let mut named: Vec<(usize, Oid)> = marks.lines().map(mark).collect();
+        let mut named: Vec<(usize, ObjectId)> = marks.lines().map(mark).collect();
         named.sort_unstable();
         named.into_iter().map(|(_, oid)| oid).collect()
     }
 
-    /// A merge of the third of these trees into the second, both made from the first.
-    pub(crate) fn request(&self, base: &Tree, ours: &Tree, theirs: &Tree) -> MergeRequest {
+    /// A merge of the third tree into the second, both based on the first.
+    pub(crate) fn request(&self, base: &Tree, ours: &Tree, theirs: &Tree) -> TreeMerge {
         let made = self.commits(&[(None, base), (Some(0), ours), (Some(0), theirs)]);
         request(made[1], made[0], made[2])
     }
 
-    /// What a commit's tree holds.
-    pub(crate) fn files(&self, commit: &Oid) -> BTreeMap<String, String> {
+    /// The files in a commit's tree.
+    pub(crate) fn files(&self, commit: &ObjectId) -> BTreeMap<String, String> {
         let listed = self.plain(&["ls-tree", "-r", "-z", &commit.to_string()], b"");
         let entry = |entry: &str| {
             let (head, path) = entry.split_once('\t').expect("an entry");
@@ -105,33 +105,25 @@ impl Bare {
     }
 }
 
-fn mark(line: &str) -> (usize, Oid) {
+fn mark(line: &str) -> (usize, ObjectId) {
     let (number, oid) = line.trim_start_matches(':').split_once(' ').expect("a mark");
     (number.parse().expect("a number"), oid.parse().expect("a name"))
 }
 
-/// A merge without further terms.
-pub(crate) fn request(ours: Oid, base: Oid, theirs: Oid) -> MergeRequest {
+/// A merge without restrictions.
+pub(crate) fn request(ours: ObjectId, base: ObjectId, theirs: ObjectId) -> TreeMerge {
     let none = Vec::new;
-    MergeRequest {
-        ours,
-        base,
-        theirs,
-        owns: none(),
-        protected: none(),
-        opened: none(),
-        message: "m".to_owned(),
-    }
+    TreeMerge { ours, base, theirs, owns: none(), protected: none(), opened: none(), message: "m".to_owned() }
 }
 
-/// Runs git as anybody would, but for the configuration of this machine.
+/// Runs plain git without this machine's configuration.
 pub(crate) fn plain(dir: &Path, args: &[&str], input: &[u8]) -> String {
     let (code, stdout) = ask(dir, args, input);
     assert_eq!(code, 0, "git {args:?}");
     stdout
 }
 
-/// The same, whatever it answers.
+/// Like [`plain`], but returns the exit code.
 pub(crate) fn ask(dir: &Path, args: &[&str], input: &[u8]) -> (i32, String) {
     let mut command = Command::new("git");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", "/nonexistent");
@@ -151,7 +143,7 @@ pub(crate) fn ask(dir: &Path, args: &[&str], input: &[u8]) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Numbers that are the same each time.
+/// A deterministic random number generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -171,7 +163,7 @@ impl Dice {
         &of[self.below(of.len())]
     }
 }
-/// Everything beneath a directory: kind, permission to execute, content.
+/// Everything beneath a directory: type, executable bit, content.
 pub(crate) fn listing(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     list_into(dir, dir, &mut found);

@@ -1,10 +1,11 @@
-//! A person's project, with runs on it.
+//! A user's project with runs, for the tests of merging.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use posse_workspace::{Merge, Oid, RunSpace, WorkspaceOptions, Workspaces};
+use posse_engine::ports::Merge;
+use posse_workspace::{LocalFiles, ObjectId, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
 
 use crate::plumbing::{plain, request};
@@ -44,13 +45,13 @@ impl Project {
         self.top.path().join("state")
     }
 
-    /// Git as the person runs it.
+    /// Git as the user runs it.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         plain(&self.dir(), args, b"")
     }
 
-    pub(crate) fn spaces(&self) -> Workspaces {
-        Workspaces::new(&self.state(), self.options.clone())
+    pub(crate) fn spaces(&self) -> LocalFiles {
+        LocalFiles::new(&self.state(), self.options.clone())
     }
 
     /// A run that has begun, with a workspace for its root.
@@ -67,13 +68,13 @@ impl Project {
 pub(crate) struct Run {
     pub(crate) id: String,
     pub(crate) space: RunSpace,
-    pub(crate) base: Oid,
+    pub(crate) base: ObjectId,
     pub(crate) root: PathBuf,
 }
 
 impl Run {
-    /// A child that starts from where the root stands.
-    pub(crate) fn child(&self, number: u32) -> (String, PathBuf, Oid) {
+    /// A child that starts from the root's current files.
+    pub(crate) fn child(&self, number: u32) -> (String, PathBuf, ObjectId) {
         let base = self.space.snapshot(&self.id, 1).expect("snapshot").commit;
         let agent = format!("{}.{number}", self.id);
         let dir = self.space.make(&agent, 1, &base).expect("made").dir;
@@ -81,24 +82,24 @@ impl Run {
     }
 
     /// Merges a child's work into the root's workspace.
-    pub(crate) fn integrate(&self, agent: &str, base: Oid) -> Merge {
+    pub(crate) fn integrate(&self, agent: &str, base: ObjectId) -> Option<Merge> {
         let theirs = self.space.snapshot(agent, 1).expect("snapshot").commit;
         let ours = self.space.snapshot(&self.id, 1).expect("snapshot").commit;
         let merge = self.space.merge(&request(ours, base, theirs)).expect("answered");
-        if let Merge::Merged { commit, .. } = &merge {
+        if let Some(Merge::Merged { commit, .. }) = &merge {
             let updated = self.space.update(&self.id, 1, &ours, commit).expect("updated");
-            assert_eq!(updated.kept, Vec::<String>::new());
+            assert_eq!(updated.conflicts_left, Vec::<String>::new());
         }
         merge
     }
 
-    /// Commits what is in the root's workspace, as the run's result.
-    pub(crate) fn result(&self) -> Oid {
+    /// Commits the root's workspace as the run's result.
+    pub(crate) fn result(&self) -> ObjectId {
         self.space.snapshot(&self.id, 1).expect("snapshot").commit
     }
 }
 
-/// Writes a file and the directories above it.
+/// Writes a file and its parent directories.
 pub(crate) fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
     let path = dir.join(path);
     fs::create_dir_all(path.parent().expect("a parent")).expect("made");

@@ -1,4 +1,4 @@
-//! Bringing a workspace up to date: old becomes new, anything else is kept, and a crash is finished.
+//! Updating a workspace: old becomes new, anything else is kept, and a crash is recovered.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use posse_workspace::{Merge, UpdateOutcome, work_ref};
+use posse_engine::ports::{Merge, UpdateOutcome};
+use posse_workspace::work_ref;
 
 use crate::plumbing::{listing, request};
 use crate::project::{Project, Run, read, set_executable, write};
@@ -35,7 +36,7 @@ fn every_kind_of_difference_arrives() {
     let run = project.run("r1");
     let (agent, dir, base) = run.child(1);
     change(&dir);
-    assert!(matches!(run.integrate(&agent, base), Merge::Merged { .. }));
+    assert!(matches!(run.integrate(&agent, base), Some(Merge::Merged { .. })));
     let mut expected = listing(&dir);
     let mut found = listing(&run.root);
     for tree in [&mut expected, &mut found] {
@@ -58,7 +59,7 @@ fn what_was_done_meanwhile_is_kept_and_named() {
     let (agent, dir, base) = run.child(1);
     change(&dir);
     let theirs = run.space.snapshot(&agent, 1).expect("snapshot").commit;
-    let Merge::Merged { commit, .. } = run.space.merge(&request(base, base, theirs)).expect("answered")
+    let Some(Merge::Merged { commit, .. }) = run.space.merge(&request(base, base, theirs)).expect("answered")
     else {
         panic!("not merged")
     };
@@ -67,7 +68,7 @@ fn what_was_done_meanwhile_is_kept_and_named() {
     write(&run.root, "i/untracked", "the root's\n");
     fs::remove_file(run.root.join("b/d")).expect("removed");
     let updated = run.space.update("r1", 1, &base, &commit).expect("updated");
-    assert_eq!(updated.kept, ["a", "b/c", "b/d", "i"]);
+    assert_eq!(updated.conflicts_left, ["a", "b/c", "b/d", "i"]);
     assert_eq!(read(&run.root, "a"), "the root's\n");
     assert_eq!(read(&run.root, "b/c"), "the root's\n");
     assert_eq!(read(&run.root, "i/untracked"), "the root's\n");
@@ -85,7 +86,7 @@ fn a_line_that_somebody_else_moved_is_left_alone() {
     let moved = run.space.snapshot("r1", 1).expect("snapshot").commit;
     let before = listing(&run.root);
     let error = run.space.update("r1", 1, &base, &theirs).expect_err("moved");
-    assert!(error.to_string().contains("somebody else moved it"), "{error}");
+    assert!(error.to_string().contains("another process moved it"), "{error}");
     assert_eq!(listing(&run.root), before);
     assert_eq!(run.space.read_ref(&work_ref("r1", 1)).expect("read"), Some(moved));
 }
@@ -105,7 +106,7 @@ fn links_in_the_way_lead_nowhere() {
     symlink(outside.path(), run.root.join("new")).expect("made");
     let before = listing(outside.path());
     let updated = run.space.update("r1", 1, &base, &theirs).expect("updated");
-    assert!(updated.kept.contains(&"new/deep/file".to_owned()), "{updated:?}");
+    assert!(updated.conflicts_left.contains(&"new/deep/file".to_owned()), "{updated:?}");
     assert_eq!(listing(outside.path()), before);
     assert!(run.root.join("new").is_symlink());
 }
@@ -127,7 +128,7 @@ fn a_crash_at_any_point_is_finished_by_the_same_call() {
         let theirs = run.space.snapshot(&agent, 1).expect("snapshot").commit;
         let stopped = update_until(&project, &run, after, &base, &theirs);
         let updated = run.space.update(&run.id, 1, &base, &theirs).expect("finished");
-        assert_eq!(updated.kept, Vec::<String>::new(), "after {after} points");
+        assert_eq!(updated.conflicts_left, Vec::<String>::new(), "after {after} points");
         let mut found = listing(&run.root);
         found.retain(|path, _| !path.starts_with(".git"));
         assert_eq!(found, expected, "after {after} points");
@@ -140,13 +141,13 @@ fn a_crash_at_any_point_is_finished_by_the_same_call() {
     assert!(crashes > 8, "only {crashes} points were passed");
 }
 
-/// Updates with a crash at the point number `after` of the update; false if it passes fewer.
+/// Updates with a crash at fault point number `after`; `false` if the update has fewer points.
 fn update_until(
     project: &Project,
     run: &Run,
     after: usize,
-    old: &posse_workspace::Oid,
-    new: &posse_workspace::Oid,
+    old: &posse_workspace::ObjectId,
+    new: &posse_workspace::ObjectId,
 ) -> bool {
     let passed = Arc::new(AtomicUsize::new(0));
     let mut options = project.options.clone();
@@ -156,7 +157,7 @@ fn update_until(
             "crash at {point}"
         );
     }));
-    let spaces = posse_workspace::Workspaces::new(&project.state(), options);
+    let spaces = posse_workspace::LocalFiles::new(&project.state(), options);
     let space = spaces.open(&run.id).expect("open");
     catch_unwind(AssertUnwindSafe(|| space.update(&run.id, 1, old, new).expect("updated"))).is_err()
 }

@@ -1,5 +1,5 @@
-//! What an agent closed to its own user is looked at all the same. Root may look at everything, so these tests become
-//! an ordinary user where they can.
+//! Files that an agent made inaccessible are read all the same. Root ignores permissions, so these tests switch to an
+//! ordinary user where they can.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,20 +9,20 @@ use std::process::Command;
 
 use crate::support::{RUN, World, assert_sound, files_of, names_of, write};
 
-/// A user that owns nothing.
+/// A user without files.
 const ORDINARY: u32 = 65_534;
-/// The tests of this file that an ordinary user runs.
+/// How many tests of this file an ordinary user runs.
 const TESTS: usize = 4;
 
 #[test]
 fn an_ordinary_user_looks_at_what_was_closed() {
     if !rustix::process::geteuid().is_root() {
-        // The others of this file show it then.
+        // Then the other tests of this file cover it.
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
     set_mode(dir.path(), 0o755);
-    // Where the build puts its binaries an ordinary user may not look.
+    // An ordinary user may not read the build directory.
     let tests = dir.path().join("tests");
     fs::copy("/proc/self/exe", &tests).expect("copied");
     let own = dir.path().join("own");
@@ -108,7 +108,7 @@ fn a_workspace_with_closed_directories_is_brought_up_to_date() {
     let dir = space.make(RUN, 1, &base).expect("made").dir;
     set_mode(&dir.join("dir"), 0o555);
     let updated = space.update(RUN, 1, &base, &work).expect("updated");
-    assert_eq!((updated.written, updated.kept.len()), (2, 0));
+    assert_eq!((updated.written, updated.conflicts_left.len()), (2, 0));
     assert_eq!(fs::read_to_string(dir.join("dir/a")).expect("read"), "two");
     assert!(!dir.join("dir/b").exists());
 }

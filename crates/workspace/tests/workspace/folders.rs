@@ -1,11 +1,11 @@
-//! Folders of every kind that a person may have.
+//! Snapshots of every kind of folder that a user may have.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
-use posse_workspace::{Snapshot, WorkspaceError};
+use posse_workspace::{RepositoryError, Snapshot};
 
 use crate::support::{
     RUN, World, assert_sound, files_of, fingerprint, git_in, names_of, status_in, text_of, write,
@@ -13,7 +13,7 @@ use crate::support::{
 
 fn refusal(world: &World) -> String {
     let error = world.spaces().begin(RUN, &world.folder()).expect_err("refused");
-    assert!(matches!(error, WorkspaceError::Unsupported(_)), "{error:?}");
+    assert!(matches!(error, RepositoryError::Unsupported(_)), "{error:?}");
     error.to_string()
 }
 
@@ -94,7 +94,7 @@ fn the_persons_folder_is_not_touched() {
     world.git(&["add", "a"]);
     world.write("b", "unstaged");
     world.write("new", "untracked");
-    // Hooks, and settings that would run something.
+    // Hooks, and settings that would run a program.
     let canary = world.elsewhere("canary");
     let run = format!("touch {}", canary.display());
     world.write(".git/hooks/post-index-change", format!("#!/bin/sh\n{run}\n"));
@@ -248,7 +248,7 @@ fn a_submodule_stays_the_commit_it_is_at() {
     assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);
     fs::remove_dir(dir.join("sub")).expect("removed");
     assert_eq!(space.snapshot(RUN, 1).expect("taken"), begun.snapshot);
-    // What an agent writes there is not lost, though it cannot be merged.
+    // An agent's files there are not lost, although they cannot be merged.
     write(&dir, "sub/work", "of the agent");
     let salvaged = space.salvage(RUN, 1).expect("salvaged").snapshot.commit;
     assert!(names_of(&space, &salvaged).contains(&"sub/work".to_owned()));
@@ -300,7 +300,7 @@ fn odd_names_are_kept_byte_for_byte() {
         fs::write(world.folder().join(OsStr::from_bytes(name)), name).expect("written");
     }
     world.commit_all();
-    // Line endings are git's business here, so these go through git, by name.
+    // Git converts line endings here, so these files pass through git, by name.
     world.write(".gitattributes", "* text=auto\n");
     for name in names {
         fs::write(world.folder().join(OsStr::from_bytes(name)), [name, b"!"].concat()).expect("written");
@@ -447,7 +447,7 @@ fn a_missing_object_that_is_not_needed_does_not_matter() {
             .expect("removed");
     }
     let (begun, space) = world.begin();
-    // The file is on disk, so its object can be made again.
+    // The file is on disk, so its object can be created again.
     assert_eq!(text_of(&space, &begun.snapshot.commit, "a").as_deref(), Some("one"));
     space.make(RUN, 1, &begun.snapshot.commit).expect("made");
 }
@@ -546,7 +546,7 @@ fn posses_own_state_inside_the_folder_is_not_looked_at() {
     let world = World::new();
     world.write("a", "one");
     let state = world.folder().join(".posse");
-    let spaces = posse_workspace::Workspaces::new(&state, world.options.clone());
+    let spaces = posse_workspace::LocalFiles::new(&state, world.options.clone());
     let begun = spaces.begin(RUN, &world.folder()).expect("begun");
     let space = spaces.open(RUN).expect("opened");
     assert_eq!(names_of(&space, &begun.snapshot.commit), ["a"]);

@@ -1,8 +1,8 @@
-//! Repositories whose `.git` somebody wrote to reach a person's files: nothing of those gets to an agent, and no run waits
-//! for ever or reads without end.
+//! Repositories with a hostile `.git` that targets a user's files: no agent gets any of them, and no run blocks forever
+//! or reads without limit.
 //!
-//! A case plants something below `.git`. Then the host does everything that it does with a person's repository, in a
-//! thread that must come back.
+//! A case plants something below `.git`. Then the host performs every operation it has for a user's repository, in a
+//! thread that must return.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -12,28 +12,28 @@ use std::sync::LazyLock;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use posse_workspace::WorkspaceError;
+use posse_workspace::RepositoryError;
 
 use crate::support::{RUN, World, git_in, plain_git, write};
 
-/// In every file that no agent may see.
+/// The content of every file that no agent may see.
 const CANARY: &str = "canary-5f1c";
-/// Far longer than any case takes: whoever waits longer waits for ever.
+/// Far longer than any case takes: a case that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The branch that a result becomes.
+/// The branch of the published result.
 const BRANCH: &str = "posse/k3f9ab2c";
-/// A file larger than every limit, of which nothing is on disk.
+/// A sparse file larger than every limit.
 const HUGE: u64 = 1 << 40;
 
-/// What a case plants in.
+/// The world that a case is planted in.
 struct Ground {
     world: World,
 }
 
 impl Ground {
-    /// A repository with a commit, secrets in the home, and a private repository of the person's.
+    /// A repository with a commit, secrets in the home, and a private repository of the user.
     fn new() -> Self {
-        // Made once: starting git for each case would take longer than all that is asked here.
+        // Created once: starting git for each case would take longer than all the checks.
         static MADE: LazyLock<World> = LazyLock::new(made);
         let world = World::new();
         for name in ["folder", "home", "private"] {
@@ -86,15 +86,15 @@ impl Ground {
         File::create(self.git(path)).and_then(|file| file.set_len(HUGE)).expect("made");
     }
 
-    /// Makes the folder a repository that keeps its refs in tables.
+    /// Converts the folder to a repository with its refs in a reftable.
     fn with_tables(&self) {
-        // Git does not bring them along yet.
+        // Git does not migrate reflogs yet.
         self.gone("logs");
         self.world.git(&["refs", "migrate", "--ref-format=reftable"]);
     }
 
-    /// Makes the folder a linked worktree of a repository elsewhere, with settings of its own; gives the directory of
-    /// those.
+    /// Converts the folder to a linked worktree of a repository elsewhere, with its own settings, and returns the
+    /// directory of those.
     fn linked_worktree(&self) -> PathBuf {
         let (folder, main) = (self.world.folder(), self.world.elsewhere("main"));
         fs::rename(&folder, &main).expect("moved");
@@ -130,17 +130,17 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
-/// What must become of a run in a repository like this.
-enum Holds {
-    /// It begins, and delivers.
+/// The expected result of a run in a repository like this.
+enum Expectation {
+    /// The run begins and publishes.
     Works,
-    /// It is refused, at its beginning or when the result is delivered, in words that hold this.
+    /// Refused at the beginning or at publishing, with an error that contains this text.
     Refused(&'static str),
 }
 
-use Holds::{Refused, Works};
+use Expectation::{Refused, Works};
 
-type Case = (&'static str, fn(&Ground), Holds);
+type Case = (&'static str, fn(&Ground), Expectation);
 
 const NO_LINK: &str = "symbolic link";
 const NO_FILE: &str = "not a plain file";
@@ -487,7 +487,7 @@ const CASES: &[Case] = &[
         Works,
     ),
     (
-        // Standard input may have an end; this has none, wherever the tests are run.
+        // Standard input may end; this pipe never does, wherever the tests run.
         "an ignore file is a link to a pipe",
         |at| {
             let pipe = at.world.elsewhere("pipe");
@@ -537,8 +537,8 @@ const CASES: &[Case] = &[
     ),
 ];
 
-/// Everything that the host does with a person's repository.
-fn handle(world: &World) -> Result<(), WorkspaceError> {
+/// Every operation of the host on a user's repository.
+fn handle(world: &World) -> Result<(), RepositoryError> {
     let begun = world.spaces().begin(RUN, &world.folder())?;
     let space = world.spaces().open(RUN)?;
     let dir = space.make(RUN, 1, &begun.snapshot.commit)?.dir;
@@ -549,10 +549,10 @@ fn handle(world: &World) -> Result<(), WorkspaceError> {
     let delivered = space.publish()?;
     assert_eq!(delivered.branch.as_deref(), Some(BRANCH));
     let applied = space.apply(&world.folder());
-    applied.map(drop).map_err(|error| WorkspaceError::Unsupported(error.to_string()))
+    applied.map(drop).map_err(|error| RepositoryError::Unsupported(error.to_string()))
 }
 
-/// The processes of git that were started for this world and have not ended.
+/// Git processes that were started for this world and have not ended.
 fn left_behind(world: &World) -> Vec<String> {
     let top = world.elsewhere("");
     let top = top.to_str().expect("a path").trim_end_matches('/');
@@ -565,7 +565,7 @@ fn left_behind(world: &World) -> Vec<String> {
     all.filter(is_git).map(|path| named(path.join("cmdline")).unwrap_or_default()).collect()
 }
 
-/// Whether a text is in a file beneath a directory.
+/// Whether a file beneath a directory contains a text.
 fn seen_by_an_agent(dir: &Path, text: &str) -> bool {
     let entries = fs::read_dir(dir).expect("listed").flatten();
     entries.map(|entry| entry.path()).any(|path| {
@@ -577,8 +577,8 @@ fn seen_by_an_agent(dir: &Path, text: &str) -> bool {
     })
 }
 
-/// Lets the host work in a thread; says what is wrong if it does not come back, or leaks.
-fn comes_back(world: World) -> Result<(World, Result<(), WorkspaceError>), String> {
+/// Runs the host's operations in a thread. Fails if it does not return, or leaks.
+fn comes_back(world: World) -> Result<(World, Result<(), RepositoryError>), String> {
     let (done, waiting) = sync_channel(1);
     std::thread::spawn(move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle(&world)));
@@ -588,7 +588,7 @@ fn comes_back(world: World) -> Result<(World, Result<(), WorkspaceError>), Strin
     Ok((world, result.map_err(|_| "it panics: a secret is seen, or there is no branch".to_owned())?))
 }
 
-/// What is wrong with a case.
+/// The problem with a case, if any.
 fn problem((name, plant, holds): &Case) -> Option<String> {
     let ground = Ground::new();
     plant(&ground);
@@ -651,7 +651,7 @@ fn patterns_get_to_a_workspace_without_what_surrounds_them() {
 fn a_repository_of_another_user_is_not_read_without_leave() {
     let ground = Ground::new();
     let world = &ground.world;
-    // Only root can give files away; elsewhere nothing of another user's can be made.
+    // Only root can change the owner of files.
     let given = std::os::unix::fs::chown(world.folder().join(".git"), Some(12_345), None).is_ok();
     if !given {
         return;
@@ -697,7 +697,7 @@ fn nothing_that_another_user_puts_above_a_folder_stops_a_run_in_it() {
         let world = World::new();
         let dot_git = world.elsewhere(".git");
         plant(&dot_git);
-        // Only root can give files away; elsewhere nothing of another user's can be made.
+        // Only root can change the owner of files.
         if std::os::unix::fs::lchown(&dot_git, Some(12_345), None).is_err() {
             return None;
         }

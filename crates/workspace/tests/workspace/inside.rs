@@ -1,11 +1,11 @@
-//! Folders inside a repository, and inside its own directory.
+//! Folders inside a repository, and inside its `.git` directory.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use posse_workspace::{RunBase, RunSpace, WorkspaceError};
+use posse_workspace::{RepositoryError, RunBase, RunSpace};
 
 use crate::support::{RUN, World, files_of, fingerprint, names_of, status_in, write};
 
@@ -150,7 +150,7 @@ fn a_bare_repository_is_refused() {
     for (world, folder) in [(&world, world.folder()), (&checkout, checkout.folder().join(".git"))] {
         let before = fingerprint(&folder);
         let error = world.spaces().begin(RUN, &folder).expect_err("refused");
-        assert!(matches!(error, WorkspaceError::Unsupported(_)), "{error:?}");
+        assert!(matches!(error, RepositoryError::Unsupported(_)), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("is a bare git repository: ") && text.contains("git clone"), "{text}");
         assert!(fingerprint(&folder) == before);

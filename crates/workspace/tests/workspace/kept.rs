@@ -1,11 +1,11 @@
-//! What cannot be salvaged is told, and its workspace is kept; what an agent did with git is salvaged.
+//! Files that cannot be salvaged are reported, and their workspace is kept. An agent's use of git is salvaged.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use posse_workspace::{Oid, RunBase, RunSpace, SalvageOutcome};
+use posse_workspace::{ObjectId, RunBase, RunSpace, SalvageOutcome};
 
 use crate::support::{RUN, World, assert_sound, names_of, plain_git, write};
 
@@ -24,7 +24,7 @@ fn salvage(space: &RunSpace) -> SalvageOutcome {
     space.salvage(RUN, 1).expect("salvaged")
 }
 
-/// The workspace is not removed, and this is why.
+/// Asserts that the workspace is not removed, for this reason.
 fn assert_kept(space: &RunSpace, dir: &Path, because: &str) {
     let error = space.remove(RUN, 1).expect_err("kept").to_string();
     assert!(error.contains("is kept") && error.contains(because), "{error}");
@@ -40,7 +40,7 @@ fn agents_git(world: &World, space: &RunSpace, dir: &Path, args: &[&str]) -> Str
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn git_of(space: &RunSpace) -> Option<Oid> {
+fn git_of(space: &RunSpace) -> Option<ObjectId> {
     space.read_ref(&format!("refs/posse/salvage/{RUN}/1.git")).expect("read")
 }
 

@@ -1,10 +1,10 @@
-//! The objects that an agent's git can read: exactly those that its snapshot reaches.
+//! An agent's git can read exactly the objects that its snapshot reaches.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use posse_workspace::{Oid, RunSpace};
+use posse_workspace::{ObjectId, RunSpace};
 
 use crate::support::{RUN, World, git_in, plain_git, write};
 
@@ -20,13 +20,13 @@ fn readable(space: &RunSpace, agent: &str, home: &Path) -> BTreeSet<String> {
 }
 
 /// All objects that a commit reaches.
-fn reached(space: &RunSpace, commit: &Oid) -> BTreeSet<String> {
+fn reached(space: &RunSpace, commit: &ObjectId) -> BTreeSet<String> {
     let listed = space.git().run(&["rev-list", "--objects", &commit.to_string()]).expect("listed");
     let text = String::from_utf8_lossy(&listed).into_owned();
     text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
 }
 
-/// The workspace of a new run's root sees what its commit reaches. Gives what it sees.
+/// Asserts that the workspace of a new run's root sees what its commit reaches. Returns these objects.
 fn sees_what_it_reaches(world: &World, run: &str, name: &str) -> BTreeSet<String> {
     let begun = world.spaces().begin(run, &world.folder()).expect("begun");
     let space = world.spaces().open(run).expect("opened");
@@ -45,7 +45,7 @@ fn named(world: &World, name: &str) -> String {
     world.git(&["rev-parse", name]).trim().to_owned()
 }
 
-/// What a case hides in the repository: an object that no agent may see.
+/// Adds an object to the repository that no agent may see, and returns its id.
 type Case = (&'static str, fn(&World) -> String);
 
 const CASES: &[Case] = &[

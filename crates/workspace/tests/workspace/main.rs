@@ -9,5 +9,6 @@ mod lent;
 mod salvage;
 mod support;
 mod torn;
+mod transfer;
 mod walks;
 mod workspaces;

@@ -1,4 +1,4 @@
-//! Nothing that an agent made is lost.
+//! No work of an agent is lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,7 +76,7 @@ fn a_lost_or_damaged_manifest_changes_nothing() {
     assert!(names_of(&space, &before.commit).contains(&"kept.log".to_owned()));
 }
 
-/// One thing that an agent does to its files.
+/// One change that an agent makes to its files.
 #[derive(Debug, Clone)]
 enum Change {
     Write(String, Vec<u8>, bool),
@@ -107,7 +107,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Does it as far as it can be done; what cannot be done is not.
+/// Applies the change as far as possible. Failures are ignored.
 fn carry_out(dir: &Path, change: &Change) {
     let parents = |path: &str| fs::create_dir_all(dir.join(path).parent().expect("a parent"));
     let outcome = match change {
@@ -131,7 +131,7 @@ fn carry_out(dir: &Path, change: &Change) {
     drop(outcome);
 }
 
-/// What is on disk, in the words of a tree. Symlinks are never followed.
+/// The files on disk in the form of a tree. Symlinks are never followed.
 fn on_disk(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];

@@ -1,4 +1,4 @@
-//! A person's folder and a state directory, both thrown away.
+//! A temporary user's folder and state directory, for the tests of workspaces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,13 +7,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use posse_workspace::{Oid, RunBase, RunSpace, WorkspaceOptions, Workspaces};
+use posse_workspace::{LocalFiles, ObjectId, RunBase, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
 
-/// The run of most tests; also the name of its root agent.
+/// The run of most tests; also the id of its root agent.
 pub(crate) const RUN: &str = "k3f9ab2c";
 
-/// A person's folder, and a state directory beside it.
+/// A user's folder, and a state directory beside it.
 pub(crate) struct World {
     dir: TempDir,
     pub(crate) options: WorkspaceOptions,
@@ -49,13 +49,13 @@ impl World {
         self.dir.path().join("home")
     }
 
-    /// A directory of the test's own.
+    /// Another directory of the test.
     pub(crate) fn elsewhere(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub(crate) fn spaces(&self) -> Workspaces {
-        Workspaces::new(&self.state(), self.options.clone())
+    pub(crate) fn spaces(&self) -> LocalFiles {
+        LocalFiles::new(&self.state(), self.options.clone())
     }
 
     pub(crate) fn begin(&self) -> (RunBase, RunSpace) {
@@ -63,7 +63,7 @@ impl World {
         (begun, self.spaces().open(RUN).expect("opened"))
     }
 
-    /// Git as the person runs it.
+    /// Git as the user runs it.
     pub(crate) fn git(&self, args: &[&str]) -> String {
         git_in(&self.folder(), &self.home(), args)
     }
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-/// Git in a directory, with nothing of this machine's settings but those in `home`.
+/// Git in a directory, with no settings of this machine except those in `home`.
 pub(crate) fn git_in(dir: &Path, home: &Path, args: &[&str]) -> String {
     let output = plain_git(dir, home).args(args).output().expect("git runs");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -86,7 +86,7 @@ pub(crate) fn git_in(dir: &Path, home: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A git command for a person who lives in `home`.
+/// A git command for a user with this home.
 pub(crate) fn plain_git(dir: &Path, home: &Path) -> Command {
     let mut command = Command::new("git");
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", home);
@@ -104,7 +104,7 @@ pub(crate) fn write(dir: &Path, path: &str, content: impl AsRef<[u8]>) {
 }
 
 /// The files of a commit in the project's repository: mode and content by path.
-pub(crate) fn files_of(space: &RunSpace, commit: &Oid) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+pub(crate) fn files_of(space: &RunSpace, commit: &ObjectId) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
     let git = space.git();
     let out = git.run(&["ls-tree", "-r", "-z", &commit.to_string()]).expect("listed");
     let records = out.split(|byte| *byte == 0).filter(|record| !record.is_empty());
@@ -124,18 +124,18 @@ pub(crate) fn files_of(space: &RunSpace, commit: &Oid) -> BTreeMap<Vec<u8>, (Str
 }
 
 /// The text of one file of a commit.
-pub(crate) fn text_of(space: &RunSpace, commit: &Oid, path: &str) -> Option<String> {
+pub(crate) fn text_of(space: &RunSpace, commit: &ObjectId, path: &str) -> Option<String> {
     let files = files_of(space, commit);
     files.get(path.as_bytes()).map(|(_, content)| String::from_utf8_lossy(content).into_owned())
 }
 
-/// The names in a commit.
-pub(crate) fn names_of(space: &RunSpace, commit: &Oid) -> Vec<String> {
+/// The paths in a commit.
+pub(crate) fn names_of(space: &RunSpace, commit: &ObjectId) -> Vec<String> {
     files_of(space, commit).into_keys().map(|path| String::from_utf8_lossy(&path).into_owned()).collect()
 }
 
-/// Everything about a directory that a person could notice: names, modes, times and content, also of `.git`. Only the
-/// times of objects do not count: they are hard-linked, and git in Posse's repository marks as young what it uses.
+/// Everything about a directory that a user could notice: names, modes, times and content, also of `.git`. The times of
+/// objects are excluded: objects are hard-linked, and git in Posse's repository updates the times of those it uses.
 pub(crate) fn fingerprint(dir: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
@@ -163,7 +163,7 @@ pub(crate) fn fingerprint(dir: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u
     all
 }
 
-/// `git fsck` in the project's repository has nothing to say.
+/// Asserts that `git fsck` reports nothing in the project's repository.
 pub(crate) fn assert_sound(space: &RunSpace) {
     let out =
         space.git().ask(&["fsck", "--strict", "--no-dangling", "--no-progress"], &[]).expect("git runs");
@@ -178,12 +178,12 @@ pub(crate) fn lent(space: &RunSpace, dir: &Path) -> PathBuf {
     space.objects_of(agent, attempt.parse().expect("a number")).expect("objects")
 }
 
-/// What git says in a workspace, with the borrowed objects where they are outside the sandbox.
+/// The output of `git status` in a workspace, with the borrowed objects at their path outside the sandbox.
 pub(crate) fn status_in(space: &RunSpace, dir: &Path, home: &Path) -> String {
     let mut command = plain_git(dir, home);
     command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", lent(space, dir));
     let output = command.args(["status", "--porcelain"]).output().expect("git runs");
-    // The constant path of the sandbox is not there outside it, which git mentions.
+    // Git warns that the sandbox's constant path does not exist outside it.
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

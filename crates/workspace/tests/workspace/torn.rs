@@ -1,17 +1,16 @@
-//! What a machine that stopped leaves of workspaces.
+//! Workspaces after a machine crash.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use posse_workspace::{Oid, RunSpace, salvaged_git_ref, torn_ref, work_ref};
+use posse_workspace::{ObjectId, RunSpace, salvaged_git_ref, torn_ref, work_ref};
 
 use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
 
-/// The run after the machine has stopped: opened in another boot, with a workspace that had not reached the disk.
-/// `last` is the last commit of the workspace: the mark of an earlier one is followed by its own, which would make the
-/// workspace whole again.
-fn after_power_cut(world: &mut World, dir: &Path, last: &Oid) -> RunSpace {
+/// Opens the run in another boot, with a workspace that had not reached the disk. `last` is the last commit of the
+/// workspace: after waiting for its mark, no later mark can make the workspace complete again.
+fn after_power_cut(world: &mut World, dir: &Path, last: &ObjectId) -> RunSpace {
     let mark = dir.with_file_name("synced");
     wait_for_commit(&mark, last);
     fs::remove_file(&mark).expect("removed");
@@ -126,14 +125,14 @@ fn a_line_that_moved_before_its_workspace_was_made_is_where_it_begins() {
     let dir = space.make(&child, 1, &base).expect("made").dir;
     write(&dir, "b", "by the child");
     let work = space.snapshot(&child, 1).expect("taken").commit;
-    // The parent only delegates: its line moves without files on disk.
+    // The parent only delegates: its work ref moves without files on disk.
     space.update(RUN, 1, &base, &work).expect("moved");
     assert!(!space.dir_of(RUN, 1).exists());
     assert_eq!(space.result().expect("a result"), work);
     let made = space.make(RUN, 1, &base).expect("made");
     assert_eq!(made.base, work);
     assert_eq!(fs::read_to_string(made.dir.join("b")).expect("read"), "by the child");
-    // A retry begins again, on a line of its own.
+    // A retry starts again, on its own work ref.
     let retried = space.make(&child, 2, &base).expect("made");
     assert_eq!(retried.base, base);
     assert!(!retried.dir.join("b").exists());
@@ -185,7 +184,7 @@ fn files_that_are_behind_their_snapshot_are_not_taken_for_work() {
     let taken = space.snapshot(RUN, 1).expect("taken");
     let mark = dir.with_file_name("synced");
     wait_for_commit(&mark, &taken.commit);
-    // As if the machine had stopped before that: one file is as it was, one has lost its content.
+    // Simulates an earlier crash: one file has its old content, one has lost its content.
     fs::write(&mark, format!("{base}\n")).expect("written");
     write(&dir, "a", "one");
     write(&dir, "b", "");
@@ -209,7 +208,7 @@ fn work_goes_on_after_a_restart_with_what_is_on_disk() {
     world.options.boot = Some("later".to_owned());
     let space = world.spaces().open(RUN).expect("opened");
     for round in 1..4 {
-        // The line moves on faster than the disk is synced, in the same boot.
+        // The work ref moves faster than the disk is synced, in the same boot.
         write(&dir, "c", round.to_string());
         let taken = space.snapshot(RUN, 1).expect("taken").commit;
         assert_eq!(text_of(&space, &taken, "b").as_deref(), Some("after the snapshot"));
@@ -219,12 +218,12 @@ fn work_goes_on_after_a_restart_with_what_is_on_disk() {
     assert_eq!(space.read_ref(&torn_ref(RUN, 1)).expect("read"), None);
 }
 
-/// Waits until the mark of a workspace says that this commit has reached the disk.
-fn wait_for_commit(mark: &Path, commit: &Oid) {
+/// Waits until the mark of a workspace names this commit as synced.
+fn wait_for_commit(mark: &Path, commit: &ObjectId) {
     wait_until(mark, || fs::read_to_string(mark).is_ok_and(|text| text.trim() == commit.to_string()));
 }
 
-/// Waits until something holds, looking whenever the kernel says that a name came to be beside `path`.
+/// Waits for a condition, checking it whenever the kernel reports a new name beside `path`.
 fn wait_until(path: &Path, holds: impl Fn() -> bool) {
     use rustix::fs::inotify;
     let watch = inotify::init(inotify::CreateFlags::NONBLOCK).expect("a watch");

@@ -1,5 +1,5 @@
-//! Trees that a program made to be hard to go through. Whatever walks over a workspace gets to the end of them, with few
-//! descriptors, and what lies beside them is kept and found.
+//! Trees that a program built to be hard to walk. Every walk over a workspace completes with few descriptors, and files
+//! beside such trees are kept and found.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,25 +11,25 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use posse_engine::ports::GcOptions;
 use posse_files::{DirHandle, GlobPattern, GrepQuery, RelPath, Stop};
-use posse_workspace::GcOptions;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
 
 use crate::support::{RUN, World, names_of, write};
 
-/// How deep the deepest tree is: a walk that calls itself for each directory runs out of stack before that.
+/// The depth of the deepest tree. A recursive walk would overflow the stack before that.
 const DEEP: usize = 14_000;
-/// How many descriptors a process has for all it does.
+/// The descriptor limit of the walking process.
 const DESCRIPTORS: &str = "32";
-/// A user that owns nothing.
+/// A user without files.
 const ORDINARY: u32 = 65_534;
-/// Says that this process is the one that walks.
+/// Marks the process that walks.
 const WALKS: &str = "POSSE_TEST_WALKS";
 
 type Make = fn(&Path);
 
-/// What is in a workspace beside the work, and what of it a snapshot has: names that end in this.
+/// Trees beside the work in a workspace, and how many of their files a snapshot has.
 const TREES: &[(&str, Make, usize)] = &[
     ("deep and ignored", |top| nest(&made(top, "ignored"), DEEP, "d", |_| ()), 0),
     ("deep, with too many levels", |top| nest(&made(top, "in"), DEEP, "d", |_| ()), 0),
@@ -42,7 +42,7 @@ const TREES: &[(&str, Make, usize)] = &[
         "branches on every level",
         |top| {
             nest(&made(top, "in"), 150, "d", |dir| {
-                // In any order: the deep one before the others, and after them.
+                // In any order: the deep directory before and after the others.
                 for name in ["w", "d", "x", "y"] {
                     mkdirat(dir, name, Mode::from_raw_mode(0o755)).expect("made");
                 }
@@ -140,7 +140,7 @@ fn open(dir: &Path) -> OwnedFd {
     openat(CWD, dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).expect("opened")
 }
 
-/// Makes directories, one in the other, and something in each.
+/// Creates nested directories and calls a function in each.
 fn nest(top: &Path, depth: usize, name: impl AsRef<OsStr>, each: impl Fn(&OwnedFd)) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = open(top);
@@ -159,7 +159,7 @@ fn touch(dir: &OwnedFd, name: &str) {
     drop(openat(dir, name, flags, Mode::from_raw_mode(0o644)).expect("made"));
 }
 
-/// Whether the tests below are run here, and not in a process of their own.
+/// Whether the tests below run in this process, or start another one.
 #[expect(clippy::disallowed_methods, reason = "the only way to tell a test binary something")]
 fn walks_here() -> bool {
     std::env::var_os(WALKS).is_some()
@@ -175,17 +175,17 @@ fn every_tree_is_walked_to_its_end_with_few_descriptors() {
     }
 }
 
-/// This user, and an ordinary one if this process may become that.
+/// This user, and an ordinary one if this process may switch to it.
 fn users() -> impl Iterator<Item = Option<u32>> {
     let is_root = rustix::process::geteuid().is_root();
     [None, Some(ORDINARY)].into_iter().filter(move |user| is_root || user.is_none())
 }
 
-/// Runs a test of these in a process with few descriptors, started by another program; what it said.
+/// Runs one of these tests in a process with few descriptors, started through `by`, and returns its output.
 fn walk_in_a_process(test: &str, user: Option<u32>, by: &[&str]) -> String {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
-    // Where the build puts its binaries an ordinary user may not look.
+    // An ordinary user may not read the build directory.
     let tests = dir.path().join("tests");
     fs::copy("/proc/self/exe", &tests).expect("copied");
     let own = made(dir.path(), "own");
@@ -211,7 +211,7 @@ fn every_tree() {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-/// What does not hold of a tree, if anything.
+/// The problem with a tree, if any.
 fn walk(name: &str, make: Make, kept: usize) -> Option<String> {
     let world = World::repository();
     world.write(".gitignore", "/ignored\n");
@@ -252,10 +252,10 @@ fn walk(name: &str, make: Make, kept: usize) -> Option<String> {
     dir.exists().then(|| format!("{name}: something is left"))
 }
 
-/// Mounts something in a workspace, of a directory that is not Posse's; where, from the workspace on.
+/// Mounts a directory that does not belong to Posse in a workspace. Returns the mount point relative to the workspace.
 type Mount = fn(&Path, &Path) -> &'static str;
 
-/// What is mounted in a workspace, and how many of the files there a snapshot has: names that end in this.
+/// Mounts in a workspace, and how many of their files a snapshot has.
 const MOUNTS: &[(&str, Mount, usize)] = &[
     (
         "another filesystem",
@@ -350,7 +350,7 @@ fn what_is_mounted_in_a_tree_is_neither_removed_nor_counted_and_is_named() {
     }
 }
 
-/// What does not hold of a tree in which something is mounted, if anything.
+/// The problem with a tree that has a mount, if any.
 fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
     const LARGE_BYTES: usize = 8 << 20;
     let world = World::repository();
@@ -388,7 +388,7 @@ fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
         Err(error) if is_named(&error.to_string()) => {}
         removed => return wrong("removing", &removed.map_err(|error| error.to_string())),
     }
-    let report = world.spaces().gc(old(&|_| Some(false))).expect("cleaned");
+    let report = world.spaces().gc(&old(|_| Some(false))).expect("cleaned");
     if !report.kept.iter().any(|(_, why)| is_named(why)) {
         return wrong("gc", &report);
     }
@@ -403,17 +403,17 @@ fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
     for place in ours {
         drop(Command::new("umount").arg(place).output());
     }
-    let report = world.spaces().gc(old(&|_| Some(false))).expect("cleaned");
+    let report = world.spaces().gc(&old(|_| Some(false))).expect("cleaned");
     let left = fs::read_dir(world.state().join("trash")).map_or(0, Iterator::count);
     (left > 0).then(|| format!("{name}: something is left: {report:?}"))
 }
 
-fn old(is_open: posse_workspace::IsOpen<'_>) -> GcOptions<'_> {
+fn old(is_open: fn(&str) -> Option<bool>) -> GcOptions {
     GcOptions {
         dry_run: false,
         workspaces_older_than: Duration::ZERO,
         salvage_older_than: Duration::MAX,
-        is_open,
+        is_open: std::sync::Arc::new(is_open),
         now: SystemTime::now(),
     }
 }

@@ -1,4 +1,4 @@
-//! Workspaces: made, worked in, committed.
+//! Creating, changing and committing workspaces.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -74,7 +74,7 @@ fn a_change_within_the_same_moment_is_seen() {
     let (begun, space) = world.begin();
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     for round in 1..50 {
-        // Same size, and most often the same clock tick.
+        // Same size, and usually the same clock tick.
         write(&dir, "a", (round % 10).to_string());
         let snapshot = space.snapshot(RUN, 1).expect("taken");
         assert_eq!(text_of(&space, &snapshot.commit, "a"), Some((round % 10).to_string()), "round {round}");
@@ -147,7 +147,7 @@ fn a_copied_file_is_in_every_workspace_and_in_no_object() {
         fs::read_to_string(dir.join("secrets/key")).expect("read"),
         "s3cr3t-key-s3cr3t-key-s3cr3t-key\n"
     );
-    // The agent stops ignoring it, and makes copies of its own, also in place of a tracked file.
+    // The agent stops ignoring the secret and copies it, also over a tracked file.
     write(&dir, ".gitignore", "");
     fs::copy(dir.join(".env"), dir.join("leak")).expect("copied");
     fs::copy(dir.join("secrets/key"), dir.join("a")).expect("copied");
@@ -228,7 +228,7 @@ fn whoever_is_overtaken_while_making_a_workspace_touches_nothing_of_it() {
         world.commit_all();
         let (begun, space) = world.begin();
         let base = begun.snapshot.commit;
-        // Stands still at the point while another one makes the workspace and works in it.
+        // Pauses at the point while another process creates the workspace and works in it.
         let overtaken = move |passed: &'static str| {
             if passed == point {
                 let dir = space.make(RUN, 1, &base).expect("made").dir;

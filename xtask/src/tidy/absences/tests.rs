@@ -1,4 +1,4 @@
-//! Each rule with a breach and with its nearest neighbour that is none.
+//! Each rule with a breach and with the most similar code that is allowed.
 
 use super::*;
 
@@ -88,8 +88,79 @@ fn only_the_egress_client_reaches_the_network() {
         assert_eq!(broken(owner, "#[cfg(test)]\nmod tests { use std::net::TcpStream; }"), NONE);
     }
     assert_eq!(broken("egress", "use tokio::net::TcpStream;"), NONE);
-    // Model traffic has a client of its own, so that a model on this machine works.
+    // Model traffic has a separate client, so that a model on this machine works.
     assert_eq!(broken("models", "use hyper::Request;"), NONE);
+}
+
+#[test]
+fn protocols_serve_and_call_no_other_machine() {
+    assert_eq!(broken("protocols", "use axum::Router;\nuse tokio::net::{TcpListener, TcpStream};"), NONE);
+    assert_eq!(broken("protocols", "let peer = TcpStream::connect(address).await;"), ["server-only"]);
+    assert_eq!(broken("protocols", "use hyper_util::client::legacy::Client;"), ["server-only"]);
+    assert_eq!(broken("setup", "use axum::Router;"), ["network"]);
+    // They take values like every library.
+    assert_eq!(broken("protocols", "println!(\"x\");"), ["print"]);
+    assert_eq!(broken("protocols", "std::env::var(\"X\")"), ["environment"]);
+}
+
+#[test]
+fn messages_of_libraries_name_no_verb_of_the_command() {
+    for owner in ["engine", "sandbox", "definitions", "setup", "posse"] {
+        assert_eq!(
+            broken(owner, "const FIX: &str = \"`posse resume` continues it\";"),
+            ["command-in-message"]
+        );
+        assert_eq!(broken(owner, "#[error(\"see `posse trust`\")]\nstruct X;"), ["command-in-message"]);
+        assert_eq!(
+            broken(owner, "/// What `posse trust` shows.\nconst INIT: &str = \"the `posse` binary\";"),
+            NONE
+        );
+    }
+    assert_eq!(broken("cli", "const FIX: &str = \"`posse resume` continues it\";"), NONE);
+}
+
+#[test]
+fn messages_of_libraries_name_no_flag_and_no_variable_of_the_command() {
+    let breaches = [
+        "format!(\" Open it with `--allow '{host}'`.\")",
+        "#[error(\"{0} is too deep; --max-depth raises it\")]",
+        "const FIX: &str = \"set it with \\\n    --model NAME\";",
+        "const FIX: &str = \"--model NAME sets it\";",
+        "const FIX: &str = \"`git status` says more, --verbose too\";",
+        "const FIX: &str = \"set POSSE_MODEL\";",
+    ];
+    let near = [
+        "git.run(&[\"config\", \"--list\"])",
+        "let flag = flag(\"--max-depth\", \"N\");",
+        "git.run(&[\"log\", \"--format=%an %ae\"])",
+        "let limit = format!(\"--max-count={MAX}\");",
+        "const FIX: &str = \"`git config --global --list` says where\";",
+        "run(\"SELECT 1 -- a comment\")",
+        "/// Set by `--allow` or POSSE_MODEL.\nconst RULE: &str = \"a user's rule must allow it -- always\";",
+        "const NAME: &str = POSSE_MODEL;\nlet text = \"IMPOSSE_X\";",
+        "#[cfg(test)]\nmod tests { const A: &str = \"with --allow and POSSE_MODEL\"; }",
+    ];
+    for owner in ["tools", "setup", "posse"] {
+        for breach in breaches {
+            assert_eq!(broken(owner, breach), ["command-in-message"], "{breach}");
+        }
+        for near in near {
+            assert_eq!(broken(owner, near), NONE, "{near}");
+        }
+    }
+    assert_eq!(broken("cli", breaches[0]), NONE);
+}
+
+#[test]
+fn an_exception_is_for_one_text_in_one_file() {
+    let refused = |path: &str, text: &str| check(&Source::new(path, text)).len();
+    let jinja = "const MARK: &str = \"tools param requires --jinja\";";
+    assert_eq!(refused("crates/models/src/wire/text_tools.rs", jinja), 0);
+    assert_eq!(refused("crates/models/src/wire/text_tools.rs", "const X: &str = \"use --model\";"), 1);
+    assert_eq!(refused("crates/models/src/wire/chat.rs", jinja), 1);
+    assert!(
+        EXCEPTIONS.iter().all(|(rule, _, _, why)| !why.is_empty() && RULES.iter().any(|r| r.name == *rule))
+    );
 }
 
 #[test]

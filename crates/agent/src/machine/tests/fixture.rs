@@ -1,4 +1,4 @@
-//! A driver without IO: it does what the machine says, and the events are the only thing the machine sees.
+//! A driver without IO: it executes the machine's decisions, and the machine sees only events.
 
 use posse_domain::budget::{Amount, Usage};
 use posse_domain::code::Code;
@@ -35,7 +35,7 @@ pub(super) fn contract(max_turns: Option<u32>, schema: Option<&Value>) -> Contra
     serde_json::from_value(value).expect("a contract")
 }
 
-/// A machine with everything it was told.
+/// A machine with all events that were applied to it.
 pub(super) struct MachineFixture {
     pub(super) contract: Contract,
     pub(super) machine: Machine,
@@ -60,19 +60,19 @@ impl MachineFixture {
         self.machine.next(self.children)
     }
 
-    /// The machine that a new process makes of the same events.
+    /// The machine that a new process folds from the same events.
     pub(super) fn folded(&self) -> Machine {
         let mut machine = Machine::new(&self.contract, Conversation::default());
         self.events.iter().for_each(|body| machine.apply(body));
         machine
     }
 
-    /// Asks the model, as the machine says; gives the turn and what it was for.
+    /// Calls the model as the machine decides. Returns the turn and the purpose.
     pub(super) fn ask(&mut self) -> (u32, Purpose) {
         self.ask_because(None)
     }
 
-    /// The same, where the driver has a reason of its own for the report.
+    /// Like [`ask`](Self::ask), with the driver's own cause for the report.
     pub(super) fn ask_because(&mut self, cause_now: Option<ReportCause>) -> (u32, Purpose) {
         let Next::CallModel { turn, call, purpose, cause } = self.next() else { panic!("{:?}", self.next()) };
         let (purpose, cause) =
@@ -113,7 +113,7 @@ impl MachineFixture {
         Box::new(replied).into()
     }
 
-    /// The model answers; gives the ids that were doubled.
+    /// The model replies. Returns the ids of repeated calls.
     pub(super) fn reply(&mut self, text: &str, calls: &[(&str, &str, Value)]) -> Vec<String> {
         let call = |(id, name, input): &(&str, &str, Value)| ToolCall {
             id: (*id).to_owned(),
@@ -173,7 +173,7 @@ impl MachineFixture {
         self.tell(MessageReceived { from, text: text.into() });
     }
 
-    /// Says what the machine wants said.
+    /// Adds the note that the machine requests.
     pub(super) fn say(&mut self) -> HostNote {
         let Next::Tell(note, text) = self.next() else { panic!("{:?}", self.next()) };
         self.tell(MessageReceived { from: Sender::Host(note), text: text.into() });
@@ -191,7 +191,7 @@ impl MachineFixture {
         });
     }
 
-    /// One turn with these calls, all of which give these results.
+    /// One turn with these calls, which all return this result.
     pub(super) fn turn(&mut self, calls: &[(&str, &str, Value)], ok: bool, text: &str) {
         self.ask();
         self.reply("", calls);
@@ -205,7 +205,7 @@ pub(super) fn child() -> AgentId {
     "k3f9ab2c.1.1".parse().expect("id")
 }
 
-/// The conversation in a form that reads well in a failed test.
+/// The conversation in a readable form for failed assertions.
 pub(super) fn said(machine: &Machine) -> Vec<String> {
     machine
         .conversation()

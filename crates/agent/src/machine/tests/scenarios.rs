@@ -1,4 +1,4 @@
-//! What the machine says next, one story at a time.
+//! The machine's decisions, one scenario at a time.
 
 use posse_domain::budget::REPORT_INPUT_TOKENS;
 use posse_domain::code::Code;
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::fixture::{MachineFixture, child, contract, hash_of, said};
 use crate::conversation::{BYTES_PER_TOKEN, Conversation, Message};
 use crate::machine::{AttemptFailure, Machine, Next, REPORT_SYSTEM_MAX_BYTES, Slot, accept};
+use crate::notes;
 
 fn done(report: &str) -> Next {
     Next::Done { report: report.into(), turns_exhausted: false }
@@ -44,6 +45,29 @@ fn results_go_back_in_the_order_of_the_calls_once_all_are_there() {
     assert_eq!(said(&told.machine)[2], "results: a=outcome unknown b=two c=three");
     assert_eq!(told.ask(), (2, Purpose::Work));
     assert_eq!(told.machine.active_ms(), 10 + 30, "of calls that ran together the longest counts");
+}
+
+#[test]
+fn a_call_counts_as_objected_to_by_the_note_of_a_hook_and_by_no_other_message() {
+    let unread = |told: &MachineFixture| -> Vec<String> {
+        assert_eq!(told.folded(), told.machine);
+        told.machine.unread_results().into_iter().map(|(call, _)| call.id.clone()).collect()
+    };
+    let mut told = MachineFixture::new(Some(5), None);
+    told.ask();
+    told.reply("", &[("a", "read", json!({})), ("b", "read", json!({"n": 2}))]);
+    told.result("a", true, "one");
+    let objection = format!("{}no", notes::hook_objects("read", "a"));
+    told.message(Sender::Child(child()), &objection);
+    assert_eq!(unread(&told), ["a"], "a child's report may say anything");
+    told.message(Sender::Host(HostNote::Hook), &objection);
+    assert_eq!(unread(&told), [""; 0]);
+    told.result("b", true, "two");
+    assert_eq!(unread(&told), ["b"], "also when the turn is over");
+    told.ask();
+    told.reply("", &[("a", "read", json!({"n": 3}))]);
+    told.result("a", true, "three");
+    assert_eq!(unread(&told), ["a"], "a later call with the same id is another call");
 }
 
 #[test]
@@ -84,7 +108,7 @@ fn a_last_reply_that_still_calls_tools_is_not_a_report() {
         let reason = &broken.reason;
         assert!(reason.contains("used up its 1 turn,") && reason.contains("called tools"), "{reason}");
         assert_eq!(broken.report, None, "what it said is in its trace, and is no report");
-        // Calls that were made all the same are not part of the conversation.
+        // Calls in a report turn are not part of the conversation.
         assert!(said(&told.machine).last().expect("said").ends_with("[]"));
     }
 }
@@ -100,7 +124,7 @@ fn an_agent_that_owes_json_is_asked_for_json_on_its_last_turn() {
     }
 }
 
-/// The short form of a conversation is one plain message, however long the conversation and whatever is in it.
+/// A condensed conversation is one plain message, however long the conversation is and whatever it contains.
 #[test]
 fn a_conversation_is_condensed_to_a_named_size() {
     let long = "ü".repeat(40_000);
@@ -190,7 +214,7 @@ fn the_same_call_failing_so_often_in_a_row_ends_the_attempt() {
     told.turn(&call, false, "no");
     told.turn(&call, false, "no");
     assert!(matches!(told.next(), Next::CallModel { .. }));
-    // The order of the fields is no difference.
+    // The order of the fields does not matter.
     told.turn(&[("b", "read", json!({"y": 2, "x": 1}))], false, "still no");
     let Next::Fail(broken) = told.next() else { panic!("{:?}", told.next()) };
     assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::ToolError));
@@ -296,7 +320,7 @@ fn a_repeated_call_is_told_of_the_report_once_also_if_only_the_second_is_one() {
     told.fail(Code::Interrupted, "the process ended");
     assert_eq!(told.ask(), (1, Purpose::Report));
     assert_eq!(said(&told.machine).len(), 2, "{:?}", said(&told.machine));
-    // The first was work; what it had reserved leaves only the report.
+    // The first call was work, and its reservation leaves only enough for the report.
     let mut told = MachineFixture::new(Some(9), None);
     told.ask();
     told.fail(Code::Interrupted, "the process ended");
@@ -466,7 +490,7 @@ fn a_retry_has_a_fresh_conversation_with_one_paragraph_on_why() {
         said(&told.machine)[2].contains("Again, please."),
         "what came while it ended is for the new attempt"
     );
-    // Failures are counted anew.
+    // A new attempt starts to count failures again.
     for _ in 0..2 {
         told.reply("", &[("a", "read", json!({}))]);
         told.result("a", false, "no");
@@ -483,7 +507,7 @@ fn a_child_that_continues_another_begins_with_its_conversation() {
     let mut machine = Machine::new(&contract(Some(5), None), prior.clone());
     assert_eq!(said(&machine), ["user: Find it.", "model: It is left.[]", "user: Find it."]);
     assert_ne!(hash_of(&machine), prior.hash());
-    // A retry begins there again.
+    // A retry starts from the same point.
     let again = posse_domain::event::SubagentAttempt {
         n: 2,
         kind: FailKind::Timeout,
@@ -525,12 +549,12 @@ fn every_call_of_an_accepted_reply_has_an_id_of_its_own() {
         (&["a", "b"], &["a", "b"], &[]),
         (&["a", "a", "a"], &["a", "a~2", "a~3"], &["a~2", "a~3"]),
         (&["", ""], &["call_1", "call_2"], &[]),
-        // An id that the model gave is kept, also where one was made up like it before.
+        // An id from the model is kept, even if it looks like a generated one.
         (&["a", "a", "a~2"], &["a", "a~3", "a~2"], &["a~3"]),
         (&["", "call_1"], &["call_1~2", "call_1"], &[]),
         (&["call_2", ""], &["call_2", "call_2~2"], &[]),
         (&["a~2", "a~2", "a", "a"], &["a~2", "a~2~2", "a", "a~3"], &["a~2~2", "a~3"]),
-        // Ids of the host's own calls are no model's to give.
+        // A model must not use the ids of the host's own calls.
         (&["a/command-7", "a", "step-2"], &["call_1", "a", "call_3"], &[]),
         (&["a/command-7", "a/command-7"], &["call_1", "call_2"], &[]),
     ];

@@ -1,4 +1,4 @@
-//! Keeping a conversation short: the oldest outputs go first, leave a mark, and go only once.
+//! Trimming a conversation: the oldest outputs are replaced first, by a placeholder, and only once.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fixture::{MachineFixture, hash_of, said};
 use crate::conversation::{CallResult, Conversation, Message};
 
-/// A conversation of turns, each with results of these sizes. Ids come again in every turn.
+/// A conversation of turns with results of these sizes. The ids repeat in every turn.
 fn conversation(turns: &[Vec<usize>]) -> Conversation {
     let mut conversation = Conversation::default();
     conversation.push(Message::User("Find it.".into()));
@@ -113,7 +113,7 @@ proptest! {
         prop_assert!(trimmed.estimated_tokens() <= limit || trimmed.excess(0).is_empty());
         prop_assert_eq!(ids.is_empty(), freed == 0);
         prop_assert_eq!(ids.is_empty(), trimmed.hash() == whole.hash());
-        // Size and hash are kept along the way; they must be what a walk over the messages gives.
+        // Size and hash are updated incrementally. They must equal those of a full walk over the messages.
         let mut again = Conversation::default();
         trimmed.messages().iter().for_each(|message| again.push((**message).clone()));
         prop_assert_eq!(&again, &trimmed);

@@ -1,206 +1,139 @@
-//! The planner at work: one run, and one more if its plan has problems.
+//! Executes the planner's runs and writes the resulting plan.
 
 use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use posse::{ModelRegistry, Posse, RunOutcome, RunRequest, RunStatus};
+use posse::{Posse, RunOutcome, RunRequest, RunStatus};
 use posse_domain::plan::Plan;
-use posse_setup::planner::{PLANNER, Planner, answer_in, read_only_rules};
+use posse_setup::plan::file::report;
+use posse_setup::plan::planning::{PlanningSession, PlanningStep};
+use posse_setup::{RunDirectory, RunDraft};
 
-use super::KnownArgs;
+use super::DefinitionArgs;
 use crate::commands::run::typed;
 use crate::context::Context;
-use crate::discovery::{self, DiscoveryResult};
 use crate::drive::{DriveOutcome, drive_to_end};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::launch::{PreparedRun, TypedRequest, working_dir};
-use crate::limit::{Limit, MoneyLimit, TimeLimit};
-use crate::models::{self, BASE_URL_FLAG};
 use crate::output::{Output, note, print_noted};
-use crate::permissions::PermissionArgs;
-use crate::plan_file::report;
 use crate::questions::QuestionPrompter;
 use crate::runtime;
-use crate::settings::{Settings, WithOrigin};
+use crate::setting_flags::SettingFlags;
 use crate::signals::Signals;
 use crate::view::{View, print_end};
 
-/// Permissions of a plan file, before the person's umask.
+/// Permissions of a plan file, before the user's umask.
 const FILE_MODE: u32 = 0o666;
 
-/// What a plan is to be about.
+/// The goal and the options of the planner's run.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct MakeArgs {
-    /// What is to be true in the end; `-` reads it from standard input
+    /// The goal of the plan; `-` reads it from standard input
     #[arg(required = true, value_name = "GOAL")]
     goal: Vec<String>,
     /// Write the plan to this file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write over a file that is there
+    /// Replace an existing file
     #[arg(long, requires = "output")]
     force: bool,
-    /// The planner's model, as provider/name; scripted/<file> answers from a YAML script [default: that of the first
-    /// provider with a key, else of a local Ollama]
-    #[arg(long, value_name = "MODEL")]
-    model: Option<String>,
-    /// Where the model's provider is, for example `http://localhost:8080/v1`
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
     #[command(flatten)]
-    known: KnownArgs,
+    settings: SettingFlags<true>,
+    #[command(flatten)]
+    definitions: DefinitionArgs,
     /// The working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Turns of the planner, or none [default: 40, and at most the planner's own]
-    #[arg(long, value_name = "N")]
-    max_turns: Option<Limit<1>>,
-    /// Tokens of each of its at most two runs, or none [default: none]
-    #[arg(long, value_name = "N")]
-    max_tokens: Option<Limit<0>>,
-    /// Dollars of each of its at most two runs, or none [default: none]
-    #[arg(long, value_name = "USD")]
-    max_usd: Option<MoneyLimit>,
-    /// Wall time of each of its at most two runs, such as 90s, 30m or 2h, or none [default: none]
-    #[arg(long, value_name = "TIME")]
-    max_time: Option<TimeLimit>,
 }
 
-/// What came of asking the planner.
+/// The result of asking the planner.
 enum PlannerOutcome {
-    /// It answered.
+    /// The planner answered.
     Answer(String),
-    /// Its run did not complete, or was left; the rest is said.
+    /// Its run did not complete; the reason is printed.
     Ended(Exit),
 }
 
-/// Lets the planner write a plan.
-pub(crate) fn make(args: MakeArgs, context: &Context) -> Result<Exit, CliError> {
+/// Has the planner write a plan.
+pub(crate) fn make(args: &MakeArgs, context: &Context) -> Result<Exit, CliError> {
     let goal = typed("goal", &args.goal)?;
     let target = match &args.output {
         Some(file) => Some(Target::new(file, args.force, context)?),
         None => None,
     };
-    let dir = working_dir(args.dir.clone(), &context.environment.cwd)?;
-    context.settings_in(Path::new(&dir))?;
-    let found = Arc::new(DiscoveryResult::load(Path::new(&dir), Some(&models::usual(context)?), context)?);
-    let judge = args.known.judge(&found, context)?;
-    let planner = Planner::new(&goal, &judge, &context.environment.cwd);
-    match ask_planner(&goal, args, &planner, &found, context)? {
+    let preparing = PlanningSession::prepare(&goal, args.draft(), context);
+    let mut planning = print_noted(runtime::looking(async { Ok(preparing.await) })?)?;
+    match ask_planner(&mut planning, context)? {
         PlannerOutcome::Ended(exit) => Ok(exit),
-        PlannerOutcome::Answer(answer) => hand_over(&planner.file_text(&answer), target),
+        PlannerOutcome::Answer(answer) => hand_over(&planning.file_text(&answer), target),
     }
 }
 
-/// A plan of the planner's for a run that carries it out at once; or how the planner's run ended without one.
+/// A plan by the planner for a run that executes it at once, or the exit code of a planner that ended without one.
 pub(crate) fn plan_for(
-    goal: &str,
-    args: MakeArgs,
-    found: &Arc<DiscoveryResult>,
-    models: &ModelRegistry,
+    draft: &RunDraft,
+    directory: &RunDirectory,
     context: &Context,
 ) -> Result<Result<Plan, Exit>, CliError> {
-    let judge = args.known.judge(found, context)?;
-    let planner = Planner::new(goal, &judge, &context.environment.cwd);
-    let answer = match ask_planner(goal, args, &planner, found, context)? {
+    if draft.text.is_none() {
+        return Err(CliError::usage("--plan auto needs a request: the goal of the plan"));
+    }
+    let preparing = PlanningSession::for_run(draft, directory, context);
+    let mut planning = print_noted(runtime::looking(async { Ok(preparing.await) })?)?;
+    let answer = match ask_planner(&mut planning, context)? {
         PlannerOutcome::Ended(exit) => return Ok(Err(exit)),
         PlannerOutcome::Answer(answer) => answer,
     };
-    let plan = planner.unread_plan(&answer, models)?;
+    let plan = planning.unread_plan(&answer, directory)?;
     note(&format!("The plan:\n{}\n", answer.trim_end()));
     Ok(Ok(plan))
 }
 
-/// Asks the planner, once more if its first answer has problems. An answer that comes back has none.
-fn ask_planner(
-    goal: &str,
-    args: MakeArgs,
-    planner: &Planner<'_>,
-    found: &Arc<DiscoveryResult>,
-    context: &Context,
-) -> Result<PlannerOutcome, CliError> {
-    // People read the goal in lists of runs, and not what the planner is told about the format.
-    let wanted = TypedRequest { found: Arc::clone(found), ..args.wanted(format!("plan: {goal}"), context)? };
-    let settings = wanted.settings.clone();
-    let given = models::given(&wanted.settings, context)?;
-    let models = models::catalog(&wanted.settings, given.as_ref(), context)?;
-    let judging = models::catalog(&wanted.settings, given.as_ref(), context)?;
-    let PreparedRun { request: run, .. } = PreparedRun::new(wanted, context, &models)?;
-    let asked_for = |prompt: String| RunRequest { prompt: Some(prompt.into()), ..run.clone() };
-    let (asked, problems) = runtime::driving(async {
+/// Executes the planner's runs. A returned answer has no problems.
+fn ask_planner(planning: &mut PlanningSession, context: &Context) -> Result<PlannerOutcome, CliError> {
+    runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let posse = context.open(models, &settings)?;
-        let answer =
-            match Box::pin(ask(&posse, asked_for(planner.request().to_owned()), &mut signals, context))
-                .await?
-            {
-                PlannerOutcome::Answer(answer) => answer,
-                ended @ PlannerOutcome::Ended(_) => return Ok((ended, Vec::new())),
+        let posse = planning.open(context)?;
+        let mut request = planning.request();
+        loop {
+            let text = match Box::pin(ask(&posse, request, &mut signals, context)).await? {
+                PlannerOutcome::Answer(text) => text,
+                ended @ PlannerOutcome::Ended(_) => return Ok(ended),
             };
-        let problems = planner.problems(&answer, &judging);
-        if problems.is_empty() {
-            return Ok((PlannerOutcome::Answer(answer), problems));
+            match planning.answered(&text) {
+                PlanningStep::Planned(answer) => return Ok(PlannerOutcome::Answer(answer)),
+                PlanningStep::AskAgain { problems, request: second } => {
+                    note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
+                    request = *second;
+                }
+                PlanningStep::Failed { answer, problems } => {
+                    note(&format!("The planner's answer:\n{}\n", answer.trim_end()));
+                    return Err(CliError::failed(report(None, &problems)).hint(
+                        "fix the answer above by hand, or word the goal differently; no plan was written",
+                    ));
+                }
+            }
         }
-        note(&format!("{}\nthe planner is asked once more", report(None, &problems)));
-        let again = asked_for(planner.second_request(&answer, &problems));
-        let answer = Box::pin(ask(&posse, again, &mut signals, context)).await?;
-        let problems = match &answer {
-            PlannerOutcome::Answer(answer) => planner.problems(answer, &judging),
-            PlannerOutcome::Ended(_) => Vec::new(),
-        };
-        Ok((answer, problems))
-    })?;
-    match asked {
-        PlannerOutcome::Answer(answer) if !problems.is_empty() => {
-            note(&format!("The planner's answer:\n{}\n", answer.trim_end()));
-            Err(CliError::failed(report(None, &problems)).hint(
-                "put the answer above right by hand, or say the goal in other words; no plan was written",
-            ))
-        }
-        asked => Ok(asked),
-    }
+    })
 }
 
 impl MakeArgs {
-    /// The planner of a run that carries its plan out at once.
-    pub(crate) fn of_run(
-        (model, base_url): (Option<String>, Option<String>),
-        known: KnownArgs,
-        dir: Option<PathBuf>,
-    ) -> Self {
-        Self { model, base_url, known, dir, ..Self::default() }
-    }
-
-    fn wanted(self, request: String, context: &Context) -> Result<TypedRequest, CliError> {
-        let dir = context.environment.cwd.join(self.dir.as_deref().unwrap_or(Path::new(".")));
-        let flags = Settings {
-            model: WithOrigin::flag(self.model, "--model"),
-            base_url: WithOrigin::flag(self.base_url, BASE_URL_FLAG),
-            max_usd: WithOrigin::flag(self.max_usd, "--max-usd"),
-            max_time: WithOrigin::flag(self.max_time, "--max-time"),
-            max_turns: WithOrigin::flag(self.max_turns, "--max-turns"),
-            max_tokens: WithOrigin::flag(self.max_tokens, "--max-tokens"),
-            ..Settings::default()
-        };
-        Ok(TypedRequest {
-            settings: flags.or(Settings::resolve(context, &dir)?),
-            request,
-            definition: Some(PLANNER.to_owned()),
-            agents: self.known.agents,
-            agents_md: print_noted(discovery::agents_md(self.dir.as_ref(), context)?),
-            dir: self.dir,
-            max_depth: Some(0),
-            permissions: PermissionArgs { rules: read_only_rules(context)?, ..PermissionArgs::default() },
-            ..TypedRequest::default()
-        })
+    /// The draft of the planner's run. Its root is the planner; `--agent` names the root of the run that will execute
+    /// the plan.
+    fn draft(&self) -> RunDraft {
+        RunDraft {
+            dir: self.dir.clone(),
+            agent: self.definitions.agent.clone(),
+            agents: self.definitions.agents.clone(),
+            settings: self.settings.0.clone(),
+            ..RunDraft::default()
+        }
     }
 }
 
-/// Carries one run of the planner, and gives its document without anything that would steer a terminal.
+/// Executes one run of the planner, and returns its report.
 async fn ask(
     posse: &Posse,
     request: RunRequest,
@@ -220,7 +153,7 @@ async fn ask(
             print_end(&finished, view.shows_figures());
             let RunOutcome { status, text, .. } = &*finished;
             if *status == RunStatus::Completed {
-                Ok(PlannerOutcome::Answer(answer_in(text)))
+                Ok(PlannerOutcome::Answer(text.clone()))
             } else {
                 Ok(PlannerOutcome::Ended(Exit::of(&finished)))
             }
@@ -240,14 +173,14 @@ fn hand_over(plan: &str, target: Option<Target>) -> Result<Exit, CliError> {
     Ok(Exit::DONE)
 }
 
-/// The file that a plan goes to.
+/// The file that a plan is written to.
 struct Target {
     path: PathBuf,
     force: bool,
 }
 
 impl Target {
-    /// Finds out before the planner starts whether the file could be written.
+    /// Checks before the planner starts whether the file can be written.
     fn new(file: &Path, force: bool, context: &Context) -> Result<Self, CliError> {
         let target = Self { path: context.environment.cwd.join(file), force };
         let wrong = |problem: &str| CliError::usage(format!("--output: {}: {problem}", file.display()));
@@ -255,7 +188,7 @@ impl Target {
             return Err(wrong("is a directory"));
         }
         if !force && target.path.symlink_metadata().is_ok() {
-            return Err(wrong("is there already").hint("name another file, or write over it with --force"));
+            return Err(wrong("already exists").hint("name another file, or replace it with --force"));
         }
         if !target.path.parent().is_some_and(Path::is_dir) {
             return Err(wrong("its folder does not exist"));
@@ -263,7 +196,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes the whole file or nothing, and without `--force` never over another.
+    /// Writes the file atomically, and never over another file without `--force`.
     fn write(&self, plan: &str) -> Result<(), CliError> {
         let failed = |error: std::io::Error| {
             note(plan);

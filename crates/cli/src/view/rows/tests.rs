@@ -5,7 +5,7 @@ use posse::{NewRun, Posse};
 
 use super::*;
 
-/// Carries a run with this script in memory, and gives its tree after every event.
+/// Executes a run with this script in memory, and passes its tree to `look` after every event.
 fn trees(script: &str, mut look: impl FnMut(&RunView)) {
     let mut tree = RunView::default();
     events(script, |event| {
@@ -14,7 +14,7 @@ fn trees(script: &str, mut look: impl FnMut(&RunView)) {
     });
 }
 
-/// Carries a run with this script in memory, and gives every event.
+/// Executes a run with this script in memory, and passes every event to `take`.
 fn events(script: &str, mut take: impl FnMut(&posse::JournalEvent)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -56,15 +56,15 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
             tree.apply(&event);
             saw.push(drawn(&tree, 10).remove(0));
             if event.kind == "agent.input_requested" {
-                let requests = posse.requests(handle.id()).await.expect("requests");
-                posse.answer(&requests[0], posse::Answer::Once).await.expect("answered");
+                let questions = posse.pending_questions(handle.id()).await.expect("questions");
+                posse.answer(&questions[0], posse::Answer::Once).await.expect("answered");
             }
             if crate::drive::is_end(event.kind) {
                 break;
             }
         }
         let blocked = saw.iter().filter(|row| row.contains("blocked")).collect::<Vec<_>>();
-        assert!(blocked[0].ends_with(r"blocked: waits for a person: list:a\n\u{202e}b"), "{blocked:?}");
+        assert!(blocked[0].ends_with(r"blocked: waits for an approver: list:a\n\u{202e}b"), "{blocked:?}");
         assert_eq!(blocked.len(), 1, "until it is answered: {saw:?}");
     });
 }
@@ -102,7 +102,7 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
     assert!(saw[0].ends_with("  I look around") && saw[1].ends_with("  calls list"), "{saw:?}");
 }
 
-/// What is said comes by another way than events, and may be there before them.
+/// Pieces of replies arrive separately from events, possibly before them.
 #[test]
 fn the_words_of_two_turns_are_not_joined() {
     let script =
@@ -125,7 +125,7 @@ fn the_words_of_two_turns_are_not_joined() {
         let turn = tree.agents().root().map_or(0, |root| root.turn);
         if event.kind == "agent.model_called" && turn == 1 {
             say(&mut tree, 1, "fin red");
-            // The second turn speaks before the end of the first is read.
+            // A piece of the second turn arrives before the end of the first.
             say(&mut tree, 2, "fin ");
             say(&mut tree, 1, "too late");
         } else if event.kind == "agent.model_called" {

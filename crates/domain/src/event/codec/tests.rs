@@ -1,4 +1,4 @@
-//! Every kind of event, there and back; what is long, what is unknown, what is broken.
+//! Round trips of every kind of event, and long, unknown and malformed payloads.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::*;
 use crate::budget::{Amount, Budget, Figures, Usage};
 use crate::code::Code;
 use crate::contract::Contract;
-use crate::definition::{Definition, Mode};
+use crate::definition::{Definition, Mode, Trust};
 use crate::event::{
     AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed, ChecksPassed,
     ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered, InputRequested,
@@ -69,7 +69,7 @@ fn definition(text: &str) -> Definition {
         temperature: Some(0.25),
         top_p: None,
         mode: Mode::Primary,
-        default: Decision::Ask,
+        trust: Trust::Untrusted,
         rules: vec![rule()],
         parallel: Some(2),
         background: false,
@@ -118,7 +118,7 @@ fn replied(reply: Option<Reply>, error: Option<CallError>) -> EventBody {
     Box::new(replied).into()
 }
 
-/// At least one event of every kind, with this text wherever a text can stand.
+/// At least one event of every kind, with `text` in every text field.
 fn samples(text: &str) -> Vec<EventBody> {
     let mut all = run_samples(text);
     all.extend(child_samples(text));
@@ -275,7 +275,7 @@ fn child_samples(text: &str) -> Vec<EventBody> {
             from,
             to,
             final_status: FinalStatus::Completed,
-            close_reason: text.to_owned(),
+            close_reason: crate::lifecycle::CloseReason::Failed(FailKind::Policy),
             usage: figures(),
             subtree_usage: figures(),
         }
@@ -464,7 +464,7 @@ fn stored(event: &Event, blobs: &mut Vec<Blob>) -> StoredEvent {
     }
 }
 
-/// There and back, with what is in the blobs.
+/// Encodes and decodes the event, and fills in its blobs.
 fn round_trip(event: &Event) -> Event {
     let mut blobs = Vec::new();
     let stored = stored(event, &mut blobs);
@@ -555,7 +555,7 @@ fn what_is_long_leaves_a_short_payload() {
         let stored = stored(&event, &mut blobs);
         assert_eq!(blobs.len(), 1);
         assert!(stored.payload.len() < 1_000, "{}: {} bytes", stored.kind, stored.payload.len());
-        // Not fetched, it says what is missing and how long it is.
+        // Before the blob is fetched, the text names the missing blob and its length.
         let mut thin = Event::decode(&stored).expect("decoded");
         assert_eq!(thin.body.missing().len(), 1);
         assert_eq!(event.body.missing().len(), 0);
@@ -695,7 +695,7 @@ proptest! {
     }
 }
 
-/// A budget's numbers survive as they are: none stays none, and zero stays zero.
+/// A budget's limits survive the round trip: none stays none, and zero stays zero.
 #[test]
 fn budgets_in_contracts_keep_none_and_zero_apart() {
     let body = child_samples("x").remove(0);

@@ -1,4 +1,4 @@
-//! Calls that wait for a person: asked once, answered once, bound to what was asked.
+//! Questions to a user: asked once, answered once, bound to one call.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::budget::Budget;
 use crate::event::{AnsweredBy, Event, EventBody, InputAnswered, QuestionAnswer, RunResumed};
 use crate::hash::Hash;
 use crate::id::AgentId;
-use crate::lifecycle::{NotAnswered, Question, RequestState, Run};
+use crate::lifecycle::{CommandRefused, NotAnswered, Question, QuestionState, Run};
 use crate::permission::{Answer, Decision, OnAsk, Operation, Rule, approval_hash};
 
-/// A run whose root asks before it writes, and whose operator asks before anybody reads a secret.
+/// A run whose root definition asks before a write, and whose operator's rules ask before any agent reads a secret.
 fn played(on_ask: OnAsk) -> PlayedRun {
     let mut event = started(definitions(), 2, Budget { wall_ms: Some(1_000), ..Budget::NONE });
     let EventBody::RunStarted(started) = &mut event.body else { panic!("it starts") };
@@ -26,7 +26,7 @@ fn hash_of(run: &Run, agent: &AgentId, operation: &Operation<'_>, input: &Value)
     approval_hash(operation.tool(), input, &run.open(agent).expect("open").contract.hash())
 }
 
-/// Asks about an operation, and gives what an answer must name.
+/// Asks about an operation, and returns the hash that an answer must name.
 fn ask(played: &mut PlayedRun, agent: &AgentId, call_id: &str, operation: &str) -> Hash {
     let operation = Operation::parse(operation);
     let approvals = &played.run.terms.approvals;
@@ -46,11 +46,11 @@ fn answer(played: &mut PlayedRun, agent: &AgentId, call_id: &str, hash: &Hash, a
     played.put(decided);
 }
 
-fn state(run: &Run, agent: &AgentId, call_id: &str) -> Option<RequestState> {
-    run.open(agent).and_then(|agent| agent.requests.get(call_id)).map(|request| request.state.clone())
+fn state(run: &Run, agent: &AgentId, call_id: &str) -> Option<QuestionState> {
+    run.open(agent).and_then(|agent| agent.questions.get(call_id)).map(|question| question.state.clone())
 }
 
-/// The state as it is after a crash.
+/// The state after a crash: folded again from the events.
 fn refolded(played: &PlayedRun) -> Run {
     let mut run = Run::begin(&played.events[0]).expect("begins");
     for event in &played.events[1..] {
@@ -76,19 +76,24 @@ fn a_question_is_answered_once_and_only_by_its_hash() {
         arguments: "".into(),
         approval: hash,
     };
-    assert!(played.run.ask(&root, question_again).is_none(), "asked once");
-    let open: Vec<_> = played.run.open_requests().map(|(agent, call, _)| (agent.clone(), call)).collect();
+    assert_eq!(played.run.ask(&root, question_again), Err(CommandRefused::AlreadyAsked));
+    let open: Vec<_> = played.run.open_questions().map(|(agent, call, _)| (agent.clone(), call)).collect();
     assert_eq!(open, [(root.clone(), "c1")]);
+    assert_eq!(played.run.events_in_force(&root), [played.events.len() as u64]);
     let say =
         |run: &Run, call: &str, hash: &Hash| run.answer(&root, call, hash, Answer::Once, AnsweredBy::Person);
     assert_eq!(say(&played.run, "c1", &Hash::ZERO), Err(NotAnswered::OtherQuestion));
     assert_eq!(say(&played.run, "c2", &hash), Err(NotAnswered::NotOpen));
     answer(&mut played, &root, "c1", &hash, Answer::Once);
-    assert_eq!(state(&played.run, &root, "c1"), Some(RequestState::Allowed));
+    assert_eq!(state(&played.run, &root, "c1"), Some(QuestionState::Allowed));
     assert_eq!(say(&played.run, "c1", &hash), Err(NotAnswered::NotOpen));
-    assert_eq!(played.run.open_requests().count(), 0);
+    assert_eq!(played.run.open_questions().count(), 0);
+    assert!(
+        played.run.events_in_force(&root).is_empty(),
+        "an answer to one call has no effect on later ones"
+    );
     assert!(played.run.terms.approvals.is_empty(), "a yes to one call is kept nowhere else");
-    assert_eq!(state(&refolded(&played), &root, "c1"), Some(RequestState::Allowed));
+    assert_eq!(state(&refolded(&played), &root, "c1"), Some(QuestionState::Allowed));
 }
 
 #[test]
@@ -127,6 +132,9 @@ fn always_keeps_the_literal_where_a_definition_asks_and_is_once_elsewhere() {
         };
         assert_eq!(decide("write:a*"), Decision::Allow);
         assert_eq!((decide("write:ab"), decide("write:a*b")), (Decision::Ask, Decision::Ask));
+        // The question and its answer hold until the end of the run.
+        let last = played.events.len() as u64;
+        assert_eq!(run.events_in_force(&root), [last - 1, last]);
     }
     let hash = ask(&mut played, &root, "c2", "read:secret");
     answer(&mut played, &root, "c2", &hash, Answer::Always);
@@ -143,7 +151,7 @@ fn a_no_carries_a_bounded_reason() {
     let root = id("0");
     let hash = ask(&mut played, &root, "c1", "write:a");
     answer(&mut played, &root, "c1", &hash, Answer::Deny { reason: Some("ä".repeat(4_000)) });
-    let Some(RequestState::Denied { by: AnsweredBy::Person, reason: Some(reason) }) =
+    let Some(QuestionState::Denied { by: AnsweredBy::Person, reason: Some(reason) }) =
         state(&played.run, &root, "c1")
     else {
         panic!("denied")

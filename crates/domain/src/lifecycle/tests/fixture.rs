@@ -1,4 +1,4 @@
-//! A run to play with: commands are decided, stamped, applied, and their order is checked on the way.
+//! A test run: its commands are decided, stamped and applied, and the order of events is checked.
 
 use crate::budget::{Amount, Budget, Usage};
 use crate::code::Code;
@@ -6,7 +6,7 @@ use crate::contract::{
     CONTRACT_VERSION, Contract, DEFAULT_IDLE_TIMEOUT_MS, DEFAULT_REPORT_PATH_PATTERN, ExecutionContext,
     ExecutionTerms, OutputTerms, ParentTerms, ReportFormat, StepTerms,
 };
-use crate::definition::{Definition, Mode};
+use crate::definition::{Definition, Mode, Trust};
 use crate::event::{
     CallError, EffectClass, Event, EventBody, ModelCalled, ModelReplied, OrderChecker, Purpose, RunStarted,
     ToolFinished,
@@ -17,7 +17,7 @@ use crate::lifecycle::{
     Attempt, FailKind, Failure, Finish, NewEvent, Refusal, Run, SpawnFrom, SpawnRequest, tools_of,
 };
 use crate::message::Reply;
-use crate::permission::{Decision, Grant, OnAsk, Rules, ToolSet};
+use crate::permission::{Grant, OnAsk, Rules, ToolSet};
 use crate::request::{RunRequest, RunTerms};
 use crate::skill::{DiscoveredDefinitions, Skill};
 
@@ -43,7 +43,7 @@ pub(super) fn definition(name: &str, tools: &[&str], spawns: Option<&[&str]>) ->
         temperature: None,
         top_p: None,
         mode: Mode::All,
-        default: Decision::Allow,
+        trust: Trust::Trusted,
         rules: Vec::new(),
         parallel: None,
         background: false,
@@ -52,7 +52,7 @@ pub(super) fn definition(name: &str, tools: &[&str], spawns: Option<&[&str]>) ->
     }
 }
 
-/// A `lead` that spawns, a `scout` that looks and a `builder` that changes things; `boss` is only ever a root.
+/// A `lead` that spawns, a `scout` that reads and a `builder` that changes files. A `boss` is only ever a root.
 pub(super) fn definitions() -> Vec<Definition> {
     let spawns: &[&str] = &["lead", "scout", "builder", "boss"];
     let boss = definition("boss", &["read", "write", "bash"], Some(spawns));
@@ -142,7 +142,7 @@ pub(super) fn started(definitions: Vec<Definition>, max_depth: u32, budget: Budg
     Event { agent: run_id().root(), at_ms: 1_000, body: Box::new(started).into() }
 }
 
-/// The same with skills.
+/// Like [`started`], with skills.
 pub(super) fn started_with(
     definitions: Vec<Definition>,
     skills: Vec<Skill>,
@@ -160,7 +160,7 @@ pub(super) fn started_with(
     event
 }
 
-/// A forked skill of the agent `lead` that says nothing special.
+/// A forked skill of the agent `lead` with default values.
 pub(super) fn skill(name: &str) -> Skill {
     Skill {
         name: name.to_owned(),
@@ -182,14 +182,14 @@ pub(super) fn skill(name: &str) -> Skill {
         for_people: true,
         argument_hint: None,
         background: false,
-        default: Decision::Allow,
+        trust: Trust::Trusted,
         dir: None,
         project: None,
         shown_dir: None,
     }
 }
 
-/// A run with everything that happened to it.
+/// A run and all its events.
 pub(super) struct PlayedRun {
     pub(super) run: Run,
     pub(super) events: Vec<Event>,
@@ -207,7 +207,7 @@ impl PlayedRun {
         Self { run, now_ms: started.at_ms, events: vec![started], order: OrderChecker::default() }
     }
 
-    /// Applies what a command decided; it may never be refused.
+    /// Applies the event of a command, which must be legal.
     pub(super) fn put(&mut self, (agent, body): NewEvent) {
         self.now_ms += 7;
         let event = Event { agent, at_ms: self.now_ms, body };
@@ -220,7 +220,7 @@ impl PlayedRun {
         self.now_ms + 7
     }
 
-    /// Lets time pass in which nothing happens.
+    /// Advances the clock.
     pub(super) fn pass(&mut self, ms: i64) {
         self.now_ms += ms;
     }
@@ -258,7 +258,7 @@ impl PlayedRun {
 
     pub(super) fn finish(&mut self, child: &AgentId) -> bool {
         let finish = Finish { report: "found".into(), turns_exhausted: false, change: None };
-        let Some(decided) = self.run.finish(child, finish) else { return false };
+        let Ok(decided) = self.run.finish(child, finish) else { return false };
         for decided in decided {
             self.put(decided);
         }
@@ -266,19 +266,19 @@ impl PlayedRun {
     }
 
     pub(super) fn fail(&mut self, child: &AgentId, kind: FailKind) -> Option<Attempt> {
-        let attempt = self.run.fail(child, failure(kind))?;
+        let attempt = self.run.fail(child, failure(kind)).ok()?;
         let (Attempt::Again(decided) | Attempt::Over(decided)) = attempt.clone();
         self.put(decided);
         Some(attempt)
     }
 
     pub(super) fn close(&mut self, child: &AgentId) -> bool {
-        let Some(decided) = self.run.close(child, self.now_ms()) else { return false };
+        let Ok(decided) = self.run.close(child, self.now_ms()) else { return false };
         self.put(decided);
         true
     }
 
-    /// From spawned to closed, well or badly.
+    /// Plays a child from its spawn to its close. `ends` is its kind of failure.
     pub(super) fn whole(&mut self, parent: &str, request: &SpawnRequest, ends: Option<FailKind>) -> AgentId {
         let child = self.try_spawn(&id(parent), request).expect("spawned");
         self.start(&child);

@@ -1,4 +1,4 @@
-//! A child never gets what its parent lacks: random definitions, rules and requests, also after a round trip.
+//! A child never gets more than its parent has: random definitions, rules and requests, also after a round trip.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::fixture::{class_of, definition, id, request, root_contract, skill, started, started_with};
 use crate::budget::Budget;
-use crate::definition::Definition;
+use crate::definition::{Definition, Trust};
 use crate::event::{Event, EventBody, StoredEvent};
 use crate::hash::Hash;
 use crate::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL, SpawnFrom, SpawnRequest};
@@ -36,6 +36,10 @@ fn decisions() -> impl Strategy<Value = Decision> {
     prop_oneof![2 => Just(Decision::Allow), 1 => Just(Decision::Ask), 1 => Just(Decision::Deny)]
 }
 
+fn trust() -> impl Strategy<Value = Trust> {
+    prop_oneof![Just(Trust::Trusted), Just(Trust::Untrusted)]
+}
+
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
     let rule = (select(&PATTERNS[..]), decisions())
         .prop_map(|(pattern, decision)| Rule { pattern: pattern.parse().expect("pattern"), decision });
@@ -47,14 +51,14 @@ fn kinds() -> impl Strategy<Value = Vec<Definition>> {
         subsequence(TOOLS.to_vec(), 0..=TOOLS.len()),
         prop::option::weighted(0.8, subsequence(NAMES.to_vec(), 1..=NAMES.len())),
         rules(),
-        decisions(),
+        trust(),
         any::<bool>(),
     );
     vec(one, NAMES.len()..=NAMES.len()).prop_map(|made| {
         made.into_iter()
             .zip(NAMES)
-            .map(|((tools, spawns, rules, default, may_share_history), name)| Definition {
-                default,
+            .map(|((tools, spawns, rules, trust, may_share_history), name)| Definition {
+                trust,
                 rules,
                 may_share_history,
                 ..definition(name, &tools, spawns.as_deref())
@@ -70,13 +74,13 @@ fn skills() -> impl Strategy<Value = Vec<Skill>> {
         prop::option::of(subsequence(SKILLS.to_vec(), 0..=SKILLS.len())),
         prop::option::of(0..5_u32),
         rules(),
-        decisions(),
+        trust(),
     );
     let list = |names: Vec<&str>| names.into_iter().map(ToOwned::to_owned).collect::<Vec<String>>();
     vec(one, SKILLS.len()..=SKILLS.len()).prop_map(move |made| {
         made.into_iter()
             .zip(SKILLS)
-            .map(|(((fork, for_models, agent), tools, sub_agents, max_depth, rules, default), name)| Skill {
+            .map(|(((fork, for_models, agent), tools, sub_agents, max_depth, rules, trust), name)| Skill {
                 fork,
                 for_models,
                 agent: Some(agent.unwrap_or("ann").to_owned()),
@@ -84,15 +88,15 @@ fn skills() -> impl Strategy<Value = Vec<Skill>> {
                 sub_agents: sub_agents.map(list),
                 max_depth,
                 rules,
-                default,
+                trust,
                 ..skill(name)
             })
             .collect()
     })
 }
 
-/// Whom to ask for a child, of which definition or skill, whether it continues the last one that closed, and
-/// whether it begins with its parent's conversation.
+/// A request for a child: the parent, its definition or skill, whether it continues the last closed child, and whether
+/// it starts with its parent's conversation.
 type Ask = (Index, Result<&'static str, &'static str>, bool, bool);
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
@@ -100,7 +104,7 @@ fn asks() -> impl Strategy<Value = Vec<Ask>> {
     vec((any::<Index>(), of, any::<bool>(), any::<bool>()), 1..12)
 }
 
-/// The event as it is after a night in the journal.
+/// The event after a round trip through the journal.
 fn stored(event: &Event) -> Event {
     let mut blobs = Vec::new();
     let encoded = event.clone().encode(&mut blobs).expect("encoded");
@@ -130,7 +134,7 @@ fn never_wider(child: &OpenAgent, parent: &OpenAgent) -> usize {
     assert!(mine.allowed_tools.is_within(&above.allowed_tools));
     assert!(above.can_spawn_children || !mine.can_spawn_children);
     assert!(mine.max_delegation_depth < above.max_delegation_depth.max(1));
-    let may_share = above.may_share_history && child.kind.definition.may_share_history;
+    let may_share = above.may_share_history && child.prepared.definition.may_share_history;
     assert!(may_share || !mine.may_share_history);
     assert!(may_share == mine.may_share_history || child.contract.parent.continues.is_some());
     assert!(above.may_share_history || !child.contract.execution.share_history);
@@ -152,7 +156,7 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
     let forked = std::cell::Cell::new(0_usize);
     let checked = runner.run(&strategy, |(kinds, skills, asks, max_depth)| {
         let mut beginning = started_with(kinds, skills, max_depth, Budget::NONE);
-        // A root that may hand its conversation on, so that there is something to lose.
+        // The root may share its conversation, so that a child can lose that right.
         if let EventBody::RunStarted(begun) = &mut beginning.body {
             begun.contract.permissions.may_share_history = true;
             begun.contract_hash = begun.contract.hash();
@@ -192,7 +196,7 @@ fn a_child_never_gets_what_its_parent_lacks_also_after_a_round_trip() {
                     live.apply(&event).expect("legal");
                     loaded.apply(&stored(&event)).expect("legal");
                 }
-                if let Some((agent, body)) = live.close(&child, 2_003) {
+                if let Ok((agent, body)) = live.close(&child, 2_003) {
                     let event = Event { agent, at_ms: 2_003, body };
                     live.apply(&event).expect("legal");
                     loaded.apply(&stored(&event)).expect("legal");

@@ -1,9 +1,9 @@
-//! Journals that nobody wrote: events dropped, doubled, swapped or altered are refused, or change nothing.
+//! Journals that Posse did not write: dropped, doubled, swapped or altered events are refused, or change nothing.
 
 use super::fixture::{PlayedRun, definitions, id, request, started};
 use crate::budget::Budget;
 use crate::event::{Event, EventBody, OrderChecker};
-use crate::lifecycle::{Cancel, FailKind, Illegal, Run, RunEnd, SpawnRequest};
+use crate::lifecycle::{Cancel, FailKind, IllegalEvent, Run, RunEnd, SpawnRequest};
 
 /// A run in which every kind of lifecycle event happens.
 fn story() -> Vec<Event> {
@@ -32,7 +32,7 @@ fn story() -> Vec<Event> {
     played.events
 }
 
-fn fold(events: &[Event]) -> Result<Run, Illegal> {
+fn fold(events: &[Event]) -> Result<Run, IllegalEvent> {
     let mut run = Run::begin(&events[0])?;
     events[1..].iter().try_for_each(|event| run.apply(event))?;
     Ok(run)
@@ -44,7 +44,7 @@ fn in_order(events: &[Event]) -> bool {
         && order.open().count() == 0
 }
 
-/// Kinds whose presence or place the state does not depend on: they are records, not transitions.
+/// Kinds whose presence or position does not affect the state: they are records, not transitions.
 fn is_record(event: &Event) -> bool {
     matches!(
         event.body,
@@ -71,7 +71,7 @@ fn a_dropped_event_is_noticed() {
         let dropped = broken.remove(at);
         let noticed =
             broken.is_empty() || fold(&broken).is_err() || !in_order(&broken) || at + 1 == events.len();
-        // A call and its reply are a pair, each of which misses the other; records are covered by the hash chain.
+        // A call without its reply is noticed, and a reply without its call. The hash chain covers records.
         assert!(noticed || is_record(&dropped), "{at}: {} was dropped", dropped.body.kind());
     }
 }
@@ -125,7 +125,7 @@ fn a_run_begins_with_run_started_and_only_once() {
     assert!(run.apply(&events[0]).is_err());
 }
 
-/// What somebody might change about a created child to get more than it was given.
+/// Changes to the event of a created child that would give it more than its parent granted.
 #[test]
 fn an_altered_contract_is_refused() {
     type Alter = fn(&mut crate::event::SubagentCreated);
@@ -170,7 +170,7 @@ fn an_altered_contract_is_refused() {
         event.body = EventBody::SubagentCreated(created);
         let illegal = played.run.apply(&event).expect_err(name);
         assert!(illegal.problem.contains(said), "{name}: {illegal}");
-        // Nothing of it stuck: the true child can still be created.
+        // The refused event changed nothing: the real child can still be created.
         assert_eq!(played.spawn("0", "scout"), id("1"), "{name}");
     }
 }
@@ -215,7 +215,7 @@ fn attempts_beyond_the_contract_are_refused() {
     assert!(played.run.apply(&attempt(3, FailKind::Timeout)).is_err(), "max_retries is 1");
 }
 
-/// Nothing decides on it yet, but a journal may hold it: work that was not accepted.
+/// No command emits this event yet, but a journal may have it: work that was not accepted.
 #[test]
 fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     use crate::event::{IntegrationFailed, SubagentWaitingForMerge};
@@ -248,13 +248,13 @@ fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     assert_eq!(played.fail(&child, FailKind::Execution), None, "it is past failing by itself");
     assert!(
         played.run.apply(&refused(FailKind::Execution)).is_err(),
-        "an integration fails by itself or is cancelled"
+        "an integration ends with `integration` or `cancelled`"
     );
     played.run.apply(&refused(FailKind::Integration)).expect("legal");
     assert!(played.run.apply(&refused(FailKind::Integration)).is_err());
     let (_, body) = played.run.close(&child, 9_001).expect("it closes");
     let EventBody::SubagentClosed(closed) = &body else { panic!("closed") };
-    assert_eq!(closed.close_reason, "integration");
+    assert_eq!(closed.close_reason.as_str(), "integration");
     played.run.apply(&event(body)).expect("legal");
     assert_eq!(played.run.failed[0].code, crate::code::Code::IntegrationConflict);
 }

@@ -4,7 +4,9 @@ use super::fixture::{PlayedRun, failure, id, request};
 use crate::budget::Budget;
 use crate::code::Code;
 use crate::event::{Change, EventBody, FinalStatus};
-use crate::lifecycle::{Attempt, Cancel, EndBlocked, FailKind, Finish, Outcome, RunEnd, SpawnRequest};
+use crate::lifecycle::{
+    AgentState, Attempt, Cancel, CommandRefused, FailKind, Finish, Outcome, RunEnd, SpawnRequest,
+};
 
 const KINDS: [FailKind; 6] = [
     FailKind::Execution,
@@ -66,9 +68,9 @@ fn a_child_that_has_ended_cannot_be_cancelled_any_more() {
     let (well, badly) = (played.spawn("0", "scout"), played.spawn("0", "scout"));
     played.start(&well);
     assert!(played.finish(&well) && played.fail(&badly, FailKind::Policy).is_some());
-    for child in [well, badly] {
+    for (child, state) in [(well, AgentState::Completed), (badly, AgentState::Failed)] {
         let cancel = Cancel { by: "user".to_owned(), reason: "enough".to_owned(), kill: true };
-        assert_eq!(played.run.cancel(&child, cancel), None);
+        assert_eq!(played.run.cancel(&child, cancel), Err(CommandRefused::State(state)));
     }
 }
 
@@ -77,7 +79,7 @@ fn the_root_has_no_events_of_a_sub_agent() {
     let mut played = PlayedRun::new(2, Budget::NONE);
     assert_eq!(played.fail(&id("0"), FailKind::Execution), None);
     assert!(!played.finish(&id("0")) && !played.close(&id("0")));
-    assert_eq!(played.run.start(&id("0"), None), None);
+    assert_eq!(played.run.start(&id("0"), None), Err(CommandRefused::State(AgentState::Running)));
     assert!(!played.run.retries(&id("0"), &failure(FailKind::Execution)));
 }
 
@@ -91,7 +93,7 @@ fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
     assert!(!played.finish(&lead));
     assert_eq!(played.fail(&lead, FailKind::Execution), None);
     assert!(!played.close(&lead));
-    assert_eq!(played.run.end(done(), None, 9_999), Err(EndBlocked::OpenChildren));
+    assert_eq!(played.run.end(done(), None, 9_999), Err(CommandRefused::OpenChildren));
     assert!(played.call(&scout));
     assert!(!played.finish(&scout));
     assert_eq!(played.fail(&scout, FailKind::Timeout), None, "the call is settled first");
@@ -101,7 +103,7 @@ fn nothing_ends_while_a_child_is_open_or_its_model_is_asked() {
     assert!(!played.close(&lead), "closed once");
     let decided = played.run.end(done(), None, played.now_ms()).expect("it can end");
     played.put(decided);
-    assert_eq!(played.run.end(done(), None, 9_999), Err(EndBlocked::Ended));
+    assert_eq!(played.run.end(done(), None, 9_999), Err(CommandRefused::RunEnded));
     assert_eq!(played.open_children(), 0);
 }
 
@@ -322,7 +324,7 @@ fn deadlines_are_the_earliest_above_and_stand_still_while_nobody_owns_the_run() 
     );
     let root = played.run.deadline_ms(&id("0"), 0).expect("a deadline");
     assert_eq!(root, 11_000);
-    // What has no time of its own ends where the report of the one above it begins.
+    // An agent without its own limit must end before its parent's report is due.
     let report = played.run.report_at_ms(&id("0"), 0).expect("a moment");
     assert_eq!(report, 6_000);
     assert_eq!(played.run.deadline_ms(&later, 0), Some(report));

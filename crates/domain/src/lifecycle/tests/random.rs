@@ -1,4 +1,4 @@
-//! Random commands: whatever is decided can happen, in order, and the journal tells the same story again.
+//! Random commands: every decision is legal and in order, and the journal folds to the same state.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,8 +13,8 @@ use crate::event::{AnsweredBy, Event, EventBody, QueuedFor, StoredEvent};
 use crate::hash::Hash;
 use crate::id::AgentId;
 use crate::lifecycle::{
-    Attempt, Cancel, EndBlocked, FailKind, Node, NotAnswered, OpenState, Question, RequestState, Run, RunEnd,
-    SpawnRequest,
+    Attempt, Cancel, CommandRefused, FailKind, Node, NotAnswered, OpenState, Question, QuestionState, Run,
+    RunEnd, SpawnRequest,
 };
 use crate::permission::{Answer, Approvals, Decision, Layer, LayerName, Operation, Rules, decide};
 
@@ -76,7 +76,7 @@ fn commands() -> impl Strategy<Value = Command> {
     ]
 }
 
-/// Every agent there ever was: commands are given to closed ones too.
+/// Every agent of the run, also closed ones, because commands name them too.
 fn everybody(run: &Run) -> Vec<AgentId> {
     let mut all: Vec<AgentId> = run.iter().map(|(id, _)| id.clone()).collect();
     all.sort();
@@ -89,7 +89,7 @@ fn obey(played: &mut PlayedRun, command: Command) {
     match command {
         Command::Spawn { parent, mut request, names } => {
             let parent = parent.get(&all).clone();
-            // Sometimes another agent is named, of whatever standing.
+            // Sometimes the request names another agent, in any state.
             let named = names.get(&all);
             if names.index(5) == 0 {
                 request.repairs = Some(named.relative().to_owned());
@@ -103,12 +103,12 @@ fn obey(played: &mut PlayedRun, command: Command) {
             }
         }
         Command::Queue(at) => {
-            if let Some(decided) = played.run.queue(at.get(&all), QueuedFor::Slot) {
+            if let Ok(decided) = played.run.queue(at.get(&all), QueuedFor::Slot) {
                 played.put(decided);
             }
         }
         Command::Start(at) => {
-            if let Some(decided) = played.run.start(at.get(&all), None) {
+            if let Ok(decided) = played.run.start(at.get(&all), None) {
                 played.put(decided);
             }
         }
@@ -121,7 +121,7 @@ fn obey(played: &mut PlayedRun, command: Command) {
         Command::Finish(at) => drop(played.finish(at.get(&all))),
         Command::Cancel(at, kill) => {
             let cancel = Cancel { by: "user".to_owned(), reason: "chance".to_owned(), kill };
-            if let Some(decided) = played.run.cancel(at.get(&all), cancel) {
+            if let Ok(decided) = played.run.cancel(at.get(&all), cancel) {
                 played.put(decided);
             }
         }
@@ -131,7 +131,7 @@ fn obey(played: &mut PlayedRun, command: Command) {
     assert!(!over || played.run.outcome.is_some());
 }
 
-/// A call of an agent at work is asked about, unless it is already.
+/// Asks about a call of a running agent, unless it was asked before.
 fn ask(played: &mut PlayedRun, agent: &AgentId, call: u8) {
     let running = played.run.open(agent).is_some_and(|a| matches!(a.state, OpenState::Running { .. }));
     if !running || played.run.outcome.is_some() {
@@ -152,17 +152,17 @@ fn ask(played: &mut PlayedRun, agent: &AgentId, call: u8) {
     let arguments = "{}".into();
     let question =
         Question { call_id: &call_id, operation: &operation, verdict: &verdict, arguments, approval };
-    let asked = played.run.open(agent).is_some_and(|agent| agent.requests.contains_key(&call_id));
+    let asked = played.run.open(agent).is_some_and(|agent| agent.questions.contains_key(&call_id));
     match played.run.ask(agent, question) {
-        Some(decided) => {
+        Ok(decided) => {
             assert!(!asked);
             played.put(decided);
         }
-        None => assert!(asked),
+        Err(reason) => assert_eq!((asked, reason), (true, CommandRefused::AlreadyAsked)),
     }
 }
 
-/// Somebody says something, to the right question or to another.
+/// Answers the question about this call, or one about another call.
 fn answer(played: &mut PlayedRun, agent: &AgentId, call: u8, say: u8) {
     let approval = Hash::of(format!("make {}", if say == 4 { call + 1 } else { call }).as_bytes());
     let said = match say {
@@ -171,7 +171,7 @@ fn answer(played: &mut PlayedRun, agent: &AgentId, call: u8, say: u8) {
         _ => Answer::Once,
     };
     let call_id = format!("call_{call}");
-    let open = played.run.open_requests().any(|(id, open, _)| id == agent && open == call_id);
+    let open = played.run.open_questions().any(|(id, open, _)| id == agent && open == call_id);
     match played.run.answer(agent, &call_id, &approval, said, AnsweredBy::Person) {
         Ok(decided) => {
             assert!(open && say != 4 && played.run.outcome.is_none());
@@ -182,10 +182,10 @@ fn answer(played: &mut PlayedRun, agent: &AgentId, call: u8, say: u8) {
     }
 }
 
-/// Every call that was asked about gets its result, as the engine does before it ends anything.
+/// Ends every call that was asked about, as the engine does before it ends an agent.
 fn settle(played: &mut PlayedRun, agent: &AgentId) {
     let calls: Vec<String> =
-        played.run.open(agent).iter().flat_map(|agent| agent.requests.keys().cloned()).collect();
+        played.run.open(agent).iter().flat_map(|agent| agent.questions.keys().cloned()).collect();
     for call in calls {
         played.tool_finished(agent, &call);
     }
@@ -219,7 +219,7 @@ fn end(played: &mut PlayedRun, kind: Option<FailKind>) {
         Some(kind) => RunEnd::Failed(failure(kind)),
         None => RunEnd::Done { report: "all of it ".repeat(400).into(), turns_exhausted: false },
     };
-    // The engine settles a call before it ends anything.
+    // The engine ends a call before it ends its agent.
     while played.reply(&root, true) {}
     if played.run.outcome.is_none() {
         settle(played, &root);
@@ -230,12 +230,13 @@ fn end(played: &mut PlayedRun, kind: Option<FailKind>) {
             assert!(!blocked && !over);
             played.put(decided);
         }
-        Err(EndBlocked::Ended) => assert!(over),
-        Err(EndBlocked::OpenChildren) => assert!(blocked && !over),
+        Err(CommandRefused::RunEnded) => assert!(over),
+        Err(CommandRefused::OpenChildren) => assert!(blocked && !over),
+        Err(other) => panic!("{other}"),
     }
 }
 
-/// What is true after every step.
+/// Invariants that hold after every step.
 fn holds(run: &Run) {
     for (id, node) in run.iter() {
         let Some(parent) = id.parent() else { continue };
@@ -246,19 +247,20 @@ fn holds(run: &Run) {
     }
     for (id, node) in run.iter() {
         let Node::Open(agent) = node else { continue };
-        let asks = agent.requests.values().any(|request| request.state == RequestState::Open);
+        let asks = agent.questions.values().any(|question| question.state == QuestionState::Open);
         assert_eq!(agent.deadline.waits(), asks, "{id}: its time stands still while it asks");
         assert!(!asks || run.is_stopped(id));
     }
     assert!(
-        run.open_requests().all(|(id, call, _)| run.open(id).is_some_and(|a| a.requests.contains_key(call)))
+        run.open_questions()
+            .all(|(id, call, _)| run.open(id).is_some_and(|agent| agent.questions.contains_key(call)))
     );
     let open = run.iter().filter(|(_, node)| matches!(node, Node::Open(_))).count();
     assert_eq!(open, run.open_count());
     assert_eq!(run.open_in_order().len(), open);
 }
 
-/// Brings whatever is left to an end, children first.
+/// Ends all open agents, children first.
 fn wind_up(played: &mut PlayedRun) {
     let mut order = played.run.open_in_order();
     order.reverse();
@@ -275,7 +277,7 @@ fn wind_up(played: &mut PlayedRun) {
     assert!(played.run.outcome.is_some());
 }
 
-/// What two folds of the same events must agree on.
+/// The state that two folds of the same events must agree on.
 #[derive(Debug, PartialEq)]
 struct FoldSummary {
     states: BTreeMap<AgentId, String>,
@@ -291,7 +293,7 @@ fn shown(run: &Run) -> FoldSummary {
     let state = |node: &Node| match node {
         Node::Open(agent) => format!(
             "{:?} {:?} {:?} {:?} {:?} {:?} {} {} {}",
-            agent.requests,
+            agent.questions,
             agent.deadline,
             agent.state,
             agent.cancel,
@@ -317,7 +319,7 @@ fn shown(run: &Run) -> FoldSummary {
     }
 }
 
-/// The events as they come back from a journal, long texts and all.
+/// The events after a round trip through the journal, with long texts.
 fn read_back(events: &[Event]) -> Vec<Event> {
     let mut texts: HashMap<Hash, String> = HashMap::new();
     let mut back = Vec::new();
@@ -388,16 +390,16 @@ proptest! {
             prop_assert!(played.run.agent_count() as u64 <= agents);
         }
         prop_assert!(played.run.iter().all(|(id, _)| id.depth() <= max_depth));
-        // Nothing is decided any more.
+        // After the end every command is refused.
         for id in everybody(&played.run) {
-            prop_assert!(played.run.start(&id, None).is_none() && played.run.close(&id, 9).is_none());
+            prop_assert!(played.run.start(&id, None).is_err() && played.run.close(&id, 9).is_err());
             let cancel = Cancel { by: "user".to_owned(), reason: "late".to_owned(), kill: true };
-            prop_assert!(played.run.cancel(&id, cancel).is_none());
+            prop_assert!(played.run.cancel(&id, cancel).is_err());
             prop_assert!(played.try_spawn(&id, &request("scout")).is_err());
         }
     }
 
-    /// Long texts that were not fetched change nothing about what is legal.
+    /// Long texts that were not fetched do not change which events are legal.
     #[test]
     fn a_fold_without_its_long_texts_stands_the_same(commands in vec(commands(), 0..80)) {
         let mut played = PlayedRun::new(2, Budget::NONE);

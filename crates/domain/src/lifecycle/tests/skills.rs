@@ -1,9 +1,9 @@
-//! Skills: whose sub-agents may be, what they are, and a run that is nothing but one.
+//! Skills: which agents may fork them, the definitions of their sub-agents, and a run of one skill.
 
 use super::fixture::{PlayedRun, class_of, definition, failure, id, skill, started_with};
 use crate::budget::Budget;
 use crate::code::Code;
-use crate::definition::Definition;
+use crate::definition::{Definition, Trust};
 use crate::event::{Event, EventBody};
 use crate::lifecycle::definitions::PreparedDefinitions;
 use crate::lifecycle::{
@@ -49,7 +49,7 @@ fn a_skills_turns_take_the_place_of_its_definitions_and_halve_with_depth() {
         turns.push(played.run.open(&child).expect("open").contract.execution.max_turns);
         parent = child;
     }
-    // Of 15 and 12 at the first level: 7, then 3, and never below 3.
+    // From 15 and 12 at the first level: 7, then 3, and never below 3.
     assert_eq!(turns, [Some(7), Some(3), Some(3)]);
 }
 
@@ -61,7 +61,7 @@ fn a_skill_is_found_in_any_case_and_never_replaced_by_another() {
     assert_eq!(played.run.open(&child).expect("open").contract.execution.skill.as_deref(), Some("review"));
     let (code, reason) = refusal(&mut played, "0", "revew");
     assert_eq!(code, Code::UnknownSkill);
-    assert_eq!(reason, "there is no skill `revew` (did you mean `review`?); known are orphan, review");
+    assert_eq!(reason, "unknown skill `revew` (did you mean `review`?); available: orphan, review");
     let (code, reason) = refusal(&mut played, "0", &"x".repeat(500));
     assert!(code == Code::UnknownSkill && reason.len() < 200, "{reason}");
     assert_eq!(refusal(&mut played, "0", "orphan").0, Code::UnknownAgent);
@@ -104,8 +104,8 @@ fn a_definition_that_names_its_skills_may_use_no_others() {
     assert!(!rights.may_delegate_to(&skill("other")));
 }
 
-/// What a skill says of its tools stands beside what its definition says: neither lifts a no of the other, and who
-/// continues the work is bound by both.
+/// A skill's rules apply beside its definition's: neither lifts a deny of the other, and an agent that continues the
+/// work is bound by both.
 #[test]
 fn a_skill_narrows_and_never_lifts_what_its_definition_denies() {
     let rule = |pattern: &str, decision| Rule { pattern: pattern.parse().expect("a pattern"), decision };
@@ -194,7 +194,7 @@ fn a_run_of_one_skill_fails_as_its_child_did() {
     played.start(&child);
     assert!(played.call(&child) && played.reply(&child, false));
     let budget = played.run.fail(&child, failure(FailKind::Budget));
-    let Some(crate::lifecycle::Attempt::Over(decided)) = budget else { panic!("over") };
+    let Ok(crate::lifecycle::Attempt::Over(decided)) = budget else { panic!("over") };
     played.put(decided);
     assert!(played.close(&child));
     let end = RunEnd::Done { report: "Failed: x".into(), turns_exhausted: false };
@@ -218,8 +218,8 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
     let own = vec![rule("bash:own")];
     let found =
         |name: &str, tools: &[&str]| Definition { rules: own.clone(), ..definition(name, tools, None) };
-    let untrusted = |name: &str| Skill { fork: false, default: Decision::Ask, ..skill(name) };
-    let forked = Skill { agent: Some("shell".to_owned()), default: Decision::Allow, ..skill("forked") };
+    let untrusted = |name: &str| Skill { fork: false, trust: Trust::Untrusted, ..skill(name) };
+    let forked = Skill { agent: Some("shell".to_owned()), trust: Trust::Trusted, ..skill("forked") };
     let catalogue = DiscoveredDefinitions {
         asks: vec![rule("bash:first")],
         definitions: vec![found("shell", &["bash"]), found("plain", &["read"])],
@@ -227,17 +227,17 @@ fn common_rules_stand_before_and_after_those_of_a_definition_and_are_put_there_f
         out_of_reach: Vec::new(),
     };
     let built_in = [found("builtin", &["bash"])];
-    let PreparedDefinitions { kinds, skills } =
-        PreparedDefinitions::new(&built_in, &catalogue).expect("kinds");
-    let patterns = |kind: &PreparedDefinition| -> Vec<String> {
-        kind.layer().rules.iter().map(|rule| rule.pattern.to_string()).collect()
+    let PreparedDefinitions { definitions, skills } =
+        PreparedDefinitions::new(&built_in, &catalogue).expect("definitions");
+    let patterns = |prepared: &PreparedDefinition| -> Vec<String> {
+        prepared.layer().rules.iter().map(|rule| rule.pattern.to_string()).collect()
     };
-    assert_eq!(patterns(&kinds["shell"]), ["bash:first", "bash:own", "skill:odd"]);
-    assert_eq!(patterns(&kinds["plain"]), ["bash:own", "skill:odd"]);
-    assert_eq!(patterns(&kinds["builtin"]), ["bash:own", "skill:odd"]);
-    let forked = skills["forked"].kind.as_ref().expect("a kind");
+    assert_eq!(patterns(&definitions["shell"]), ["bash:first", "bash:own", "skill:odd"]);
+    assert_eq!(patterns(&definitions["plain"]), ["bash:own", "skill:odd"]);
+    assert_eq!(patterns(&definitions["builtin"]), ["bash:own", "skill:odd"]);
+    let forked = skills["forked"].prepared.as_ref().expect("a definition");
     assert_eq!(patterns(forked), ["bash:first", "bash:own", "skill:odd"]);
     let many = (0..=crate::skill::UNTRUSTED_MAX).map(|number| untrusted(&format!("odd-{number}"))).collect();
     let many = DiscoveredDefinitions { skills: many, ..DiscoveredDefinitions::default() };
-    assert_eq!(many.unasked(), [rule("skill")], "so many are asked about together");
+    assert_eq!(many.consent_rules(), [rule("skill")], "so many are asked about together");
 }

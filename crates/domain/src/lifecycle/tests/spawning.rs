@@ -1,4 +1,4 @@
-//! Spawning: who may, how deep, what the child's contract says, and what is refused.
+//! Spawning: rights, depth, the child's contract, and refusals.
 
 use super::fixture::{PlayedRun, class_of, definition, definitions, id, request, started};
 use crate::budget::{Budget, DEFAULT_MAX_DEPTH};
@@ -6,12 +6,22 @@ use crate::code::Code;
 use crate::contract::{CommandCriterion, Criterion};
 use crate::definition::Definition;
 use crate::event::EventBody;
-use crate::lifecycle::{AgentState, Cancel, FailKind, OpenState, SpawnFrom, SpawnRequest};
+use crate::id::AgentId;
+use crate::lifecycle::{
+    AgentState, Attempt, Cancel, CommandRefused, FailKind, OpenState, RunEnd, SpawnFrom, SpawnRequest,
+};
 
 fn refusal(played: &mut PlayedRun, parent: &str, request: &SpawnRequest) -> (Code, String) {
     let before = played.run.open(&id(parent)).map(|agent| agent.children);
     let refusal = played.try_spawn(&id(parent), request).expect_err("refused");
     assert_eq!(played.run.open(&id(parent)).map(|agent| agent.children), before, "a refusal uses no number");
+    (refusal.code, refusal.reason)
+}
+
+/// The refusal of a child, without its event, which not every parent may have.
+fn refusal_of_spawn(played: &PlayedRun, parent: &AgentId) -> (Code, String) {
+    let from = SpawnFrom { parent, call_id: "c", message_id: Some("m"), step: None };
+    let refusal = played.run.spawn(from, &request("scout"), &class_of).expect_err("refused");
     (refusal.code, refusal.reason)
 }
 
@@ -77,7 +87,7 @@ fn a_child_that_cannot_spawn_is_told_so_before_its_depth_is_looked_at() {
     let mut played = PlayedRun::new(1, Budget::NONE);
     let scout = played.spawn("0", "scout");
     played.start(&scout);
-    // At the limit too, but the right to spawn comes first; and a definition that does not exist comes after.
+    // The depth limit is reached too, but the right to spawn is checked first, and the definition's existence last.
     for asked in ["scout", "nobody"] {
         let (code, reason) = refusal(&mut played, "1", &request(asked));
         assert_eq!(code, Code::SpawnNotAllowed, "{reason}");
@@ -109,7 +119,10 @@ fn a_definition_that_exists_and_is_out_of_reach_is_not_unknown() {
     played.run.out_of_reach = vec!["code-reviewer".to_owned()];
     let (code, reason) = refusal(&mut played, "0", &request("Code-Reviewer"));
     assert_eq!(code, Code::SpawnNotAllowed, "{reason}");
-    assert!(reason.contains("`spawns` of `boss`") && reason.contains("--agent code-reviewer"), "{reason}");
+    assert!(
+        reason.contains("`spawns` of `boss`") && reason.contains("a run with `code-reviewer`"),
+        "{reason}"
+    );
     assert_eq!(refusal(&mut played, "0", &request("code-reviewers")).0, Code::UnknownAgent);
 }
 
@@ -176,7 +189,7 @@ fn a_conversation_is_shared_by_whom_it_is_granted_to_and_never_with_a_continued_
     let shut = played.try_spawn(&open, &shared("shut")).expect("its definition says so, and its parent may");
     played.start(&shut);
     assert_eq!(refusal(&mut played, shut.relative(), &shared("open")).0, Code::PermissionDenied);
-    // What is lost on the way down does not come back.
+    // A right that was lost on the way down does not come back.
     let below = played.try_spawn(&shut, &request("open")).expect("spawned");
     assert!(!played.run.open(&below).expect("open").authority.grant().may_share_history);
     let both = SpawnRequest { continues: Some("1".to_owned()), ..shared("open") };
@@ -224,11 +237,18 @@ fn nothing_is_spawned_or_started_after_a_cancel() {
     let decided = played.run.cancel(&id("0"), cancel(false)).expect("cancelled");
     played.put(decided);
     assert!(played.run.is_cancelled(&waiting), "the whole subtree");
-    assert_eq!(refusal(&mut played, "1", &request("scout")).0, Code::Cancelled);
-    assert_eq!(played.run.start(&waiting, None), None);
-    assert_eq!(played.run.queue(&waiting, crate::event::QueuedFor::Slot), None);
-    assert_eq!(played.run.cancel(&id("0"), cancel(false)), None, "told already");
-    assert!(played.run.cancel(&id("0"), cancel(true)).is_some(), "a kill overtakes a cancel");
+    let (code, reason) = refusal(&mut played, "1", &request("scout"));
+    assert_eq!(
+        (code, reason.as_str()),
+        (Code::Cancelled, "this agent is ending and starts nothing any more")
+    );
+    let of_waiting = refusal_of_spawn(&played, &waiting);
+    assert_eq!(of_waiting, (code, reason), "also of an agent that has not started");
+    assert_eq!(played.run.start(&waiting, None), Err(CommandRefused::Cancelled));
+    let queued = played.run.queue(&waiting, crate::event::QueuedFor::Slot);
+    assert_eq!(queued, Err(CommandRefused::Cancelled));
+    assert_eq!(played.run.cancel(&id("0"), cancel(false)), Err(CommandRefused::Cancelled));
+    assert!(played.run.cancel(&id("0"), cancel(true)).is_ok(), "a kill overtakes a cancel");
     assert_eq!(played.run.subtree(&id("0")), [id("1.1"), id("1"), id("0")], "children first");
 }
 
@@ -236,15 +256,42 @@ fn nothing_is_spawned_or_started_after_a_cancel() {
 fn a_parent_that_has_ended_has_no_more_children() {
     let mut played = PlayedRun::new(2, Budget::NONE);
     let lead = played.spawn("0", "lead");
-    let from = SpawnFrom { parent: &lead, call_id: "c", message_id: Some("m"), step: None };
-    assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has not started");
+    let cancelled = |reason: &str| (Code::Cancelled, reason.to_owned());
+    assert_eq!(
+        refusal_of_spawn(&played, &lead),
+        cancelled("this agent has not started and starts nothing yet")
+    );
     played.start(&lead);
     assert!(played.finish(&lead));
-    assert!(played.run.spawn(from, &request("scout"), &class_of).is_err(), "it has finished");
-    assert!(played.close(&lead));
     assert_eq!(
-        played.run.spawn(from, &request("scout"), &class_of).expect_err("closed").code,
-        Code::UnknownTask
+        refusal_of_spawn(&played, &lead),
+        cancelled("this agent has finished its work and starts nothing any more")
+    );
+    assert!(played.close(&lead));
+    assert_eq!(refusal_of_spawn(&played, &lead).0, Code::UnknownTask, "it is closed");
+}
+
+#[test]
+fn a_parent_that_has_failed_has_no_more_children() {
+    let mut played = PlayedRun::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    played.start(&lead);
+    assert!(matches!(played.fail(&lead, FailKind::Policy), Some(Attempt::Over(_))));
+    let (code, reason) = refusal_of_spawn(&played, &lead);
+    assert_eq!(code, Code::Cancelled);
+    assert_eq!(reason, "this agent has failed and starts nothing any more");
+}
+
+#[test]
+fn nothing_is_spawned_in_a_run_that_has_ended() {
+    let mut played = PlayedRun::new(2, Budget::NONE);
+    let end = RunEnd::Done { report: "all of it".into(), turns_exhausted: false };
+    let decided = played.run.end(end, None, played.now_ms()).expect("it can end");
+    played.put(decided);
+    let (code, reason) = refusal_of_spawn(&played, &id("0"));
+    assert_eq!(
+        (code, reason.as_str()),
+        (Code::Cancelled, "this agent is ending and starts nothing any more")
     );
 }
 
@@ -260,7 +307,7 @@ fn a_continued_child_has_no_more_than_the_closed_one_had() {
     assert!(
         !grant.can_spawn_children && grant.covers("read") && !grant.covers("write") && !grant.covers("task")
     );
-    // One that is open, or another's, cannot be continued.
+    // An open child, or the child of another agent, cannot be continued.
     let open = SpawnRequest { continues: Some(child.relative().to_owned()), ..request("scout") };
     assert_eq!(refusal(&mut played, "0", &open).0, Code::InvalidInput);
     let lead = played.spawn("0", "lead");

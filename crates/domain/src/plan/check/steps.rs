@@ -1,4 +1,4 @@
-//! What is wrong with a step by itself.
+//! Checks each step of a plan by itself.
 
 use super::super::limits::{
     COMMAND_TIMEOUT_MAX_MS, CRITERIA_MAX, CRITERION_MAX_BYTES, DESCRIPTION_MAX_BYTES, NAME_MAX_BYTES,
@@ -10,7 +10,7 @@ use crate::contract::{CommandCriterion, Criterion};
 use crate::nearest::{hint, nearest};
 use crate::ownership;
 
-/// Characters of a foreign text that a problem quotes.
+/// Maximum number of characters that a problem quotes from the plan.
 const QUOTED_MAX_CHARS: usize = 64;
 
 pub(super) fn check(found: &mut CheckProgress<'_>, context: &PlanContext) {
@@ -31,12 +31,12 @@ pub(super) fn quoted(text: &str) -> String {
     format!("`{}`", crate::text::first_line(text, QUOTED_MAX_CHARS))
 }
 
-/// Names for people to choose from.
+/// Names for a message, from which the user can choose.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// One step, and where to write its problems.
+/// The check of one step, with access to the list of problems.
 struct StepCheck<'f, 'a> {
     found: &'f mut CheckProgress<'a>,
     position: usize,
@@ -127,7 +127,7 @@ impl StepCheck<'_, '_> {
             self.wrong("max_retries", format!("is {retries}; it must be 0 to {RETRIES_MAX}"));
         }
         let budget = &self.step.budget;
-        // No money is a budget for models that cost none; without the others nothing can be done at all.
+        // A budget of no money allows free models. Zero of any other limit allows nothing.
         for (name, limit) in
             [("tokens", budget.tokens), ("agents", budget.agents), ("wall_ms", budget.wall_ms)]
         {
@@ -150,14 +150,11 @@ impl StepCheck<'_, '_> {
             None => {
                 let hint = hint(nearest(name, spawnable()));
                 let known = listed(spawnable());
-                self.wrong(
-                    "agent",
-                    format!("there is no definition {}{hint}; known are {known}", quoted(name)),
-                );
+                self.wrong("agent", format!("unknown definition {}{hint}; available: {known}", quoted(name)));
             }
             Some(definition) if !definition.spawnable => {
                 let known = listed(spawnable());
-                self.wrong("agent", format!("{} cannot carry out a step; these can: {known}", quoted(name)));
+                self.wrong("agent", format!("{} cannot execute a step; available: {known}", quoted(name)));
             }
             Some(definition) => self.tools(definition, context),
         }
@@ -175,7 +172,7 @@ impl StepCheck<'_, '_> {
             let problem = if context.tools.contains_key(tool) {
                 format!("`{}` does not have {name}; it has {has}", self.step.agent)
             } else {
-                format!("there is no tool {name}{}; the agent has {has}", hint(nearest(tool, own())))
+                format!("unknown tool {name}{}; available: {has}", hint(nearest(tool, own())))
             };
             self.wrong_item("tools", item, problem);
         }

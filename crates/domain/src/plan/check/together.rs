@@ -1,26 +1,26 @@
-//! What is wrong with steps beside each other: names, dependencies, and writers that would meet.
+//! Checks the steps of a plan against each other: names, dependencies, and writers that would overlap.
 
 use std::collections::BTreeMap;
 
-use super::super::graph::{Graph, Reach};
+use super::super::graph::{Graph, Reachability};
 use super::super::{Plan, Step, UnownedWriters};
 use super::steps::quoted;
 use super::{CheckProgress, PlanContext, StepName};
 use crate::nearest::{hint, nearest};
 use crate::ownership;
 
-/// Steps that a problem lists by name.
+/// Maximum number of steps that a problem lists by name.
 const LISTED_MAX: usize = 3;
 
 pub(super) fn check(found: &mut CheckProgress<'_>, context: &PlanContext) {
     titles(found);
-    // A title that was not read would make every step that depends on it look wrong.
+    // A title that was not parsed would make every step that depends on it look wrong.
     let has_all_titles = !found.unread.any(&["title"]);
     let lost = dependencies(found, has_all_titles);
     let graph = Graph::of(found.plan);
     let reach = graph.reach();
     cycles(found, &graph, &reach);
-    // Whoever meant an order that is not there would be told of an overlap that is none.
+    // With a missing dependency the order is unknown, and the check could report false overlaps.
     if has_all_titles && !found.unread.any(&["depends_on", "owns", "agent", "tools", "unowned_writers"]) {
         overlaps(found, context, &reach, &lost);
     }
@@ -42,7 +42,7 @@ fn titles(found: &mut CheckProgress<'_>) {
     }
 }
 
-/// Names that lead nowhere; for each step whether it has one.
+/// Reports dependencies on unknown steps. Returns for each step whether it has one.
 fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool> {
     let plan: &Plan = found.plan;
     let mut lost = vec![false; plan.steps.len()];
@@ -58,7 +58,7 @@ fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool
                 }
                 let others = plan.steps.iter().map(|other| other.title.as_str());
                 let hint = hint(nearest(name, others.filter(|title| *title != step.title)));
-                let problem = format!("there is no step {}{hint}; steps are named by title", quoted(name));
+                let problem = format!("unknown step {}{hint}; steps are named by title", quoted(name));
                 found.add(Some(position), "depends_on", Some(item), problem);
             }
         }
@@ -66,7 +66,7 @@ fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool
     lost
 }
 
-fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reach) {
+fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reachability) {
     for cycle in graph.cycles(reach) {
         let around = cycle.iter().chain(cycle.first());
         let titles: Vec<String> = around.map(|at| quoted(&found.plan.steps[*at].title)).collect();
@@ -75,7 +75,7 @@ fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reach) {
     }
 }
 
-fn overlaps(found: &mut CheckProgress<'_>, context: &PlanContext, reach: &Reach, lost: &[bool]) {
+fn overlaps(found: &mut CheckProgress<'_>, context: &PlanContext, reach: &Reachability, lost: &[bool]) {
     let plan: &Plan = found.plan;
     let unowned_may_meet = plan.unowned_writers == UnownedWriters::Parallel;
     let counts = |(position, step): &(usize, &Step)| {

@@ -1,11 +1,11 @@
-//! Random plans: the order is one, and what was planted is found.
+//! Random plans: their order is topological, and planted problems are found.
 
 use proptest::prelude::*;
 
 use super::{context, plan, step};
 use crate::plan::{Plan, Problem, Step, check};
 
-/// Most steps of a random plan.
+/// Maximum number of steps of a random plan.
 const MOST: usize = 12;
 
 /// A plan without problems: each step may depend on earlier ones (in a shuffled list), and owns its own folder.
@@ -42,7 +42,7 @@ proptest! {
         let needs = plan.dependencies();
         let mut done = vec![false; plan.steps.len()];
         for position in order {
-            // Of all that could come now, the first in the list does.
+            // Among all steps that are ready, the first of the list is next.
             let ready = |at: &usize| !done[*at] && needs[*at].iter().all(|need| done[*need]);
             prop_assert_eq!((0..done.len()).find(ready), Some(position));
             done[position] = true;
@@ -64,7 +64,7 @@ proptest! {
     #[test]
     fn a_planted_cycle_is_found(plan in sound(), from in any::<prop::sample::Index>()) {
         let mut plan = plan;
-        // From a step that is needed back to one that needs it, over any way.
+        // Add a dependency from a step back to one that depends on it, directly or not.
         let needs = plan.dependencies();
         let links: Vec<(usize, usize)> =
             needs.iter().enumerate().flat_map(|(at, needs)| needs.iter().map(move |need| (at, *need))).collect();

@@ -1,29 +1,30 @@
-//! What an agent is told of skills: a part of its system prompt, and the directories that it may read.
+//! Lists the skills that an agent can use, for its system prompt, and the skill directories that it may read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use posse_agent::definition::{SkillTools, skills_section};
+use posse_agent::prompts::{SkillTools, skills_section};
 use posse_domain::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL};
 use posse_domain::skill::Skill;
 
 use crate::ports::{SkillDir, SkillDirs};
 
-/// What all agents of one kind with the same tools are told of skills.
+/// The skills that agents of one definition with the same tools can use.
 #[derive(Debug, Default)]
 pub(super) struct KnownSkills {
-    /// The part of their system prompt.
+    /// The section of the system prompt that lists the skills.
     pub(super) section: String,
-    /// Where the files of the ones they may use are.
+    /// The directories of the skills whose files the agents may read.
     pub(super) dirs: Arc<SkillDirs>,
-    /// Whether there is one that they can ask for with `skill`.
+    /// Whether the agents can load or fork a skill with `skill`.
     pub(super) any_to_load: bool,
-    /// Whether there is one that they can give work to with `delegate_to_agent`.
+    /// Whether the agents can fork a skill with `delegate_to_agent`.
     pub(super) any_to_delegate: bool,
 }
 
-/// What an agent is told of skills; `spawns` says whether it can have a child, `denied` which a rule denies it.
+/// The skills that an agent can use. `spawns` states whether it can have children. Rules deny it the skills in
+/// `denied`.
 pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSet<&str>) -> KnownSkills {
     let grant = agent.authority.grant();
     if run.skills.is_empty() {
@@ -36,8 +37,8 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSe
     let loads = |skill: &Skill| tools.loads && rights.may_load(skill) && (spawns || !skill.fork);
     let delegates = |skill: &Skill| tools.delegates && rights.may_delegate_to(skill);
     let told = open().filter(|skill| loads(skill) || delegates(skill));
-    // Whoever has a skill's instructions has its files, whether or not it could have asked for them.
-    let own = run.skill_in_hand(agent);
+    // An agent that was forked with a skill may read the skill's files even if it could not load the skill.
+    let own = run.initial_skill(agent);
     let readable = open().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
     let dirs = readable.filter_map(|skill| {
         let project = skill.project.as_ref().map(PathBuf::from);

@@ -1,5 +1,5 @@
-//! The merge desk: the queue of merges into each agent's files, merges that are made and not yet journalled, and the checks
-//! that run on them. What a queue decides on is [`MergeQueue`]'s; the driver carries it out.
+//! The merge desk: holds the merge queue of each agent's files, the merges that are not yet journalled, and the checks
+//! that run on them. The [`MergeQueue`] decides on the next effect, and the file desk executes it.
 //!
 //! Why it is like this: `docs/decisions/engine-desks.md`.
 
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::integrate::{Fact, Group, MergeEffect, MergeQueue, QueuePosition};
 use crate::ports::{StopSignal, Urgency};
 
-/// A merge that was made and is not yet the parent's.
+/// A completed merge that is not yet in the parent's files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeResult {
     pub(crate) ours: ObjectId,
@@ -24,33 +24,35 @@ pub(crate) struct MergeResult {
 
 #[derive(Debug, Default)]
 pub(crate) struct MergeDesk {
-    /// Who has the files of each agent, and whose work is next to be merged into them.
+    /// For each agent, the users of its files and the child that is merged next.
     queues: HashMap<AgentId, MergeQueue>,
-    /// Merges that were made and are not yet in the journal, by the child whose work was merged.
+    /// Merges that are not yet journalled, by the child whose work was merged.
     results: HashMap<AgentId, MergeResult>,
-    /// Ends the checks under way, by the child they are for.
+    /// Stop signals of running checks, by the child whose work they check.
     checks: HashMap<AgentId, watch::Sender<Urgency>>,
-    /// Files of a parent that were in the way of a child's work and were kept, until the parent is answered.
+    /// Files of the parent that conflicted with a child's changes and were not changed, by child, until the parent is
+    /// answered.
     kept: HashMap<AgentId, String>,
 }
 
 impl MergeDesk {
-    /// The queue of an agent's files; a new one is for files that are `unchanged` since their last commit, or not.
+    /// The queue of merges into an agent's files. `unchanged` initialises a new queue: whether the files equal their
+    /// last commit.
     pub(crate) fn queue(&mut self, id: &AgentId, unchanged: bool) -> &mut MergeQueue {
         self.queues.entry(id.clone()).or_insert_with(|| MergeQueue::new(unchanged))
     }
 
-    /// What the queue of an agent's files does next.
+    /// The next effect of an agent's merge queue.
     pub(crate) fn decide(&self, id: &AgentId) -> Option<MergeEffect> {
         self.queues.get(id).and_then(MergeQueue::decide)
     }
 
-    /// Whether nothing touches the agent's files.
+    /// Whether no merge, check, snapshot or update of the agent's files is under way.
     pub(crate) fn is_quiet(&self, id: &AgentId) -> bool {
         self.queues.get(id).is_none_or(MergeQueue::is_quiet)
     }
 
-    /// Whether a snapshot, a merge or an update has the agent's files alone.
+    /// Whether a snapshot, a merge, a check or an update has exclusive access to the agent's files.
     pub(crate) fn is_alone(&self, id: &AgentId) -> bool {
         self.queues.get(id).is_some_and(MergeQueue::is_alone)
     }
@@ -60,13 +62,13 @@ impl MergeDesk {
         self.queues.get(id).is_none_or(MergeQueue::may_change)
     }
 
-    /// The agent has new files: a new attempt begins with an empty queue.
+    /// Removes an agent's queue, because a new attempt has new files and begins with an empty queue.
     pub(crate) fn forget_queue(&mut self, id: &AgentId) {
         self.queues.remove(id);
     }
 
-    /// A child will not be integrated any more, or is. The next child has its turn only after the parent was answered: the
-    /// last to end also ends the run.
+    /// Removes a child from its queue, because it is integrated or will not be. The next child is merged only after the
+    /// parent was answered, because the end of the last child also ends the run.
     pub(crate) fn leave(&mut self, child: &AgentId) {
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
         self.results.remove(child);
@@ -90,7 +92,7 @@ impl MergeDesk {
         self.results.remove(child)
     }
 
-    /// The checks of a child begin; gives what they listen to.
+    /// Begins the checks of a child and returns their stop signal.
     pub(crate) fn begin_check(&mut self, child: &AgentId) -> StopSignal {
         let (sender, signal) = StopSignal::new();
         self.checks.insert(child.clone(), sender);
@@ -103,38 +105,36 @@ impl MergeDesk {
         }
     }
 
-    /// Whether the result of a child's checks is not waited for: they were told to stop, or the child is gone.
+    /// Whether the result of a child's checks is not needed: the checks were asked to stop, or the child has left the
+    /// queue.
     pub(crate) fn is_check_stopped(&self, child: &AgentId) -> bool {
         self.checks.get(child).is_none_or(|stop| *stop.borrow() != Urgency::None)
     }
 
-    /// The checks of a child have ended.
     pub(crate) fn end_check(&mut self, child: &AgentId) {
         self.checks.remove(child);
     }
 
-    /// Whether checks of any child are under way.
     pub(crate) fn is_checking(&self) -> bool {
         !self.checks.is_empty()
     }
 
-    /// Files of the parent were in the way of a child's work and were kept.
+    /// Records files of the parent that conflicted with a child's changes and were not changed.
     pub(crate) fn keep_note(&mut self, child: &AgentId, files: String) {
         self.kept.insert(child.clone(), files);
     }
 
-    /// The files that were in the way of a child's work, for the answer to its parent.
+    /// Removes and returns the files that conflicted with a child's changes, for the answer to its parent.
     pub(crate) fn take_note(&mut self, child: &AgentId) -> Option<String> {
         self.kept.remove(child)
     }
 }
 
-/// The place of a child among those that are merged into its parent's files; none for a child that changes nothing and that
-/// nothing is checked of.
+/// The queue position of a child. `None` for a child that can change nothing and has no checks.
 pub(crate) fn position_of(child: &AgentId, run: &Run) -> Option<QueuePosition> {
     let agent = run.open(child).filter(|_| run.is_isolated())?;
-    // A step that only looks has a place too: what depends on it starts when it ends, and from what is merged by then,
-    // which is the same every time only if no child behind it was merged before.
+    // A step that only reads has a position too. Steps that depend on it start when it ends, from the files that are
+    // merged by then. These files are the same in every run only if no child behind it is merged first.
     let step = agent.contract.parent.message_id.is_none();
     if !agent.writer && !step && agent.contract.checks().next().is_none() {
         return None;

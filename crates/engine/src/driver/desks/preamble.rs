@@ -1,29 +1,25 @@
-//! What every request of an agent begins with: its system prompt and the tools it is offered.
+//! Builds the preamble of every model request of an agent: its system prompt and the offered tools.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use posse_agent::definition::system_prompt;
+use posse_agent::prompts::system_prompt;
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::{EffectClass, Preamble};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL};
-use posse_domain::permission::{Decision, ToolName};
+use posse_domain::permission::ToolName;
 
 use super::known_skills::{KnownSkills, known};
 use crate::ports::{SkillDirs, Spawnable, Tool};
 
-/// The tools of an agent, with what is worked out once for all agents that have the same.
+/// The tools of an agent, with values that are computed once for all agents with the same tools.
 #[derive(Debug)]
 pub(crate) struct ToolList {
-    /// The tools.
     pub(crate) specs: Arc<[Arc<ToolSpec>]>,
-    /// The same as JSON.
     text: Arc<str>,
-    /// Its hash.
     hash: Hash,
-    /// What these agents know of skills.
     skills: KnownSkills,
 }
 
@@ -35,65 +31,81 @@ impl Default for ToolList {
 
 impl ToolList {
     fn new(specs: Arc<[Arc<ToolSpec>]>, skills: KnownSkills) -> Self {
-        // Plain data with text keys: it always has a JSON form.
+        // Serialising plain data with text keys cannot fail.
         let text: Arc<str> = serde_json::to_string(&specs).unwrap_or_default().into();
         let hash = Hash::of(text.as_bytes());
         Self { specs, text, hash, skills }
     }
 }
 
-/// What every request of one agent begins with.
+/// The preamble of one agent's requests.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentPreamble {
     pub(crate) system: Arc<str>,
     system_hash: Hash,
-    /// The tools that it is offered, which is no right to use them.
+    /// The tools that the model is offered. The grant decides which of them the agent may use.
     pub(crate) tools: Arc<ToolList>,
-    /// Where the files of the skills are that it may use.
-    pub(crate) skill_dirs: Arc<SkillDirs>,
     /// Hash of prompt and tools.
     pub(crate) hash: Hash,
-    /// Their size.
+    /// Size of prompt and tools.
     pub(crate) bytes: u64,
 }
 
-/// Makes preambles. Thousands of agents have the same prompt and tools: each text is made, hashed and journalled once.
+/// Creates preambles. Thousands of agents share the same prompt and tools, so each text is created, hashed and
+/// journalled once.
 #[derive(Debug, Default)]
 pub(crate) struct PreambleDesk {
     system_texts: HashMap<String, (Arc<str>, Hash)>,
     tool_lists: HashMap<String, Arc<ToolList>>,
-    /// The prompts and lists of tools whose text is in the journal.
+    /// Hashes of the prompts and tool lists whose text is in the journal.
     journalled: HashSet<Hash>,
+    by_agent: HashMap<AgentId, AgentPreamble>,
 }
 
 impl PreambleDesk {
-    /// The preamble of an agent of the state. An agent that begins with its parent's conversation has its parent's, so
-    /// that what a provider has cached of that conversation is found.
-    pub(crate) fn preamble_of(
+    /// Creates the preamble of an agent, and returns the directories of the skills that it may use. An agent that
+    /// begins with its parent's conversation gets its parent's preamble, so that the provider's cache of that
+    /// conversation matches.
+    pub(crate) fn open(
         &mut self,
         id: &AgentId,
         run: &Run,
         known_tools: &HashMap<&'static str, Tool>,
-        parent: Option<&AgentPreamble>,
-    ) -> Result<AgentPreamble, String> {
+    ) -> Result<Arc<SkillDirs>, String> {
         let agent = run.open(id).ok_or("the agent is not open")?;
         let tools = self.tools_of(agent, run, known_tools);
         let skill_dirs = tools.skills.dirs.clone();
-        if agent.contract.execution.share_history {
-            let parent = parent.ok_or("the agent whose conversation it begins with is not there")?;
-            return Ok(AgentPreamble { skill_dirs, ..parent.clone() });
-        }
+        let preamble = if agent.contract.execution.share_history {
+            let parent = id.parent().and_then(|parent| self.of(&parent));
+            parent.cloned().ok_or("the agent whose conversation it begins with is not there")?
+        } else {
+            self.make(agent, run, tools)
+        };
+        self.by_agent.insert(id.clone(), preamble);
+        Ok(skill_dirs)
+    }
+
+    pub(crate) fn close(&mut self, id: &AgentId) {
+        self.by_agent.remove(id);
+    }
+
+    pub(crate) fn of(&self, id: &AgentId) -> Option<&AgentPreamble> {
+        self.by_agent.get(id)
+    }
+
+    fn make(&mut self, agent: &OpenAgent, run: &Run, tools: Arc<ToolList>) -> AgentPreamble {
         let others = agent.authority.rules_of_others();
         let mut text =
-            system_prompt(&agent.kind.definition, &agent.contract, run.agents_md.as_deref(), &others);
+            system_prompt(&agent.prepared.definition, &agent.contract, run.agents_md.as_deref(), &others);
         text.push_str(&tools.skills.section);
         let (system, system_hash) = self.system_text(text);
         let hash = Hash::of_parts([system_hash.as_bytes().as_slice(), tools.hash.as_bytes()]);
         let bytes = (system.len() + tools.text.len()) as u64;
-        Ok(AgentPreamble { system, system_hash, tools, skill_dirs, hash, bytes })
+        AgentPreamble { system, system_hash, tools, hash, bytes }
     }
 
-    /// What the journal keeps of a preamble with the agent's first call, so that a replay can show what is different.
+    /// The preamble for the event of the agent's first call, so that a replay can show differences. A text that is
+    /// journalled already is omitted.
     pub(crate) fn take_unjournalled(&mut self, preamble: &AgentPreamble) -> Box<Preamble> {
         let (system, tools) = (preamble.system_hash, preamble.tools.hash);
         let system_text = self.journalled.insert(system).then(|| preamble.system.clone().into());
@@ -110,7 +122,7 @@ impl PreambleDesk {
         known
     }
 
-    /// The tools an agent is offered. One list for all agents of a definition with the same tools and skills.
+    /// The tools offered to an agent. All agents of a definition with the same tools and skills share one list.
     fn tools_of(
         &mut self,
         agent: &OpenAgent,
@@ -126,11 +138,14 @@ impl PreambleDesk {
             let tool = known_tools.get(name);
             tool.is_some_and(|tool| spawns || tool.class != EffectClass::Delegate)
         });
-        let skill = run.skill_in_hand(agent).unwrap_or_default();
+        let skill = run.initial_skill(agent).unwrap_or_default();
         let denied = run.denied_skills(agent);
         let denied_text = denied.iter().copied().collect::<Vec<_>>().join(",");
-        let key =
-            format!("{}\0{skill}\0{spawns}\0{denied_text}\0{}", agent.kind.definition.name, names.join("\0"));
+        let key = format!(
+            "{}\0{skill}\0{spawns}\0{denied_text}\0{}",
+            agent.prepared.definition.name,
+            names.join("\0")
+        );
         if let Some(list) = self.tool_lists.get(&key) {
             return list.clone();
         }
@@ -150,7 +165,7 @@ impl PreambleDesk {
 
 /// The definitions that an agent may spawn, as its tools describe them.
 fn spawnable(agent: &OpenAgent, run: &Run) -> Vec<Spawnable> {
-    let names = agent.kind.definition.spawns.iter().flatten();
+    let names = agent.prepared.definition.spawns.iter().flatten();
     names
         .filter_map(|name| run.prepared_definition(name))
         .filter(|kind| kind.definition.mode != posse_domain::definition::Mode::Primary)
@@ -158,7 +173,7 @@ fn spawnable(agent: &OpenAgent, run: &Run) -> Vec<Spawnable> {
             name: kind.definition.name.clone(),
             description: kind.definition.description.clone(),
             may_spawn: kind.definition.spawns.is_some(),
-            asks: kind.definition.default == Decision::Ask,
+            asks: kind.definition.trust == posse_domain::definition::Trust::Untrusted,
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! Files of a snapshot that readers share: laid out once, however many agents read them.
+//! Files of a snapshot that many agents only read. They are checked out once for all readers.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -7,22 +7,21 @@ use std::sync::Arc;
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
 
-/// The files of a snapshot.
+/// The checkout of a snapshot.
 #[derive(Debug)]
 enum Layout {
-    /// They are being laid out; these agents wait for them.
+    /// The checkout is under way. These agents wait for it.
     Making(Vec<AgentId>),
     At(Arc<PathBuf>),
 }
 
-/// What an agent that needs the files of a snapshot has to do.
+/// How an agent gets the files of a snapshot.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SharedFiles {
-    /// They are here.
     At(Arc<PathBuf>),
-    /// They are being laid out; the agent waits.
+    /// Wait: the checkout is under way.
     Wait,
-    /// The agent waits, and they have to be laid out.
+    /// Wait, and start the checkout.
     Make,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct SharedFilesDesk {
 }
 
 impl SharedFilesDesk {
-    /// An agent needs the files of a snapshot.
+    /// Requests the files of a snapshot for an agent.
     pub(crate) fn request(&mut self, snapshot: ObjectId, id: &AgentId) -> SharedFiles {
         match self.by_snapshot.get_mut(&snapshot) {
             Some(Layout::At(dir)) => SharedFiles::At(dir.clone()),
@@ -47,8 +46,8 @@ impl SharedFilesDesk {
         }
     }
 
-    /// The files of a snapshot are laid out, or cannot be (`None`): then the next request tries again. Gives the agents that
-    /// waited for them.
+    /// Records the checkout of a snapshot. `None` if it failed: the next request tries again. Returns the waiting
+    /// agents.
     pub(crate) fn made(&mut self, snapshot: ObjectId, dir: Option<&Arc<PathBuf>>) -> Vec<AgentId> {
         let waiting = match self.by_snapshot.remove(&snapshot) {
             Some(Layout::Making(waiting)) => waiting,

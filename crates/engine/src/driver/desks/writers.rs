@@ -1,11 +1,11 @@
-//! The writers' queue: which of the agents that change files may start now, and which wait for another to close.
+//! Decides which agents that change files may start now, and which wait for another writer to close.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{OpenAgent, OpenState, Run};
 
-/// Writers that have started and are not closed, but for the root, and those that wait for one of them.
+/// The writers that have started and are not closed, without the root, and the writers that wait for them.
 #[derive(Debug, Default)]
 pub(crate) struct WriterQueue {
     started: BTreeSet<AgentId>,
@@ -19,7 +19,8 @@ impl WriterQueue {
         self.waiting.contains(id)
     }
 
-    /// Lets a created writer start, or wait for those before it; whether it may start. Any other agent may.
+    /// Decides whether a new writer may start or must wait for earlier writers. An agent that is not a writer may
+    /// always start.
     pub(crate) fn admit(&mut self, id: &AgentId, run: &Run) -> bool {
         let created = |agent: &OpenAgent| agent.writer && matches!(agent.state, OpenState::Created { .. });
         if id.is_root() || self.started.contains(id) || !run.open(id).is_some_and(created) {
@@ -37,12 +38,13 @@ impl WriterQueue {
         false
     }
 
-    /// A writer of the journal that had started before this process.
+    /// Adds a writer that had started before this process resumed the run.
     pub(crate) fn resume(&mut self, id: &AgentId) {
         self.started.insert(id.clone());
     }
 
-    /// A writer has closed; gives those that waited for it and start now. An agent that is `ending` does not start.
+    /// Removes a closed writer. Returns the writers that waited for it and start now. An agent that is `ending` does
+    /// not start.
     pub(crate) fn close(
         &mut self,
         id: &AgentId,
@@ -63,11 +65,10 @@ impl WriterQueue {
         }
     }
 
-    /// Whether a writer may start now.
-    ///
-    /// In workspaces of their own siblings write at once, unless they own the same paths; then the one that was asked
-    /// for first goes first. No writer ever waits for a later one, so no two wait for each other. In place only one
-    /// writes at a time, beside those above it, which wait.
+    /// Whether a writer may start now. Siblings with isolated workspaces write in parallel, unless they own the same
+    /// paths. Then the sibling that was requested first starts first. No writer waits for a later one, so no two
+    /// writers wait for each other. Without isolated workspaces only one agent writes at a time, and its ancestors wait
+    /// for it.
     fn may_start(&self, id: &AgentId, run: &Run) -> bool {
         if !run.is_isolated() {
             return self.started.iter().all(|writer| writer.contains(id));

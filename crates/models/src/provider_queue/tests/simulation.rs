@@ -1,4 +1,4 @@
-//! Agents, a gate and a provider in virtual time.
+//! Simulates agents, a gate and a provider in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,14 +16,14 @@ use crate::wire::ProblemKind;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const TENTH: Duration = Duration::from_millis(100);
-/// More events than any simulation has: one that goes on has hung.
+/// More events than any simulation needs: a simulation that continues has hung.
 const MOST_EVENTS: usize = 200_000;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Chance that can be repeated.
+/// Reproducible randomness.
 struct Dice(u64);
 
 impl Dice {
@@ -39,21 +39,20 @@ impl Dice {
     }
 }
 
-/// How a call ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Answered,
     Failed(ProblemKind),
-    /// The agent was cancelled: nobody tells the gate.
+    /// The agent was cancelled: the gate gets no outcome.
     Dropped,
 }
 
-/// What one agent wants.
+/// A call that one agent wants to make.
 #[derive(Debug, Clone)]
 struct SimulatedCall {
     at: Duration,
     tokens: u64,
-    /// Gives up after so long in the queue.
+    /// The agent gives up after this time in the queue.
     patience: Option<Duration>,
 }
 
@@ -70,18 +69,18 @@ enum Event {
     Ends(usize),
 }
 
-/// When each call went out, and what became of the agents.
+/// When each call was sent, and the outcomes of the agents.
 #[derive(Debug, Default)]
 struct Log {
-    /// In the order in which they went.
+    /// In sending order.
     sent: Vec<(Duration, usize)>,
     done: usize,
     given_up: usize,
     failed: usize,
     opened: usize,
-    /// Most calls at once.
+    /// Largest number of concurrent calls.
     most: usize,
-    /// Most calls that one agent needed.
+    /// Largest number of calls that one agent needed.
     most_calls: u32,
 }
 
@@ -93,7 +92,7 @@ impl Log {
 
 struct Simulation<F> {
     gate: Gate,
-    /// How long a call takes that goes out at a time, and how it ends.
+    /// The duration and the end of a call that is sent at a given time.
     provider: F,
     dice: Dice,
     events: BinaryHeap<Reverse<(Duration, usize, Event)>>,
@@ -225,7 +224,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
     }
 }
 
-/// The most entries in any window of this length that begins with one and does not hold its own end.
+/// The largest number of entries in any window of this length that begins with an entry and excludes its own end.
 fn most_within(times: &[Duration], window: Duration) -> usize {
     let mut first = 0;
     let mut most = 0;
@@ -250,7 +249,7 @@ fn fifty_agents_that_are_told_to_come_back_in_two_seconds_do_so_one_by_one() {
         }
     });
     assert_eq!((log.done, log.failed), (50, 0));
-    // Those that went before the first answer came are all that went before the time.
+    // Only the calls that were sent before the first answer were sent before that time.
     let first_refusal = ms(20);
     let early = log.times().iter().filter(|at| **at > first_refusal && **at < first_refusal + limit).count();
     assert_eq!(early, 0);
@@ -261,7 +260,7 @@ fn fifty_agents_that_are_told_to_come_back_in_two_seconds_do_so_one_by_one() {
 
 #[test]
 fn a_limit_that_nobody_told_us_is_found() {
-    // The provider takes two calls a second and asks for a second's pause otherwise.
+    // The provider accepts two calls a second and otherwise requests a pause of a second.
     let mut taken: Vec<Duration> = Vec::new();
     let wishes = (0..100).map(|_| SimulatedCall::at(Duration::ZERO)).collect();
     let (log, _) = Simulation::run(Limits::default(), wishes, move |now| {
@@ -396,7 +395,7 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
-/// Provider that does whatever the dice say.
+/// A provider that behaves as the dice decide.
 fn moody(seed: u64) -> impl FnMut(Duration) -> (Duration, End) {
     let mut dice = Dice(seed);
     move |_| {
@@ -436,7 +435,7 @@ proptest! {
         let limits = Limits { tokens_per_minute: Some(per_minute), ..Limits::default() };
         let sizes: Vec<u64> = wishes.iter().map(|wish| wish.tokens).collect();
         let (log, _) = Simulation::run(limits, wishes, |_| (Duration::from_hours(2), End::Dropped));
-        // What one call has above the burst is owed, and paid before the next one goes.
+        // The part of a call above the burst is a debt, which is paid before the next call starts.
         let owed = sizes.iter().max().copied().unwrap_or(0);
         for (first, (begin, _)) in log.sent.iter().enumerate() {
             let within = log.sent[first..].iter().take_while(|(at, _)| *at < *begin + MINUTE);
@@ -453,7 +452,7 @@ proptest! {
         let (log, mut gate) = Simulation::run(limits, wishes, moody(seed));
         prop_assert_eq!(log.done + log.failed + log.given_up, count);
         prop_assert!(limits.concurrent.is_none_or(|most| log.most <= most as usize));
-        // All that the person allows at once is free again.
+        // Everything that the user allows at once is free again.
         let later = Duration::from_secs(1_000_000);
         gate.answered(later);
         let mut fresh = Pace::of_calls(limits.requests_per_minute.unwrap_or(u32::MAX));
@@ -513,7 +512,7 @@ proptest! {
     }
 }
 
-/// Limits do not differ for those who came at once: the mean of many waits is what full jitter says.
+/// With equal limits, the mean of many waits is that of full jitter.
 #[test]
 fn those_who_fail_together_come_back_spread_out() {
     let mut dice = Dice(11);

@@ -1,4 +1,4 @@
-//! A server that echoes the key, over real connections: in whatever field, and however it is written there.
+//! A server that echoes the key over real connections, in any field and any encoding.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +30,7 @@ fn error(message: &str) -> String {
     json!({ "error": { "message": message, "type": "server_error", "code": message } }).to_string()
 }
 
-/// What a server answers, by what is echoed where.
+/// Answers of a server, by the field in which they echo the key.
 fn echoes() -> Vec<(&'static str, Vec<u8>)> {
     let (first, second) = SECRET.split_at(11);
     let urlencoded = SECRET.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
@@ -87,7 +87,7 @@ async fn a_key_that_is_echoed_in_any_field_is_in_no_reply_error_or_piece() {
         let shown = Arc::new(ShownParts::default());
         let result = tokio::time::timeout(PATIENCE, model.call(go(), shown.clone())).await.expect("an end");
         let parts = shown.0.lock().unwrap();
-        // As a person sees them: one after the other.
+        // Concatenated, as a user sees them.
         let pieces = parts.iter().map(|part| format!("{part:?}")).collect::<Vec<_>>().concat();
         let text: String = parts
             .iter()

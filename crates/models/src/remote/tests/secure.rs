@@ -1,4 +1,4 @@
-//! https, with a root of our own.
+//! HTTPS with a test root certificate.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 
-// Made for these tests: a root, and a certificate by it for `localhost`.
+// Created for these tests: a root, and a certificate that it issued for `localhost`.
 const ROOT: &[u8] = include_bytes!("../certificates/root.der");
 const LEAF: &[u8] = include_bytes!("../certificates/leaf.der");
 const LEAF_KEY: &[u8] = include_bytes!("../certificates/leaf-key.der");
 
-/// Requests that servers take over one connection.
+/// Limit of requests that servers accept over one connection.
 const MAX_STREAMS: u32 = 100;
 
-/// A server that speaks one version of HTTP and answers only once so many have asked; its port, and how many
-/// connections it has had.
+/// A server with one version of HTTP that answers only after `together` requests have arrived. Returns its port and its
+/// number of connections.
 async fn secure_server(version: Version, together: usize) -> (u16, Arc<AtomicUsize>) {
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(LEAF_KEY));
     let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -95,7 +95,7 @@ async fn both_versions_of_http_are_spoken_and_one_connection_of_the_newer_carrie
 
 #[tokio::test]
 async fn more_calls_than_a_connection_takes_do_not_wait_for_each_other() {
-    // None is answered before all have been asked.
+    // No call is answered before all have arrived.
     let (port, connections) = secure_server(Version::HTTP_2, 150).await;
     let endpoint = endpoint(Format::Anthropic, &format!("https://localhost:{port}"));
     let model = remote(&endpoint, "claude-x", FACTS, &trusting());

@@ -1,4 +1,4 @@
-//! A server that says what it is told to, for tests.
+//! A server with scripted answers, for tests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,18 +7,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the server does once it has answered.
+/// What the server does after an answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AfterReply {
     /// Waits for the next request.
     Stay,
     /// Closes the connection.
     Close,
-    /// Waits for the other end to close it.
+    /// Waits until the other end closes the connection.
     Wait,
 }
 
-type Says = Box<dyn Fn(&str) -> (Vec<u8>, AfterReply) + Send + Sync>;
+type RequestHandler = Box<dyn Fn(&str) -> (Vec<u8>, AfterReply) + Send + Sync>;
 
 pub(super) struct Server {
     pub(super) base_url: String,
@@ -26,7 +26,7 @@ pub(super) struct Server {
 }
 
 struct ServerState {
-    says: Says,
+    says: RequestHandler,
     heads: Mutex<Vec<String>>,
     connections: AtomicUsize,
     /// Connections that wait for a request.
@@ -70,7 +70,7 @@ impl Server {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// All connections wait for a request, and whoever else runs has had a turn.
+    /// Waits until all connections wait for a request and all other tasks have run.
     pub(super) async fn quiet(&self) {
         let all = self.connections();
         self.shared.waiting.subscribe().wait_for(|waiting| *waiting == all).await.unwrap();
@@ -79,12 +79,12 @@ impl Server {
         }
     }
 
-    /// An answer was written.
+    /// Waits until an answer was written.
     pub(super) async fn written(&self) {
         self.shared.written.subscribe().wait_for(|written| *written).await.unwrap();
     }
 
-    /// The other end has closed a connection.
+    /// Waits until the other end has closed a connection.
     pub(super) async fn closed(&self) {
         self.shared.closed.subscribe().wait_for(|closed| *closed).await.unwrap();
     }
@@ -117,7 +117,7 @@ impl ServerState {
     }
 }
 
-/// The head of the next request, whose body is read too; none at the end.
+/// The head of the next request, whose body is read too. `None` at the end.
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -137,14 +137,14 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// A success with a body.
+/// A successful answer with a body.
 pub(super) fn answer(content_type: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 
-/// A success with a body that comes in pieces of this size.
+/// A successful answer with a body that is sent in pieces of this size.
 pub(super) fn chunked(content_type: &str, body: &[u8], size: usize) -> Vec<u8> {
     let head =
         format!("HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n");

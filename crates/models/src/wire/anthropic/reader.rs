@@ -1,4 +1,4 @@
-//! The answer: blocks that are written one after the other, and what it cost.
+//! Reads the answer: blocks that are written one after the other, and the usage.
 
 use std::sync::Arc;
 
@@ -15,10 +15,8 @@ use crate::wire::{
     StreamEvent, Target, short,
 };
 
-/// Blocks of one reply.
 const MAX_BLOCKS: usize = 4096;
 
-/// Reads one answer.
 pub(super) struct Reader {
     full_name: String,
     begun: bool,
@@ -30,11 +28,11 @@ pub(super) struct Reader {
     usage: UsageIn,
 }
 
-/// One block as far as it came.
+/// One block, as far as it has arrived.
 struct Block {
     index: u64,
     kind: BlockKind,
-    /// As it was opened; what is written into it is beside it until it is closed.
+    /// The block as it was opened. Its further content is in the other fields until it is closed.
     opened: Map<String, Value>,
     text: String,
     signature: String,
@@ -46,7 +44,7 @@ enum BlockKind {
     Text,
     Thinking,
     Call,
-    /// Kept as it came.
+    /// Kept unchanged.
     Other,
 }
 
@@ -80,7 +78,7 @@ struct BlockDelta<'a> {
     delta: Delta<'a>,
 }
 
-/// Whichever of the fields the delta's kind has.
+/// The field that the delta's kind has. The others are `None`.
 #[derive(Deserialize)]
 struct Delta<'a> {
     #[serde(borrow)]
@@ -141,7 +139,7 @@ struct OutputDetails {
 }
 
 impl UsageIn {
-    /// Later counts replace earlier ones: they are of the whole answer.
+    /// Later counts replace earlier ones, because they are totals.
     fn update(&mut self, later: UsageIn) {
         self.input = later.input.or(self.input);
         self.written = later.written.or(self.written);
@@ -266,12 +264,12 @@ impl Reader {
                 let why = details.and_then(|details| details.get("explanation")).and_then(Value::as_str);
                 StopReason::Refused(why.map_or_else(|| "refusal".to_owned(), short))
             }
-            // Also a pause, which only tools of the provider's own bring about: none are offered.
+            // Includes a pause, which only the provider's own tools cause. None of these are offered.
             _ => StopReason::Done,
         });
     }
 
-    /// An error in the answer itself. Once the answer has begun, nobody knows what it costs.
+    /// The problem of an error within the answer. When the answer has begun, its cost is unknown.
     fn error(&self, data: &str) -> Problem {
         let usage = if self.begun { None } else { Some(Usage::ZERO) };
         let json: Value = serde_json::from_str(data).unwrap_or_default();
@@ -326,7 +324,7 @@ impl ReplyReader for Reader {
                 return Ok(Flow::End);
             }
             "error" => return Err(self.error(event.data)),
-            // Pings, and kinds to come.
+            // Pings and unknown kinds.
             _ => {}
         }
         Ok(Flow::On)
@@ -366,7 +364,7 @@ impl ReplyReader for Reader {
 }
 
 impl Block {
-    /// Whether a block of an answer that was as long as allowed had come to its own end.
+    /// Whether a block of an answer that reached its length limit is complete.
     fn is_whole(&self) -> bool {
         match self.kind {
             BlockKind::Text => true,
@@ -376,7 +374,7 @@ impl Block {
         }
     }
 
-    /// Whether the input came with the opening, as in an answer that is no stream.
+    /// Whether the input was in the opening event, as in an answer that does not stream.
     fn has_whole_input(&self) -> bool {
         self.text.is_empty()
             && self.opened.get("input").and_then(Value::as_object).is_some_and(|input| !input.is_empty())
@@ -393,7 +391,7 @@ impl Block {
         arguments(&self.text)
     }
 
-    /// The block as the provider wants it back.
+    /// The block as the provider expects it in later requests.
     fn into_raw(mut self) -> Value {
         match self.kind {
             BlockKind::Text => drop(self.opened.insert("text".into(), self.text.into())),
@@ -437,8 +435,8 @@ fn reply(model: String, mut blocks: Vec<Block>) -> Reply {
             BlockKind::Thinking | BlockKind::Other => apart = true,
         }
     }
-    // Text and calls say it all unless there is something else, and the API takes back no blank text and no thinking
-    // that nothing follows.
+    // Text and calls are sufficient unless there is another kind of block. The API accepts no blank text and no
+    // thinking that nothing follows.
     blocks.retain(|block| !block.is_blank());
     while blocks.last().is_some_and(|block| matches!(block.kind, BlockKind::Thinking) || block.is_redacted())
     {

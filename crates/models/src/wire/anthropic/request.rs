@@ -1,9 +1,9 @@
-//! The request: what is said in what order, and where the provider may keep what it has read.
+//! Builds the request: the order of its parts, and the cache points for the provider.
 //!
-//! A request may have four cache points. They stand where the requests of a conversation, and those of agents that
-//! share tools, begin alike: behind the tools, behind the system prompt, behind the last message, and behind the last
-//! message of the request before. The last is where that request has written to the cache; the provider looks back by
-//! itself, but not over as many blocks as a turn with many calls adds.
+//! A request may have four cache points. They are at the ends of the prefixes that requests of a conversation, and of
+//! agents with the same tools, have in common: after the tools, after the system prompt, after the last message, and
+//! after the last message of the previous request. The last one is where the previous request wrote to the cache. The
+//! provider looks back by itself, but not over as many blocks as a turn with many calls adds.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 use crate::wire::Target;
 use crate::wire::text::{as_object, image_data, image_note};
 
-/// How many of the newest messages to the model have a cache point.
+/// The number of newest messages to the model with a cache point.
 const CACHED_MESSAGES: usize = 2;
-/// Bytes that a request has beside its texts, so that its body is allocated once.
+/// Bytes of a request beside its texts, so that its body is allocated once.
 const BODY_BYTES: usize = 16 * 1024;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ struct Body<'a> {
     top_p: Option<f64>,
 }
 
-/// An object with nothing but its kind.
+/// An object that contains only its kind.
 #[derive(Clone, Copy, Serialize)]
 struct TypeOnly {
     r#type: &'static str,
@@ -127,7 +127,7 @@ pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
     if let Some(last) = tools.last_mut() {
         last.cache_control = Some(CACHE);
     }
-    // Models of today take the one or the other.
+    // Current models accept temperature or `top_p`, not both.
     let sampling = target.abilities.sampling;
     let temperature = request.temperature.filter(|_| sampling);
     let body = Body {
@@ -142,7 +142,7 @@ pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
         top_p: request.top_p.filter(|_| sampling && temperature.is_none()),
     };
     let mut bytes = Vec::with_capacity(BODY_BYTES);
-    // Writing plain values to memory cannot fail.
+    // Serialising plain values to memory cannot fail.
     let _ = serde_json::to_writer(&mut bytes, &body);
     bytes
 }
@@ -154,8 +154,8 @@ fn system(text: &str) -> Vec<Block<'_>> {
     vec![Block::Own(OwnBlock::Text { text: text.into(), cache_control: Some(CACHE) })]
 }
 
-/// The tools offered. Where none are, those that the conversation names: the API refuses calls of tools that it was
-/// not told of.
+/// The offered tools. If none are offered, the tools in the conversation: the API refuses a conversation with calls of
+/// tools that the request does not declare.
 fn tools(request: &ModelRequest) -> Vec<Tool<'_>> {
     if !request.tools.is_empty() {
         let offered = request.tools.iter().map(|tool| Tool {
@@ -186,7 +186,7 @@ fn tools(request: &ModelRequest) -> Vec<Tool<'_>> {
     named.into_iter().map(tool).collect()
 }
 
-/// The conversation as turns that take turns, without empty texts.
+/// The conversation with alternating roles, without empty texts.
 fn turns<'a>(target: &Target, messages: &'a [std::sync::Arc<Message>]) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -246,7 +246,7 @@ fn answer<'a>(target: &Target, result: &'a CallResult) -> OwnBlock<'a> {
     }
 }
 
-/// An id or name in the characters that the API takes: other models, and ids that were repeated, have others.
+/// An id or name in the characters that the API accepts. Ids of other models, and repeated ids, may have others.
 fn fitting(text: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if text.is_empty() {
@@ -259,7 +259,7 @@ fn fitting(text: &str) -> Cow<'_, str> {
 }
 
 impl OwnBlock<'_> {
-    /// Puts a cache point behind the block.
+    /// Puts a cache point after the block.
     fn mark(&mut self) {
         match self {
             OwnBlock::Text { cache_control, .. } | OwnBlock::ToolResult { cache_control, .. } => {

@@ -249,7 +249,7 @@ fn an_answer_that_is_no_stream_is_read_too() {
 fn read(events: &[Value]) -> Result<Answer, Problem> {
     let mut reader = Anthropic.reader(&target(MODEL), &request(Vec::new()));
     for event in events {
-        // Without its name: some proxies lose it, and the data has it too.
+        // Without the event's name: some proxies lose it, and the data has it too.
         reader.event(StreamEvent { event: "", data: &event.to_string() }, &mut |_| {})?;
     }
     reader.finish()

@@ -1,4 +1,4 @@
-//! A chunk of the answer, in all the shapes that servers give it. Nothing is copied that need not be.
+//! Parses one chunk of the answer, in all forms that servers use. Copies only what it must.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,11 +17,11 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
     pub(super) choices: Option<Vec<Choice<'a>>>,
     pub(super) usage: Option<UsageIn>,
-    /// Where Groq has it.
+    /// The position of the usage at Groq.
     pub(super) x_groq: Option<Groq>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
-    /// `error` where vLLM and Mistral say so.
+    /// `error` if vLLM or Mistral report one.
     #[serde(borrow)]
     pub(super) object: Option<Str<'a>>,
 }
@@ -65,7 +65,7 @@ pub(super) struct CallDelta<'a> {
     pub(super) id: Option<Str<'a>>,
     #[serde(borrow)]
     pub(super) function: Option<FunctionDelta<'a>>,
-    /// What Google wants back.
+    /// Data that Google expects in later requests.
     pub(super) extra_content: Option<Value>,
 }
 
@@ -73,13 +73,12 @@ pub(super) struct CallDelta<'a> {
 pub(super) struct FunctionDelta<'a> {
     #[serde(borrow)]
     pub(super) name: Option<Str<'a>>,
-    /// A piece of JSON in a string, or the whole as it is.
+    /// A piece of JSON in a string, or the whole arguments as a JSON value.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
 impl<'a> FunctionDelta<'a> {
-    /// The arguments as text.
     pub(super) fn arguments(&self) -> Option<Cow<'a, str>> {
         let raw = self.arguments?.get();
         if raw == "null" {
@@ -89,7 +88,7 @@ impl<'a> FunctionDelta<'a> {
     }
 }
 
-/// Text, or parts of which some are text and some thinking.
+/// Text, or parts that are text or thinking.
 #[derive(Default)]
 pub(super) struct Content<'a> {
     pub(super) text: Cow<'a, str>,
@@ -170,7 +169,7 @@ enum PartOrOther {
     Other(IgnoredAny),
 }
 
-/// What the provider counted.
+/// The provider's token counts.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(super) struct UsageIn {
     prompt_tokens: Option<u64>,
@@ -178,7 +177,7 @@ pub(super) struct UsageIn {
     total_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
-    /// What was cached, as one server calls it.
+    /// Cached tokens, under the name that one server uses.
     prompt_cache_hit_tokens: Option<u64>,
 }
 
@@ -194,11 +193,11 @@ struct CompletionDetails {
 }
 
 impl UsageIn {
-    /// None if it says nothing.
+    /// `None` if it has no counts.
     pub(super) fn usage(&self) -> Option<Usage> {
         let input = self.prompt_tokens?;
         let written = self.completion_tokens.unwrap_or(0);
-        // Some count thinking only in the total.
+        // Some servers count thinking only in the total.
         let output = written.max(self.total_tokens.unwrap_or(0).saturating_sub(input));
         let prompt = self.prompt_tokens_details;
         let cached = prompt.and_then(|details| details.cached_tokens).or(self.prompt_cache_hit_tokens);

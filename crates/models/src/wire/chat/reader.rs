@@ -1,4 +1,4 @@
-//! The answer: chunks of text, thinking and calls.
+//! Reads the answer: chunks of text, thinking and calls.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,10 +17,8 @@ use crate::wire::{
     StopReason, StreamEvent, Target, short,
 };
 
-/// The data of the last event.
 const DONE: &str = "[DONE]";
 
-/// Reads one answer.
 pub(super) struct Reader {
     dialect: Dialect,
     full_name: String,
@@ -36,7 +34,7 @@ pub(super) struct Reader {
     usage: Option<Usage>,
 }
 
-/// One call as far as it came.
+/// One call, as far as it has arrived.
 #[derive(Default)]
 struct Call {
     index: Option<u64>,
@@ -91,7 +89,7 @@ impl Reader {
                 show(part);
             })?;
         }
-        // The first one says that there is an answer; one that says nothing after that is a ping.
+        // The first chunk shows that an answer has begun. A later empty chunk is a ping.
         if first && !shown {
             show(StreamPart::Alive);
         }
@@ -124,7 +122,7 @@ impl Reader {
     }
 
     fn write(&mut self, delta: Delta<'_>, show: &mut dyn FnMut(StreamPart)) -> Result<(), Problem> {
-        // One server sends both, and they say the same.
+        // One server sends both fields with the same content.
         if let Some(Str(thinking)) = delta.reasoning_content.or(delta.reasoning) {
             self.think(&thinking, show);
         }
@@ -181,7 +179,7 @@ impl Reader {
             call.extra = Some(extra);
         }
         if let Some(piece) = delta.function.and_then(|function| function.arguments())
-            // Some servers say the whole again at the end.
+            // Some servers repeat the whole arguments at the end.
             && !(call.arguments == piece && is_whole_object(&piece))
         {
             self.argument_bytes += piece.len();
@@ -196,10 +194,9 @@ impl Reader {
         Ok(())
     }
 
-    /// The call that a piece belongs to; none if it begins one.
-    ///
-    /// The index says it, but some servers give none, and some give the same to all. An id that is not the call's, with
-    /// a name, begins another; a piece with neither goes on with the last.
+    /// The call that a piece belongs to, or `None` if it begins a new call. The index decides, but some servers send
+    /// none, and some send the same for all calls. A different id together with a name begins a new call. A piece with
+    /// neither belongs to the last call.
     fn find_call(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         let begins = |call: &Call| !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty();
         match index {
@@ -216,7 +213,7 @@ impl Reader {
         }
     }
 
-    /// An error in the answer itself. Once the answer has begun, nobody knows what it costs.
+    /// The problem of an error within the answer. When the answer has begun, its cost is unknown.
     fn error(&self, data: &str) -> Problem {
         let usage = if self.begun { None } else { Some(Usage::ZERO) };
         let json: Value = serde_json::from_str(data).unwrap_or_default();
@@ -228,7 +225,7 @@ impl Reader {
     }
 }
 
-/// The status that an error in a stream would have had.
+/// The status that corresponds to an error in a stream.
 fn status_of(error: &Value) -> u16 {
     let numbers = ["code", "status", "status_code"].map(|field| {
         let value = error.get(field)?;
@@ -290,7 +287,7 @@ impl ReplyReader for Reader {
 }
 
 impl Reader {
-    /// The message as the provider wants it back, if it wants more than text and calls.
+    /// The message as the provider expects it in later requests, if text and calls are not sufficient.
     fn raw(&self) -> Option<Arc<RawReply>> {
         let thinking = self.dialect.thinking_back && !self.thinking.is_empty();
         let extra = self.calls.iter().any(|call| call.extra.is_some());
@@ -326,7 +323,7 @@ impl Call {
     }
 }
 
-/// Keeps a piece of thinking; those of one kind and place that come one by one are one.
+/// Keeps a piece of thinking. Consecutive pieces with the same type, index and id are joined.
 fn keep(details: &mut Vec<Value>, kept: &mut BufferedValues, detail: Value) -> Result<(), Problem> {
     let same =
         |other: &Value| ["type", "index", "id"].iter().all(|field| other.get(field) == detail.get(field));

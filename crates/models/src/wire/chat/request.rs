@@ -1,4 +1,4 @@
-//! The request.
+//! Builds the request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::{CacheControl, Dialect, LimitName};
 use crate::wire::Target;
 use crate::wire::text::{as_object, image_data, image_note};
 
-/// Bytes that a request has beside its texts, so that its body is allocated once.
+/// Bytes of a request beside its texts, so that its body is allocated once.
 const BODY_BYTES: usize = 16 * 1024;
-/// What the model is said to have said where it has to have said something.
+/// The text of an assistant message that a server requires and the model never wrote.
 const BRIDGE: &str = "I have the results.";
-/// What stands before pictures, which the format does not take in results.
+/// The text before pictures, which the format does not allow in results.
 const PICTURES: &str = "Pictures that belong to the results above, in their order:";
 
 #[derive(Serialize)]
@@ -106,7 +106,7 @@ struct ImageUrl<'a> {
     url: DataUrl<'a>,
 }
 
-/// A picture as a URL, written without being put together first.
+/// A picture as a data URL, serialised without building the whole string first.
 struct DataUrl<'a> {
     media_type: &'static str,
     base64: &'a str,
@@ -133,7 +133,7 @@ struct FunctionCall<'a> {
 }
 
 pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) -> Vec<u8> {
-    // Not all who speak this format mind what may not be called: they are not told of it.
+    // Not all servers respect `tool_choice`, so tools that may not be called are not sent.
     let tools: Vec<Tool<'_>> = request
         .callable()
         .iter()
@@ -161,7 +161,7 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
         top_p: request.top_p.filter(|_| sampling),
     };
     let mut bytes = Vec::with_capacity(BODY_BYTES);
-    // Writing plain values to memory cannot fail.
+    // Serialising plain values to memory cannot fail.
     let _ = serde_json::to_writer(&mut bytes, &body);
     bytes
 }
@@ -187,14 +187,14 @@ fn turns<'a>(dialect: Dialect, target: &Target, request: &'a ModelRequest) -> Ve
     turns
 }
 
-/// A word of the model between its results and what it is told next, where that is the rule.
+/// Adds an assistant message between results and the next user message, if the server requires one.
 fn bridge(dialect: Dialect, turns: &mut Vec<Turn<'_>>) {
     if dialect.model_before_user && matches!(turns.last(), Some(Turn::Own(OwnTurn::Tool { .. }))) {
         turns.push(Turn::Own(OwnTurn::Assistant { content: Some(BRIDGE), tool_calls: Vec::new() }));
     }
 }
 
-/// Texts that follow each other are one: many templates of local models want roles to take turns.
+/// Joins consecutive user texts, because many templates of local models require alternating roles.
 fn push_user<'a>(turns: &mut Vec<Turn<'a>>, text: &'a str) {
     if let Some(Turn::Own(OwnTurn::User { content: Content::Text(before) })) = turns.last_mut() {
         let before = before.to_mut();

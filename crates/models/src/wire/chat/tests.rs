@@ -72,7 +72,7 @@ fn servers_get_the_dialect_they_take() {
     let claude = body(&Chat::at("https://openrouter.ai/api/v1", "anthropic/claude-sonnet-4.5"), go());
     assert_eq!(claude["cache_control"], json!({ "type": "ephemeral" }));
     assert_eq!(sent.get("cache_control"), None);
-    // Only the domain counts, not what a name or path looks like.
+    // Only the domain counts, not the look of a name or path.
     let other = body(&Chat::at("https://api.openai.com.example.org/v1", "gpt"), go());
     assert_eq!(other["max_tokens"], 1024);
 }
@@ -178,7 +178,7 @@ fn thinking_goes_back_where_it_is_wanted() {
     let said = Message::Assistant { text: "".into(), calls: Arc::new([]), raw: Some(raw.clone()) };
     let sent = body(&deepseek, vec![Message::User("Go.".into()), said.clone()]);
     assert_eq!(sent["messages"][2], raw.content);
-    // Another model never sees it, and others have no use for it.
+    // Another model never receives it, and other servers have no use for it.
     let foreign = RawReply { model: "openai/other".into(), content: raw.content.clone() };
     let said = Message::Assistant { text: "Hi".into(), calls: Arc::new([]), raw: Some(Arc::new(foreign)) };
     assert_eq!(body(&deepseek, vec![said])["messages"][1], json!({ "role": "assistant", "content": "Hi" }));

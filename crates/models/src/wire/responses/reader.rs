@@ -1,4 +1,4 @@
-//! Puts a reply together from the events of a stream.
+//! Builds a reply from the events of a stream.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,31 +17,27 @@ use crate::wire::{
     Target,
 };
 
-/// Most items of one answer: a sane one has a handful.
+/// Limit of items in one answer. A normal answer has a handful.
 const ITEMS_MAX: usize = 4_096;
 
-/// Reads one answer.
 pub(super) struct Reader {
-    /// The model's full name.
     model: String,
-    /// What was said so far, by its place in the answer.
+    /// The items so far, by their position in the answer.
     items: BTreeMap<u64, Item>,
     kept: BufferedValues,
     end: Option<End>,
 }
 
-/// One item of an answer.
 #[derive(Default)]
 struct Item {
-    /// Whether it is a call.
     is_call: bool,
-    /// Text that streamed in.
+    /// Text that was streamed.
     text: String,
-    /// The item once it is whole.
+    /// The item, when it is complete.
     done: Option<Value>,
 }
 
-/// How an answer ended, and what was counted.
+/// How an answer ended, and its usage.
 struct End {
     stop: Stop,
     usage: Option<Usage>,
@@ -54,7 +50,7 @@ enum Stop {
     Filtered,
 }
 
-/// What is read of an event. What an event does not have is null or empty.
+/// The fields that are read of an event. Absent fields are null or empty.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]
@@ -109,7 +105,7 @@ impl Reader {
         self.kept.value(&event.item)?;
         let item = self.item(event.output_index)?;
         let text = message_text(&event.item).0;
-        // Some servers do not stream what is short.
+        // Some servers do not stream short texts.
         show(if item.text.is_empty() && !text.is_empty() {
             StreamPart::Text(text)
         } else {
@@ -128,7 +124,7 @@ impl Reader {
             None => Stop::Completed,
         };
         let usage = usage(&response["usage"]);
-        // Whatever was not streamed is in the whole.
+        // The final event contains everything that was not streamed.
         if let Value::Array(output) = response["output"].take() {
             for (at, whole) in (0..).zip(output) {
                 let item = self.item(at)?;
@@ -171,7 +167,7 @@ impl ReplyReader for Reader {
                 return Err(problem(event.get("error").unwrap_or(&event), None));
             }
             known if known.starts_with("response.") => show(StreamPart::Alive),
-            // A ping of one kind or another.
+            // A ping of some kind.
             _ => {}
         }
         Ok(Flow::On)
@@ -184,7 +180,7 @@ impl ReplyReader for Reader {
             return Err(failed(&response));
         }
         if !response["output"].is_array() {
-            let message = "the answer is no answer of the Responses API; is the base URL right?";
+            let message = "the answer is not one of the Responses API; is the base URL right?";
             return Err(Problem { usage: None, ..Problem::free(ProblemKind::Foreign, message) });
         }
         self.ended(response, true)?;
@@ -206,7 +202,7 @@ impl ReplyReader for Reader {
         for item in self.items.values() {
             match &item.done {
                 Some(done) if kind(done) == "function_call" => {
-                    // What was being written when the answer was cut is no call.
+                    // A call that was incomplete when the answer was cut is not a call.
                     reply
                         .calls
                         .extend(call(done).filter(|call| stop == Stop::Completed || is_whole(done, call)));
@@ -245,7 +241,7 @@ fn text_of(item: &Value, field: &str) -> String {
     item[field].as_str().unwrap_or_default().to_owned()
 }
 
-/// What a message says, and its refusal if it is one.
+/// The text of a message, and its refusal if it is one.
 fn message_text(item: &Value) -> (String, Option<String>) {
     let mut text = String::new();
     let mut refusal = None;
@@ -273,22 +269,23 @@ fn call(item: &Value) -> Option<ToolCall> {
     Some(ToolCall { id: text_of(item, "call_id"), name: text_of(item, "name"), input })
 }
 
-/// Whether a call of an answer that was cut is whole: its status says so, or at least does not deny it.
+/// Whether a call of a cut answer is complete: its status confirms it, or at least does not deny it.
 fn is_whole(item: &Value, call: &ToolCall) -> bool {
     item["status"].as_str().is_none_or(|status| status == "completed") && call.input.is_object()
 }
 
-/// The answer as it has to come back: with all its thinking, or not at all. Without thinking, text and calls say it all.
+/// The answer as the provider expects it in later requests: with all its thinking, or not at all. Without thinking,
+/// text and calls are sufficient.
 fn raw(model: String, mut items: Vec<Value>) -> Option<Arc<RawReply>> {
     let mut thinking = items.iter().filter(|item| kind(item) == "reasoning").peekable();
     thinking.peek()?;
-    // Nothing is stored: thinking without its content is a name that the provider does not know.
+    // The provider stores nothing, so thinking without its content is an id that it does not know.
     if !thinking.all(|item| item["encrypted_content"].as_str().is_some_and(|content| !content.is_empty())) {
         return None;
     }
     for item in &mut items {
         if let Value::Object(fields) = item {
-            // What is given as nothing is not taken as nothing.
+            // The provider does not treat null like an absent field.
             fields.retain(|_, value| !value.is_null());
         }
     }
@@ -311,7 +308,7 @@ fn failed(response: &Value) -> Problem {
     problem(&response["error"], usage(&response["usage"]))
 }
 
-/// What an error in an answer means: what the same error would mean as a status of its own.
+/// The problem of an error in an answer: the same as for that error with its own HTTP status.
 fn problem(error: &Value, usage: Option<Usage>) -> Problem {
     let code = [&error["code"], &error["type"]].into_iter().find_map(Value::as_str).unwrap_or_default();
     let status = match code {
@@ -330,7 +327,7 @@ fn problem(error: &Value, usage: Option<Usage>) -> Problem {
     let refused =
         ErrorResponse { status, headers: &headers, body: body.as_bytes(), now: SystemTime::UNIX_EPOCH };
     let problem = refused.problem();
-    // Whoever is turned away pays nothing; what a provider did before it broke, nobody knows.
+    // A refused request costs nothing. The cost until a later failure is unknown.
     let free = !matches!(problem.kind, ProblemKind::Unwell { .. } | ProblemKind::Foreign);
     Problem { status: None, usage: usage.or(problem.usage.filter(|_| free)), ..problem }
 }

@@ -12,7 +12,6 @@ use crate::wire::fixture;
 use crate::wire::sample::{assistant, body, read, request, result, shown_text, target, user};
 use crate::wire::{Answer, ProblemKind, StopReason};
 
-/// The recorded streams.
 const STREAMS: [(&str, &[u8]); 10] = [
     ("text", include_bytes!("../../../tests/streams/responses/text.sse")),
     ("one_tool", include_bytes!("../../../tests/streams/responses/one_tool.sse")),

@@ -1,48 +1,46 @@
-//! Tells calls from text as an answer streams in.
+//! Separates calls from text while an answer streams.
 
 use super::repair;
 
-/// The tags that many open models learnt.
+/// The tags that many open models were trained with.
 const TAG: &str = "<tool_call>";
 const END_TAG: &str = "</tool_call>";
-/// The first word behind the fence of a call.
+/// The first word after the fence of a call.
 const MARKS: [&str; 2] = ["tool_call", "tool_calls"];
-/// How far a fence may be indented; further in it is a quotation.
+/// Limit of a fence's indentation. A fence that is indented further is a quotation.
 const INDENT_MAX: usize = 3;
-/// The shortest fence.
 const FENCE_MIN: usize = 3;
-/// How many lines of one call are looked at for a fence at their end: each look reads the whole call.
+/// Limit of lines of one call that are searched for a fence at their end, because each search parses the whole call.
 const LATE_FENCES_MAX: usize = 16;
 
-/// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Text, to be shown.
+    /// Text to show.
     Text(String),
-    /// A call begins.
     Begun,
-    /// A call, as it was written.
+    /// A call, as the model wrote it.
     Call(String),
 }
 
-/// Takes an answer apart. Text is handed on at once, but for the beginning of a line that may become a mark.
+/// Splits an answer into text and calls. Text is passed on at once, except the beginning of a line that may become a
+/// mark.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     state: State,
-    /// The line that is being written.
+    /// The current line.
     line: String,
-    /// How much of it was handed on.
+    /// The number of bytes of the line that were passed on.
     shown: usize,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// Text that is nothing else.
+    /// Text outside of any block.
     #[default]
     Text,
-    /// A block that is quoted: whatever is in it is text.
+    /// A quoted block, whose content is text.
     Quoted(Fence),
-    /// A call in a block.
+    /// A call in a fenced block.
     Call { fence: Fence, body: String, late_fences: usize },
     /// A call in tags.
     Tagged { body: String },
@@ -62,9 +60,9 @@ impl Blocks {
         }
     }
 
-    /// The answer has ended; gives the call that was being written, if one was.
+    /// Takes the end of the answer. Returns the incomplete call, if there is one.
     pub(super) fn end(mut self, take: &mut dyn FnMut(Piece)) -> Option<String> {
-        // A last line needs no end.
+        // The last line needs no line break.
         if !self.line.is_empty() {
             self.push_part("\n", take);
         }
@@ -74,10 +72,9 @@ impl Blocks {
         }
     }
 
-    /// Takes a part of one line.
     fn push_part(&mut self, part: &str, take: &mut dyn FnMut(Piece)) {
         if let State::Tagged { body } = &mut self.state {
-            // The end may begin in what came before.
+            // The end tag may begin in an earlier part.
             let from = body.floor_char_boundary(body.len().saturating_sub(END_TAG.len()));
             body.push_str(part);
             let Some(at) = body[from..].find(END_TAG) else { return };
@@ -130,7 +127,7 @@ impl Blocks {
         self.forget_line();
     }
 
-    /// A call begins, perhaps on the line of its mark.
+    /// Begins a call, which may start on the line of its mark.
     fn call_begins(&mut self, fence: Fence, first: String, take: &mut dyn FnMut(Piece)) {
         self.forget_line();
         take(Piece::Begun);
@@ -141,7 +138,7 @@ impl Blocks {
         }
     }
 
-    /// Whether the line as far as it is written may become the beginning of a call.
+    /// Whether the incomplete line may become the beginning of a call.
     fn may_be_mark(&self) -> bool {
         match &self.state {
             State::Text => unindented(&self.line).is_some_and(|line| {
@@ -167,7 +164,7 @@ impl Blocks {
 }
 
 impl Fence {
-    /// The fence that a line begins a block with, and what stands behind it.
+    /// The fence with which a line begins a block, and the text after it.
     fn opened_by(line: &str) -> Option<(Self, &str)> {
         let line = unindented(line)?;
         let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
@@ -182,7 +179,8 @@ impl Fence {
     }
 }
 
-/// Whether a call is whole with this line, because some close the block on the line of the call; then it has the line.
+/// Whether this line completes a call, because some models close the block on the line of the call. If so, the line is
+/// added to it.
 fn ends_with_line(body: &mut String, line: &str, late_fences: &mut usize) -> bool {
     let Some(line) = line.trim_end().strip_suffix("```") else { return false };
     *late_fences += 1;
@@ -198,16 +196,16 @@ fn ends_with_line(body: &mut String, line: &str, late_fences: &mut usize) -> boo
     whole
 }
 
-/// What stands behind the mark of a call, if a fence has one.
+/// The text after the mark of a call, if the fence has one.
 fn call_mark(fence: Fence, info: &str) -> Option<&str> {
     let info = info.trim_start();
     let end = info.find(|c: char| c.is_whitespace() || c == '{' || c == '[').unwrap_or(info.len());
     (fence.mark == '`' && MARKS.contains(&&info[..end])).then_some(&info[end..])
 }
 
-/// The line without its indent; none if it is too far in to mean anything.
+/// The line without its indentation. `None` if it is indented too far to be a fence.
 fn unindented(line: &str) -> Option<&str> {
-    // A line of nothing but spaces comes one by one: only as many are looked at as there may be.
+    // A line of spaces may stream one by one, so at most the allowed number is read.
     let indent = line.bytes().take(INDENT_MAX + 1).take_while(|byte| *byte == b' ').count();
     (indent <= INDENT_MAX).then(|| &line[indent..])
 }

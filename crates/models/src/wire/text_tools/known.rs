@@ -1,17 +1,17 @@
-//! Which models turned out to have no tool calls.
+//! Remembers which models have no native tool calls.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The models that are known to have no tool calls, shared by all of a process. Whoever makes it keeps it from one
-/// process to the next.
+/// The models that are known to have no native tool calls, shared by the whole process. Its creator stores it between
+/// processes.
 #[derive(Clone, Default)]
 pub struct TextModels {
     shared: Arc<KnownModels>,
 }
 
-/// Hears of a model that was found out.
+/// Called for each newly detected model.
 type NotifyFn = Box<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Default)]
@@ -21,14 +21,13 @@ struct KnownModels {
 }
 
 impl TextModels {
-    /// Those that are known already, by their full names; `tell` hears of each that is found out, once. It is called
-    /// within a model call and must be quick.
+    /// Takes the full names of the models that are known already. `tell` is called once for each newly detected model.
+    /// It runs within a model call and must be quick.
     pub fn new(names: impl IntoIterator<Item = String>, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let names = RwLock::new(names.into_iter().collect());
         Self { shared: Arc::new(KnownModels { names, tell: Some(Box::new(tell)) }) }
     }
 
-    /// All that are known now.
     pub fn remembered(&self) -> Vec<String> {
         self.shared.names.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

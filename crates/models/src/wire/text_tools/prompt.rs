@@ -1,4 +1,4 @@
-//! A conversation with tools, told in text.
+//! Writes a conversation with tools as text.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Form;
 use crate::wire::text::image_note;
 
-/// How a call is written as a marked block.
+/// Explains how a call is written as a marked block.
 const FENCED: &str = "
 # Tools
 
@@ -26,20 +26,20 @@ You call a tool by writing a block like this one, at the beginning of a line:
 Nothing else is a call. You may write several blocks; then end your reply, and you will be given the results. Never write results yourself. A reply without such a block is your final answer.
 ";
 
-/// How a call is written where the answer is held to a schema.
+/// Explains how a call is written if a schema is enforced.
 const SCHEMA: &str = "
 # Tools
 
 Your whole reply is one JSON object: `text` is what you say, and `calls` are the tools that you call, each with its `name` and `arguments`. You will be given the results. Never write results yourself. A reply whose `calls` are empty is your final answer.
 ";
 
-/// The request as a model without tool calls gets it.
+/// The request for a model without native tool calls.
 pub(super) fn without_tools(request: &ModelRequest, form: Form) -> ModelRequest {
     let mut told = ModelRequest { tools: Arc::new([]), messages: Vec::new(), ..request.clone() };
     if !request.callable().is_empty() {
         told.system = format!("{}{}", request.system, tools(request.callable(), form)).into();
     }
-    // Many models want user and assistant to take turns.
+    // Many models require alternating user and assistant messages.
     let mut heard = String::new();
     for message in &request.messages {
         match &**message {
@@ -89,13 +89,13 @@ fn tools(tools: &[Arc<ToolSpec>], form: Form) -> String {
     text
 }
 
-/// What the model said, as it would have written it.
+/// The model's own message, as it would have written it.
 fn call_text(text: &str, calls: &[ToolCall], form: Form) -> String {
     match form {
         Form::Schema => {
             let calls: Vec<Value> =
                 calls.iter().map(|call| json!({"name": call.name, "arguments": call.input})).collect();
-            // By hand, so that the text comes first in every build.
+            // Written by hand, so that the text comes first in every build.
             format!(r#"{{"text":{},"calls":{}}}"#, Value::from(text), Value::Array(calls))
         }
         Form::Fenced => {
@@ -105,7 +105,7 @@ fn call_text(text: &str, calls: &[ToolCall], form: Form) -> String {
                     said.push('\n');
                 }
                 let body = match &call.input {
-                    // What did not parse is shown as it was.
+                    // Text that did not parse is shown unchanged.
                     Value::String(text) => text.trim().to_owned(),
                     input => format!(r#"{{"name":{},"arguments":{input}}}"#, Value::from(call.name.as_str())),
                 };

@@ -1,34 +1,34 @@
-//! What models write as calls, with the mistakes that do not change what they mean.
+//! Parses calls as models write them, with mistakes that do not change the meaning.
 
 use posse_domain::json_values::has_too_many_values;
 use serde_json::{Map, Value};
 
 use super::WrittenCall;
 
-/// What stands for the name of a tool that cannot be found.
+/// The name of a call whose tool cannot be determined.
 const NAMELESS: &str = "unknown";
-/// Other names under which models give a tool.
+/// Field names that models use for the tool.
 const NAMES: [&str; 3] = ["name", "tool", "tool_name"];
-/// Other names under which models give arguments.
+/// Field names that models use for the arguments.
 const ARGUMENTS: [&str; 5] = ["arguments", "input", "parameters", "args", "params"];
 
-/// The calls of a block: one object, a list of them, or one after the other. What is no JSON is one call whose input is
-/// the text: it is answered, and never run.
+/// The calls of a block: one object, a list of objects, or several objects in a row. Text that is not JSON becomes one
+/// call with that text as input, which is answered and never run.
 pub(super) fn calls(body: &str) -> Vec<WrittenCall> {
     let body = body.trim();
     if body.is_empty() {
         return Vec::new();
     }
-    let values = parse(body).or_else(|| parse(&mended(body)));
+    let values = parse(body).or_else(|| parse(&repaired(body)));
     match values {
         Some(values) => values.into_iter().flat_map(written).collect(),
         None => vec![WrittenCall { name: name_in(body), input: Value::String(body.to_owned()) }],
     }
 }
 
-/// Whether a body is whole JSON.
+/// Whether a body is complete JSON.
 pub(super) fn is_whole(body: &str) -> bool {
-    !body.trim().is_empty() && (parse(body).is_some() || parse(&mended(body)).is_some())
+    !body.trim().is_empty() && (parse(body).is_some() || parse(&repaired(body)).is_some())
 }
 
 /// The values of a text, unless there are too many.
@@ -39,18 +39,18 @@ fn parse(text: &str) -> Option<Vec<Value>> {
     serde_json::Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().ok()
 }
 
-/// The calls that a value is.
+/// The calls in a value.
 pub(super) fn written(value: Value) -> Vec<WrittenCall> {
     match value {
         Value::Array(values) => values.into_iter().flat_map(written).collect(),
         Value::Object(fields) => vec![call(fields)],
-        // Nobody can tell what it was to be.
+        // The intention cannot be guessed.
         other => vec![WrittenCall { name: NAMELESS.to_owned(), input: Value::String(other.to_string()) }],
     }
 }
 
 fn call(mut fields: Map<String, Value>) -> WrittenCall {
-    // As the format of OpenAI has it.
+    // In OpenAI's format.
     if let Some(Value::Object(function)) = fields.get_mut("function") {
         fields = std::mem::take(function);
     }
@@ -65,7 +65,7 @@ fn call(mut fields: Map<String, Value>) -> WrittenCall {
         Some(Value::String(text)) => from_text(text),
         Some(Value::Null) => Value::Object(Map::new()),
         Some(input) => input,
-        // Without a place of their own, the rest are the arguments.
+        // Without a field for the arguments, the remaining fields are the arguments.
         None => {
             fields.retain(|key, _| key != "id" && key != "type");
             Value::Object(fields)
@@ -80,21 +80,21 @@ fn from_text(text: String) -> Value {
         return Value::Object(Map::new());
     }
     let only = |mut values: Vec<Value>| if values.len() == 1 { values.pop() } else { None };
-    let parsed = parse(&text).or_else(|| parse(&mended(&text))).and_then(only);
+    let parsed = parse(&text).or_else(|| parse(&repaired(&text))).and_then(only);
     parsed.filter(Value::is_object).unwrap_or(Value::String(text))
 }
 
-/// Without commas before an end, and with line breaks in strings written as JSON wants them.
-fn mended(text: &str) -> String {
-    let mut mended = String::with_capacity(text.len() + 16);
+/// Removes trailing commas, and escapes line breaks in strings.
+fn repaired(text: &str) -> String {
+    let mut repaired = String::with_capacity(text.len() + 16);
     let (mut in_string, mut escaped) = (false, false);
     for c in text.chars() {
         if in_string {
             match c {
-                '\n' => mended.push_str("\\n"),
-                '\r' => mended.push_str("\\r"),
-                '\t' => mended.push_str("\\t"),
-                c => mended.push(c),
+                '\n' => repaired.push_str("\\n"),
+                '\r' => repaired.push_str("\\r"),
+                '\t' => repaired.push_str("\\t"),
+                c => repaired.push(c),
             }
             in_string = escaped || c != '"';
             escaped = c == '\\' && !escaped;
@@ -103,19 +103,19 @@ fn mended(text: &str) -> String {
         match c {
             '"' => in_string = true,
             '}' | ']' => {
-                let end = mended.trim_end().len();
-                if mended[..end].ends_with(',') {
-                    mended.truncate(end - 1);
+                let end = repaired.trim_end().len();
+                if repaired[..end].ends_with(',') {
+                    repaired.truncate(end - 1);
                 }
             }
             _ => {}
         }
-        mended.push(c);
+        repaired.push(c);
     }
-    mended
+    repaired
 }
 
-/// The name of a tool in text that is no JSON, so that the answer can say which call it was.
+/// The name of a tool in text that is not JSON, so that the answer can identify the call.
 fn name_in(body: &str) -> String {
     let rest = body.split_once("\"name\"").map(|(_, rest)| rest.trim_start());
     let rest = rest.and_then(|rest| rest.strip_prefix(':')).map(str::trim_start);

@@ -1,4 +1,4 @@
-//! Answers that are held to a schema: one object with text and calls.
+//! Enforces a schema for answers: one object with text and calls.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{WrittenCall, repair};
 
-/// Adds the schema to a request of Chat Completions, behind all that stays the same from call to call.
+/// Adds the schema to a Chat Completions request, after all fields that stay the same between calls.
 pub(super) fn constrain(body: &mut Vec<u8>, tools: &[Arc<ToolSpec>]) {
     let call = |tool: &Arc<ToolSpec>| {
         object(&json!({ "name": { "type": "string", "enum": [tool.name] }, "arguments": tool.input_schema }))
@@ -30,13 +30,13 @@ pub(super) fn constrain(body: &mut Vec<u8>, tools: &[Arc<ToolSpec>]) {
     }
 }
 
-/// The schema of an object that has all of these and nothing else.
+/// The schema of an object with exactly these properties.
 fn object(properties: &Value) -> Value {
     let names: Vec<&String> = properties.as_object().into_iter().flatten().map(|(name, _)| name).collect();
     json!({ "type": "object", "required": names, "additionalProperties": false, "properties": properties })
 }
 
-/// Text and calls of such an answer; none if it is another.
+/// Text and calls of an answer with this schema. `None` if the answer differs.
 pub(super) fn read(said: &str) -> Option<(String, Vec<WrittenCall>)> {
     if has_too_many_values(said.as_bytes()) {
         return None;

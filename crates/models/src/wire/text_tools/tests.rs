@@ -15,7 +15,7 @@ fn text_tools(form: Form) -> TextTools<Chat> {
     TextTools { wire: Chat::at("http://localhost/v1", "x"), form }
 }
 
-/// A stream of Chat Completions that says this in pieces of `size` characters.
+/// A stream of Chat Completions with this text in pieces of `size` characters.
 fn stream(text: &str, size: usize, finish: &str) -> Vec<u8> {
     let chars: Vec<char> = text.chars().collect();
     let chunk = |delta: Value, finish: Value| {
@@ -35,7 +35,7 @@ fn said_in(form: Form, text: &str, size: usize, finish: &str) -> (Answer, Vec<St
     (answer.expect("an answer"), shown)
 }
 
-/// Text and calls of what a model wrote, however it streams in.
+/// Text and calls of a model's text, however it is streamed.
 fn said(text: &str) -> (String, Vec<(String, String, Value)>) {
     let [first, rest @ ..] = [1, 3, 7, 10_000].map(|size| {
         let (answer, _) = said_in(Form::Fenced, text, size, "stop");
@@ -235,7 +235,7 @@ fn an_answer_that_is_held_to_a_schema_has_text_and_calls() {
     }
     let (answer, _) = said_in(Form::Schema, r#"{"text": "Done.", "calls": []}"#, 9, "stop");
     assert_eq!((&*answer.reply.text.to_shared(), answer.reply.calls.len()), ("Done.", 0));
-    // A result in JSON is another object, and a server may not hold the model to anything.
+    // A result in JSON is a different object, and a server may not enforce the schema.
     let other = r#"{"text": "a", "calls": [], "more": 1}"#;
     let (answer, _) = said_in(Form::Schema, other, 9, "stop");
     assert_eq!((&*answer.reply.text.to_shared(), answer.reply.calls.len()), (other, 0));
@@ -283,7 +283,7 @@ fn a_probe_asks_natively_until_the_provider_says_that_there_are_no_tools() {
     assert_eq!(known.remembered(), [MODEL]);
     drop(native_reader);
 
-    // The next process remembers, and another model is another model.
+    // The next process remembers the model, and other models are not affected.
     let known = TextModels::new(known.remembered(), |_| {});
     let wire = with_tools(chat(), &endpoint(ToolCalls::Probe), MODEL, &known);
     assert!(body(&wire, &target(), &request).get("tools").is_none());

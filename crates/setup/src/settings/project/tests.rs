@@ -22,20 +22,20 @@ fn set(set: &[(&str, &str)]) -> Settings {
     variables::read(&owned).map_err(|error| error.text()).expect("settings")
 }
 
-/// What counts for a key, and whose word it is.
+/// The effective value of a key, and its origin.
 fn counting(settings: &Settings, key: &str) -> Option<(String, String)> {
     let entry = settings.entries().into_iter().find(|entry| entry.key == key)?;
-    let whose = match entry.origin {
+    let from = match entry.origin {
         Origin::File { path, .. } if path == Path::new(PROJECT) => "project".to_owned(),
         Origin::File { .. } => "user".to_owned(),
         other => other.to_string(),
     };
-    Some((entry.value.to_string(), whose))
+    Some((entry.value.to_string(), from))
 }
 
-/// The same as it is expected.
-fn said(value: &str, whose: &str) -> (String, String) {
-    (value.to_owned(), whose.to_owned())
+/// The expected value and origin.
+fn value_of(value: &str, from: &str) -> (String, String) {
+    (value.to_owned(), from.to_owned())
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn a_smaller_limit_counts_at_once_and_a_larger_one_once_trusted() {
         let user = default.map_or_else(String::new, |value| format!("agent: {{{key}: {value}}}"));
         let project = |value: &str| format!("agent: {{{key}: {value}}}");
         let key = format!("agent.{key}");
-        let whose = |value: &str, trusted| {
-            counting(&layered(&user, &project(value), trusted), &key).map(|(_, whose)| whose)
+        let from = |value: &str, trusted| {
+            counting(&layered(&user, &project(value), trusted), &key).map(|(_, from)| from)
         };
         let own = default.map(|_| "user".to_owned());
-        assert_eq!(whose(smaller, false).as_deref(), Some("project"), "{key} {smaller}");
-        assert_eq!(whose(larger, false), own, "{key} {larger} is not trusted");
-        assert_eq!(whose(larger, true).as_deref(), Some("project"), "{key} {larger} is trusted");
+        assert_eq!(from(smaller, false).as_deref(), Some("project"), "{key} {smaller}");
+        assert_eq!(from(larger, false), own, "{key} {larger} is not trusted");
+        assert_eq!(from(larger, true).as_deref(), Some("project"), "{key} {larger} is trusted");
     }
 }
 
@@ -76,7 +76,7 @@ fn a_project_only_ever_lowers_the_depth() {
         assert_eq!(
             depth("", "agent: {max_orchestration_depth: 3}"),
             (None, None),
-            "said alone, it would raise the depth to 3"
+            "alone, it would raise the depth to 3"
         );
         assert_eq!(depth("agent: {max_orchestration_depth: 5}", "agent: {max_depth: 4}"), (Some(4), Some(5)));
         assert_eq!(
@@ -96,13 +96,13 @@ fn words_that_widen_wait_for_trust_and_words_that_narrow_do_not() {
     let narrow = "on_ask: deny\nagent: {may_share_history: false, include_sub_agent_events: false}\n";
     for key in ["on_ask", "agent.may_share_history", "agent.include_sub_agent_events"] {
         assert_eq!(counting(&layered("", wide, false), key), None, "{key}");
-        assert_eq!(counting(&layered("", wide, true), key).expect("said").1, "project", "{key}");
-        let narrowed = counting(&layered(wide, narrow, false), key).expect("said");
+        assert_eq!(counting(&layered("", wide, true), key).expect("set").1, "project", "{key}");
+        let narrowed = counting(&layered(wide, narrow, false), key).expect("set");
         assert!(narrowed.1 == "project" && ["\"deny\"", "false"].contains(&narrowed.0.as_str()), "{key}");
     }
 }
 
-/// A project that says everything there is.
+/// A project that sets every key.
 const EVERYTHING: &str = "\
 model: evil/model
 agent: {max_depth: 9, max_orchestration_depth: 9, max_turns: none, max_agents: none, max_tokens: none, max_usd: none,
@@ -122,10 +122,10 @@ rules: [{pattern: bash, decision: allow}]
 #[test]
 fn before_trust_a_project_that_says_everything_changes_nothing_but_its_own_layer_of_rules() {
     let all = parsed(EVERYTHING, PROJECT);
-    let said: Vec<String> =
+    let set: Vec<String> =
         all.entries().into_iter().map(|entry| keys::family(&entry.key).to_owned()).collect();
     for key in keys::names() {
-        assert!(said.iter().any(|known| known == key), "{key} is not tried");
+        assert!(set.iter().any(|known| known == key), "{key} is not tried");
     }
     let settings = layered("", EVERYTHING, false);
     let unchanged = Settings { project_rules: all.rules.iter().cloned().collect(), ..Settings::default() };
@@ -140,19 +140,19 @@ fn before_trust_a_project_that_says_everything_changes_nothing_but_its_own_layer
 fn after_trust_it_still_does_not_say_where_keys_and_data_go() {
     let settings = layered("", EVERYTHING, true);
     let entries = settings.entries();
-    for keys::Key { name: key, in_project: class, .. } in &keys::KEYS {
+    for keys::Key { name: key, in_project: class, .. } in keys::KEYS {
         let key = *key;
         let counts = entries.iter().any(|entry| keys::family(&entry.key) == key);
         let is_counting = match class {
             InProject::Trusted | InProject::Narrows => true,
             InProject::Never => false,
-            // Not a limit: a layer of its own, in which an allow opens nothing.
+            // Not a limit but a separate layer, in which an allow rule permits nothing.
             InProject::Lowers => key == "rules",
         };
         assert_eq!(counts, is_counting, "{key}");
     }
     assert_eq!(settings.proxy, None);
-    assert_eq!(settings.rules(), Rules::default(), "the operator's rules are the person's");
+    assert_eq!(settings.rules(), Rules::default(), "the operator's rules are the user's");
 }
 
 #[test]
@@ -171,54 +171,55 @@ fn variables_come_before_a_trusted_project_and_the_person_s_file_after_it() {
         PROJECT,
     );
     let settings = Settings::layered(variables, user, &[(&project, true)]);
-    assert_eq!(counting(&settings, "model"), Some(said("\"mine/x\"", "POSSE_MODEL")));
-    assert_eq!(counting(&settings, "workspace.setup"), Some(said("\"make\"", "POSSE_WORKSPACE__SETUP")));
-    assert_eq!(counting(&settings, "workspace.caches"), Some(said("[\"theirs\"]", "project")));
-    assert_eq!(counting(&settings, "workspace.copy"), Some(said("[\".env\"]", "project")));
-    assert_eq!(settings.max_turns.map(|it| it.value), Some(Limit(Some(50))), "raised by nobody");
+    assert_eq!(counting(&settings, "model"), Some(value_of("\"mine/x\"", "POSSE_MODEL")));
+    assert_eq!(counting(&settings, "workspace.setup"), Some(value_of("\"make\"", "POSSE_WORKSPACE__SETUP")));
+    assert_eq!(counting(&settings, "workspace.caches"), Some(value_of("[\"theirs\"]", "project")));
+    assert_eq!(counting(&settings, "workspace.copy"), Some(value_of("[\".env\"]", "project")));
+    assert_eq!(settings.max_turns.map(|it| it.value), Some(Limit(Some(50))), "not raised");
     let hooks: Vec<&str> = settings.hooks.iter().map(|hook| hook.command.as_str()).collect();
     assert_eq!(hooks, ["own", "theirs"], "everybody is asked");
 }
 
 fn project(text: &str, standing: TrustState) -> ProjectFile {
-    let said = file::parse(text, Path::new(PROJECT));
+    let settings = file::parse(text, Path::new(PROJECT));
     ProjectFile {
         path: PathBuf::from(PROJECT),
         standing,
         hash: None,
         further: None,
         undetermined: Vec::new(),
-        said,
+        settings,
     }
 }
 
 #[test]
-fn what_does_not_count_is_said_once() {
+fn what_does_not_count_has_one_note() {
     let put = |text: &str, standing| {
         let put = put_between(&[project(text, standing)], Settings::default(), Settings::default());
-        put.expect("settings").1.into_iter().collect::<Vec<String>>()
+        put.expect("settings").1.into_iter().collect::<Vec<Note>>()
     };
     let text = "model: x\nproxy: http://evil\nhooks: {PreToolUse: [{hooks: [{type: command, command: a}, {type: command, command: b}]}]}\nagent: {max_turns: 5}\n";
     assert_eq!(
         put(text, TrustState::New),
         [
-            "warning: /p/.posse/settings.yaml:2: proxy is ignored: a project cannot say it, only your own settings can",
-            "note: /p/.posse/settings.yaml is not trusted, so these do not count: model, hooks; `posse trust` shows them",
+            Note::warning("/p/.posse/settings.yaml:2: proxy is ignored: only your own settings can set it"),
+            Note::info("/p/.posse/settings.yaml is not trusted, so these are ignored: model, hooks")
+                .remedy(Remedy::TrustProject),
         ]
     );
     let many: Vec<String> = (0..50).map(|n| format!("  p{n}: {{key: x}}\n")).collect();
     let many = put(&format!("providers:\n{}", many.concat()), TrustState::New);
     assert_eq!(
-        (many.len(), many[10].as_str()),
-        (11, "warning: 40 more are ignored; `posse settings` shows them")
+        (many.len(), &many[10]),
+        (11, &Note::warning("40 more are ignored").remedy(Remedy::ShowSettings))
     );
     let changed = put("model: x", TrustState::Changed);
     assert!(
-        changed[0].contains("has changed since you trusted it, so these do not count: model"),
+        changed[0].text.contains("has changed since you trusted it, so these are ignored: model"),
         "{changed:?}"
     );
-    assert_eq!(put("model: x", TrustState::Trusted), Vec::<String>::new());
-    assert_eq!(put("agent: {max_turns: 5}", TrustState::New), Vec::<String>::new());
+    assert_eq!(put("model: x", TrustState::Trusted), Vec::<Note>::new());
+    assert_eq!(put("agent: {max_turns: 5}", TrustState::New), Vec::<Note>::new());
 }
 
 #[test]
@@ -226,10 +227,11 @@ fn a_file_with_mistakes_is_ignored_until_it_is_trusted() {
     let text = "agent: {max_turns: 5}\nmodell: x\n";
     let own = || parsed("agent: {max_turns: 9}", USER);
     let put = |standing| put_between(&[project(text, standing)], Settings::default(), own());
-    let (settings, notes) = put(TrustState::New).expect("it keeps nobody from working");
+    let (settings, notes) = put(TrustState::New).expect("it keeps no user from working");
     assert_eq!(settings, own());
     assert!(
         notes.as_slice()[0]
+            .to_string()
             .starts_with("warning: /p/.posse/settings.yaml:2: unknown key `modell` (did you mean `model`?)"),
         "{notes:?}"
     );

@@ -1,4 +1,4 @@
-//! Wall time per sub-agent of two turns, stored durably.
+//! Measures the wall time per sub-agent of two turns, with a durable store.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use posse_testkit::fanout;
 use crate::Plan;
 use crate::report::Report;
 
-/// Rounds of which the best counts: the machine's other work only ever adds.
+/// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 3;
-/// Durable commits timed to know what one sync costs here.
+/// Number of durable writes that are timed to know the cost of one sync.
 const SYNCS: usize = 40;
 
 pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
@@ -23,7 +23,7 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
         let took = best(plan, width, Duration::ZERO).await;
         let each = took.as_secs_f64() * 1e3 / count;
         let name = format!("{width} children of two turns, each");
-        // Ten children cannot share their syncs: they may take eight of them beside their own time.
+        // Ten children cannot share their syncs, so they may take the time of eight syncs beside their own time.
         let limit = if width == 10 { 0.5 + 8.0 * sync_ms / 10.0 } else { 0.5 };
         report.at_most(name, each, "ms", limit);
     }
@@ -47,10 +47,10 @@ async fn best_of(plan: &Plan, width: usize, latency: Duration, root: Root) -> Du
     best
 }
 
-/// What the root of a measured run can do.
+/// The rights of the root of a measured run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Root {
-    /// Only look: the run has no snapshot, and everybody reads the folder.
+    /// Read only: the run has no snapshot, and all agents read the folder.
     Looks,
     /// Write: its children read a checkout of the snapshot. The snapshot itself is measured elsewhere.
     Writes,
@@ -82,7 +82,7 @@ async fn once(dir: &Path, width: usize, latency: Duration, root: Root) -> Durati
     took
 }
 
-/// What making one page durable costs where the journal is.
+/// The time to make one page durable on the journal's disk.
 fn sync_ms(dir: &Path) -> f64 {
     use std::io::Write as _;
     let mut file = tempfile::tempfile_in(dir).expect("a file");

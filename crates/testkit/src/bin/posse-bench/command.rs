@@ -1,4 +1,4 @@
-//! The command itself over HTTP on loopback: from its start to its end, beyond the server's own time.
+//! Measures the command itself over HTTP on loopback: from its start to its end, without the server's own time.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,14 +8,13 @@ use crate::Plan;
 use crate::report::Report;
 use crate::server::{Scene, Server};
 
-/// Rounds of which the best counts: the machine's other work only ever adds.
+/// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 10;
-/// Turns of the longer run.
 const TURNS: u32 = 21;
 
 pub(crate) fn measure(plan: &Plan, report: &mut Report) {
     let Some(posse) = beside_this() else {
-        // `cargo xtask bench` builds it; whoever starts this program alone may not have.
+        // `cargo xtask bench` builds the command. A user who starts this program alone may not have built it.
         eprintln!("the command is not built beside this program: what a run of it costs is not measured");
         return;
     };
@@ -27,7 +26,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) {
     report.at_most("`posse run` over HTTP, each further turn", ms(further), "ms", 3.0);
 }
 
-/// The command, where cargo puts it.
+/// The path of the command where cargo puts it.
 pub(crate) fn beside_this() -> Option<PathBuf> {
     let posse = std::env::current_exe().ok()?.with_file_name("posse");
     posse.exists().then_some(posse)
@@ -42,7 +41,7 @@ fn best(plan: &Plan, posse: &Path, turns: u32, rounds: usize) -> Duration {
     (0..rounds).map(|_| once(posse, home.path(), &server)).min().unwrap_or_default()
 }
 
-/// What one run took beyond the server's own time.
+/// The time of one run without the server's own time.
 fn once(posse: &Path, home: &Path, server: &Server) -> Duration {
     let mut command = Command::new(posse);
     command

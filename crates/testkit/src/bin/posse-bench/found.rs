@@ -1,4 +1,5 @@
-//! What finding definitions and skills costs: a list of them, and a run that uses none, beside the same without any.
+//! Measures the cost of finding definitions and skills: a list of them, and a run that uses none, compared with a home
+//! without any.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,17 +12,17 @@ use crate::Plan;
 use crate::command::{beside_this, ms};
 use crate::report::Report;
 
-/// Rounds of which the best counts: the machine's other work only ever adds.
+/// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 10;
 const DEFINITIONS: usize = 500;
 const SKILLS: usize = 200;
-/// Lines of a prompt; with them a file is as long as those that people share.
+/// Lines of a prompt, so that a file is as long as typical shared ones.
 const LINES: usize = 40;
-/// Most that finding all of them may take, in milliseconds.
+/// Limit for finding all of them, in milliseconds.
 const LIMIT_MS: f64 = 30.0;
 
 pub(crate) fn measure(plan: &Plan, report: &mut Report) {
-    // The group beside this one has said that there is none.
+    // The command group has already reported that the command is not built.
     let Some(posse) = beside_this() else { return };
     let rounds = if plan.quick { 1 } else { ROUNDS };
     let (without, with) = (Person::new(plan), Person::new(plan).furnished());
@@ -42,7 +43,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) {
     }
 }
 
-/// A home with a project in it.
+/// A user's home with a project in it.
 struct Person {
     home: tempfile::TempDir,
     files: Vec<PathBuf>,
@@ -61,7 +62,7 @@ impl Person {
             .repeat(LINES);
         for number in 0..DEFINITIONS {
             let text = format!(
-                "---\nname: agent-{number}\ndescription: Does the work of number {number}. Use it for what nobody else does.\n\
+                "---\nname: agent-{number}\ndescription: Does the work of number {number}. Use it for what no other agent does.\n\
                  tools: Read, Grep, Glob, Bash\nmodel: sonnet\ncolor: blue\n---\n\n{body}"
             );
             self.write(&format!(".claude/agents/agent-{number}.md"), &text);
@@ -83,11 +84,11 @@ impl Person {
         self.files.push(path);
     }
 
-    /// How long the command takes in a process of its own, with nothing of the files in memory.
+    /// The duration of the command in its own process, with none of the files in the page cache.
     fn once(&self, posse: &Path, args: &[&str]) -> Duration {
         for path in &self.files {
             let file = File::open(path).expect("a file");
-            // Only what is on disk can be forgotten.
+            // Only synced pages can be evicted.
             file.sync_all().expect("synced");
             fadvise(&file, 0, None, Advice::DontNeed).expect("forgotten");
         }

@@ -1,11 +1,11 @@
-//! The same over HTTP on loopback: what children cost beyond the server's own time, and the memory of open streams.
+//! Measures children over HTTP on loopback: their cost without the server's own time, and the memory of open streams.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse::Posse;
-use posse::ports::{Model, ModelFacts, Models};
+use posse::ports::{Model, ModelError, ModelFacts, Models};
 use posse_models::{Endpoint, Format, Http, Limits, ToolCalls, remote};
 use posse_testkit::fanout;
 
@@ -13,24 +13,24 @@ use crate::Plan;
 use crate::report::{Report, resident_kib};
 use crate::server::{Scene, Server};
 
-/// The word that makes this program measure the memory of open streams.
+/// The argument that makes this program measure the memory of open streams.
 pub(crate) const STREAMS: &str = "streams";
-/// Rounds of which the best counts: the machine's other work only ever adds.
+/// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 3;
-/// What the model takes for a reply where it takes time.
+/// Latency of the model's replies, where they have one.
 const LATENCY: Duration = Duration::from_millis(200);
-/// Four replies after one another: the root's, two of a child, the root's.
+/// Four consecutive replies: the root's, two of a child, the root's.
 const IDEAL_S: f64 = 0.8;
-/// How often it is looked whether all streams are open.
+/// Interval at which the program checks whether all streams are open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long that may take.
+/// Timeout until all streams must be open.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Finds one model, whatever it is called.
+/// Resolves every name to one model.
 struct OneModel(Arc<dyn Model>);
 
 impl Models for OneModel {
-    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, String> {
+    fn resolve(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
         Ok(self.0.clone())
     }
 }
@@ -48,7 +48,7 @@ fn models(server: &Server, format: Format) -> Arc<dyn Models> {
     Arc::new(OneModel(remote(&endpoint, "fanout", facts, &Http::new())))
 }
 
-/// Measured in a process of its own: what others leave behind would hide what this takes, and the other way round.
+/// Measured in its own process, because the memory of other measurements would distort this one, and vice versa.
 pub(crate) fn memory(plan: &Plan, report: &mut Report) {
     let width = if plan.quick { 100 } else { 1_000 };
     let program = std::env::current_exe().expect("this program");
@@ -59,7 +59,7 @@ pub(crate) fn memory(plan: &Plan, report: &mut Report) {
     report.at_most(format!("{width} streams open, each"), each, "KiB", 150.0);
 }
 
-/// Opens so many streams and prints the memory of each.
+/// Opens this many streams and prints the memory per stream.
 pub(crate) async fn streams(mut words: impl Iterator<Item = String>) {
     let width: usize = words.next().and_then(|width| width.parse().ok()).expect("a width");
     let dir = words.next().expect("a directory");
@@ -99,7 +99,6 @@ pub(crate) async fn children(plan: &Plan, report: &mut Report) {
     report.plain("connections made for them", once.connections, "");
 }
 
-/// What one run took.
 #[derive(Debug, Clone, Copy)]
 struct RunCost {
     took: Duration,
@@ -134,7 +133,7 @@ async fn once(dir: &Path, width: usize, latency: Duration, format: Format) -> Ru
     RunCost { took, server_cpu: after.cpu.saturating_sub(before.cpu), connections }
 }
 
-/// Where a measured run works.
+/// The directory of a measured run.
 struct Home(tempfile::TempDir);
 
 impl Home {

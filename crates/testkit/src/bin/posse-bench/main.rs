@@ -1,7 +1,7 @@
-//! Measures Posse against the limits it holds itself to. `cargo xtask bench` builds and runs it.
+//! Measures Posse against its performance limits. `cargo xtask bench` builds and runs it.
 //!
-//! Every figure stands beside one taken in the same run on the same disk, or beside a fixed limit; nothing here
-//! is a test, because time on a shared machine is not a fact about the code.
+//! Every figure is compared with another figure of the same run on the same disk, or with a fixed limit. These are not
+//! tests, because time on a shared machine says nothing certain about the code.
 
 mod children;
 mod command;
@@ -17,7 +17,6 @@ use std::path::PathBuf;
 
 use report::Report;
 
-/// Where and how much to measure.
 pub(crate) struct Plan {
     dir: PathBuf,
     quick: bool,
@@ -31,7 +30,7 @@ impl Plan {
     }
 }
 
-/// The names of the groups, in the order in which they are measured.
+/// The names of the groups, in the order of measurement.
 const GROUPS: [&str; 7] = ["streams", "memory", "children", "http", "reopen", "runs", "command"];
 
 fn main() {
@@ -62,7 +61,7 @@ fn main() {
         http::memory(&plan, &mut report);
     }
     runtime().block_on(async {
-        // First, while the process is small: what others leave behind would hide what this takes.
+        // First, while the process is small: the memory of other measurements would distort this one.
         if plan.has("memory") {
             memory::measure(&plan, &mut report).await;
         }

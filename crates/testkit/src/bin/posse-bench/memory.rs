@@ -1,4 +1,4 @@
-//! Resident memory per sub-agent that waits for its model, and what is given back.
+//! Measures the resident memory per sub-agent that waits for its model, and the memory that is freed after it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Recovery: a store with many open children and many events, taken up by a new owner.
+//! Measures recovery: a new lease holder opens a store with many open children and many events.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use posse_testkit::gate::{Gate, GatedModel};
 use crate::Plan;
 use crate::report::Report;
 
-/// Turns of every child before it waits; three events each.
+/// Turns of every child before it waits, with three events each.
 const TURNS: u32 = 33;
 
 pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
@@ -43,7 +43,7 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
         .open()
         .expect("a store");
     let events = posse.runs(id.as_str(), 1).await.expect("the run").remove(0).events;
-    let Ok(Resume::Going(run)) = posse.resume(&id).await else { panic!("the run goes on") };
+    let Ok(Resume::Going(run)) = posse.resume(&id).await else { panic!("the run continues") };
     gate.until_waiting(width).await;
     let took = began.elapsed();
     let name = format!("reopened, {width} open children asked again, {events} events");

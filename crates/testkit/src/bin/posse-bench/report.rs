@@ -13,20 +13,19 @@ struct Figure {
     holds: Option<bool>,
 }
 
-/// All figures of one run.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
     figures: Vec<Figure>,
 }
 
 impl Report {
-    /// A figure that must stay at or below a limit.
+    /// Adds a figure that must not exceed a limit.
     pub(crate) fn at_most(&mut self, name: impl Into<String>, value: f64, unit: &'static str, limit: f64) {
         let holds = Some(value <= limit);
         self.push(Figure { name: name.into(), value, unit, limit: Some(limit), holds });
     }
 
-    /// A figure that stands for itself.
+    /// Adds a figure without a limit.
     pub(crate) fn plain(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
         self.push(Figure { name: name.into(), value, unit, limit: None, holds: None });
     }

@@ -1,5 +1,5 @@
-//! Verbs that look at all runs, with a state directory of many: runs of one root and two children each, and each with what
-//! a run that changed files leaves on disk.
+//! Measures verbs that read all runs, with a state directory of many runs. Each has one root and two children, and the
+//! files that a run with changes leaves on disk.
 
 use std::fs;
 use std::path::Path;
@@ -15,17 +15,16 @@ use crate::Plan;
 use crate::command::beside_this;
 use crate::report::Report;
 
-/// Runs under way at once while the directory is filled.
+/// Concurrent runs while the directory is filled.
 const PARALLEL: usize = 64;
-/// Children of each run.
 const CHILDREN: usize = 2;
-/// Rounds of which the best counts: the machine's other work only ever adds.
+/// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 3;
-/// Most that a verb may take, in seconds.
+/// Time limit of a verb, in seconds.
 const LIMIT_S: f64 = 1.0;
 
 pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
-    // The group of the command says if there is none.
+    // The command group reports if the command is not built.
     let Some(posse) = beside_this() else { return };
     let runs = if plan.quick { 100 } else { 10_000 };
     let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
@@ -51,7 +50,7 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     }
 }
 
-/// A run that changes a file; gives its id.
+/// Executes a run that changes a file, and returns its id.
 async fn write(home: &Path) -> String {
     const SCRIPT: &str = "- {when: {turn: 1}, reply: {tool_calls: [{name: write, input: {path: b.txt, content: b}}]}}\n\
         - reply: {text: done}\n";
@@ -66,8 +65,8 @@ async fn write(home: &Path) -> String {
     run.id().to_string()
 }
 
-/// Gives every run what one that changed files left on disk: the record of its project, a workspace, and a ref that keeps
-/// its work.
+/// Gives every run the files that a run with changes leaves on disk: the record of its project, a workspace, and a ref
+/// that keeps its work.
 fn furnish(state: &Path, writer: &str, runs: &[String]) {
     let record = fs::read(state.join("runs").join(writer).join("project.json")).expect("a record");
     let projects: Vec<_> = fs::read_dir(state.join("projects")).expect("projects").flatten().collect();
@@ -82,7 +81,7 @@ fn furnish(state: &Path, writer: &str, runs: &[String]) {
     }
 }
 
-/// Makes so many runs that have ended; gives their ids.
+/// Executes this many runs to their end, and returns their ids.
 async fn fill(home: &Path, runs: usize) -> Vec<String> {
     let posse = Posse::builder()
         .state_dir(home.join("state"))
@@ -99,7 +98,7 @@ async fn fill(home: &Path, runs: usize) -> Vec<String> {
     started.buffer_unordered(PARALLEL).collect().await
 }
 
-/// How long the command takes in a process of its own.
+/// The duration of the command in its own process.
 fn once(posse: &Path, home: &Path, args: &[&str]) -> Duration {
     let mut command = Command::new(posse);
     command.env_clear().env("HOME", home).env("POSSE_HOME", home.join("state")).current_dir(home);

@@ -1,4 +1,4 @@
-//! The mock model server as a process of its own, so that neither its memory nor its time is taken for Posse's.
+//! The mock model server in its own process, so that neither its memory nor its time counts as Posse's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -8,19 +8,18 @@ use std::time::Duration;
 use posse_testkit::mock::{Answer, Mock, MockReply, MockRequest, Options, fanout};
 use serde_json::{Value, json};
 
-/// The word that makes this program the server.
+/// The argument that makes this program the server.
 pub(crate) const SERVE: &str = "serve";
 /// How long each event of a held answer is held.
 const HELD_MS: u64 = 1_000;
 
-/// What the server answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Scene {
-    /// A root with so many children of two turns; each answer takes so long.
+    /// A root with `width` children of two turns. Each answer takes `latency`.
     Fanout { width: usize, latency: Duration },
-    /// The same, but the second answers of children begin at once and take seconds to end.
+    /// The same tree, but the second answers of children begin at once and take seconds to end.
     Held { width: usize },
-    /// One agent of so many turns.
+    /// One agent with this many turns.
     Turns(usize),
 }
 
@@ -47,7 +46,7 @@ impl Scene {
     }
 }
 
-/// Serves until the process is ended; its address is the first line it prints.
+/// Serves until the process is ended. The first line of its output is its address.
 pub(crate) fn serve(words: impl Iterator<Item = String>) {
     let options = Options { keep_bodies: false, ..Options::default() };
     let mock = match Scene::parse(words).expect("a scene, a count and a latency") {
@@ -78,19 +77,17 @@ fn turn(asked: &MockRequest, count: usize) -> Answer {
     }
 }
 
-/// How many tools have answered, without reading the request as JSON: this time would be taken for Posse's.
+/// The number of tool results, without parsing the request as JSON, because that time would count as Posse's.
 fn results(asked: &MockRequest) -> usize {
     const MARK: &[u8] = b"\"tool_call_id\"";
     asked.body.windows(MARK.len()).filter(|window| *window == MARK).count()
 }
 
-/// A server that runs.
 pub(crate) struct Server {
     process: Child,
     url: String,
 }
 
-/// Its figures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stats {
     pub(crate) requests: u64,
@@ -134,7 +131,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already, and then there is nothing to do.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions.
+//! The answers of OpenAI Chat Completions.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,6 @@ fn tool_call(number: u64, at: usize, call: &Call, arguments: &str) -> Value {
     json!({"id": id_of(call, "call", number, at), "type": "function", "function": function})
 }
 
-/// One chunk of a stream.
 struct Chunks<'a> {
     frames: Frames,
     number: u64,
@@ -135,7 +134,7 @@ pub(super) fn stream(asked: &MockRequest, say: &MockReply) -> Frames {
         }
         chunks.delta(&json!({"tool_calls": [call]}), None);
     }
-    // One without arguments is begun all the same.
+    // A call without arguments is begun all the same.
     for at in 0..say.calls.len() {
         open(&mut chunks, at, &mut begun);
     }

@@ -1,16 +1,15 @@
-//! Lists of models.
+//! The lists of models of each provider.
 
 use serde_json::{Value, json};
 
 use super::CREATED;
 
-/// The list of OpenAI, and of all that follow it.
+/// The list of OpenAI and of all compatible servers.
 pub(in crate::mock) fn openai(models: &[String]) -> Value {
     let model = |id| json!({"id": id, "object": "model", "created": CREATED, "owned_by": "mock"});
     json!({"object": "list", "data": models.iter().map(model).collect::<Vec<_>>()})
 }
 
-/// The list of Anthropic.
 pub(in crate::mock) fn anthropic(models: &[String]) -> Value {
     let model =
         |id| json!({"type": "model", "id": id, "display_name": id, "created_at": "2025-06-15T15:06:40Z"});
@@ -22,7 +21,6 @@ pub(in crate::mock) fn anthropic(models: &[String]) -> Value {
     })
 }
 
-/// The list of Ollama.
 pub(in crate::mock) fn tags(models: &[String]) -> Value {
     let details = json!({
         "parent_model": "", "format": "gguf", "family": "mock", "families": ["mock"], "parameter_size": "3.2B",

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! The answers of Anthropic Messages.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Frames, arguments, id_of, pieces, woven};
 use crate::mock::answer::{CallOrder, MockReply, Stop, Tokens};
 use crate::mock::request::MockRequest;
 
-/// Counts as the format has them: its input is what was neither read from the cache nor written to it.
+/// Token counts of this format: its input excludes tokens that were read from or written to the cache.
 fn usage(tokens: Option<Tokens>, output: u64) -> Value {
     let tokens = tokens.unwrap_or(Tokens::new(0, 0));
     let fresh = tokens.input.saturating_sub(tokens.cached).saturating_sub(tokens.cache_write);
@@ -65,7 +65,7 @@ pub(super) fn text_delta(index: usize, text: &str) -> Value {
 
 pub(super) fn stream(asked: &MockRequest, say: &MockReply) -> Frames {
     let mut frames = Frames::default();
-    // What the first event counts as output is only what was there by then.
+    // The first event counts only the output so far.
     let begun = message(asked.number, &asked.model, &[], None, &usage(say.tokens, 1));
     frames.event("message_start", &json!({"type": "message_start", "message": begun}));
     let mut index = 0;

@@ -1,4 +1,4 @@
-//! The shapes in which providers answer, as their servers were recorded to.
+//! The formats in which providers answer, as recorded from their servers.
 
 pub(super) mod lists;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::answer::{Call, CallOrder, MockReply, Refusal, Stop};
 use super::request::{Dialect, MockRequest};
 
-/// Characters of text in one event; providers send a token or a few.
+/// Characters of text in one event. Providers send a token or a few.
 const PIECE_CHARS: usize = 16;
-/// When everything was created, as far as answers say: they are the same every time.
+/// The creation time in all answers. It is constant, so that answers are the same every time.
 const CREATED: u64 = 1_750_000_000;
 
-/// A stream: its bytes, and where each event ends.
+/// A stream: its bytes, and the end position of each event.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) bytes: Vec<u8>,
@@ -24,7 +24,6 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Adds an event with a name.
     fn event(&mut self, name: &str, data: &Value) {
         self.bytes.extend_from_slice(b"event: ");
         self.bytes.extend_from_slice(name.as_bytes());
@@ -32,15 +31,14 @@ impl Frames {
         self.data(data);
     }
 
-    /// Adds an event without a name.
     fn data(&mut self, data: &Value) {
         self.bytes.extend_from_slice(b"data: ");
-        // A vector takes whatever is written, and a value is always JSON.
+        // Writing to a vector cannot fail, and a value is always JSON.
         drop(serde_json::to_writer(&mut self.bytes, data));
         self.end();
     }
 
-    /// Adds bytes as they are.
+    /// Adds bytes unchanged.
     fn raw(&mut self, text: &str) {
         self.bytes.extend_from_slice(text.as_bytes());
         self.end();
@@ -54,7 +52,6 @@ impl Frames {
     }
 }
 
-/// A reply as a stream.
 pub(super) fn stream(dialect: Dialect, asked: &MockRequest, say: &MockReply) -> Frames {
     match dialect {
         Dialect::Messages => messages::stream(asked, say),
@@ -63,7 +60,6 @@ pub(super) fn stream(dialect: Dialect, asked: &MockRequest, say: &MockReply) -> 
     }
 }
 
-/// A reply as one object.
 pub(super) fn whole(dialect: Dialect, asked: Option<&MockRequest>, say: &MockReply) -> Value {
     let (number, model) = asked.map_or((0, "mock"), |asked| (asked.number, asked.model.as_str()));
     match dialect {
@@ -73,7 +69,6 @@ pub(super) fn whole(dialect: Dialect, asked: Option<&MockRequest>, say: &MockRep
     }
 }
 
-/// An error as one object.
 pub(super) fn refusal(dialect: Dialect, refusal: &Refusal) -> Value {
     let message = message_of(dialect, refusal);
     match dialect {
@@ -115,7 +110,7 @@ pub(super) fn error_event(dialect: Dialect, error: &Refusal) -> Vec<u8> {
     frames.bytes
 }
 
-/// What a provider sends to keep a connection alive.
+/// A provider's event that keeps a connection alive.
 pub(super) fn ping(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
@@ -124,7 +119,7 @@ pub(super) fn ping(dialect: Dialect) -> &'static str {
     }
 }
 
-/// An event of text, for streams that do not end.
+/// An event of text, for endless streams.
 pub(super) fn filler(dialect: Dialect) -> Vec<u8> {
     let mut frames = Frames::default();
     let text = "more ".repeat(16);
@@ -136,7 +131,7 @@ pub(super) fn filler(dialect: Dialect) -> Vec<u8> {
     frames.bytes
 }
 
-/// What a provider says to a key that it does not know.
+/// A provider's message for an unknown key.
 pub(super) fn wrong_key_text(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Messages => "invalid x-api-key",
@@ -146,7 +141,7 @@ pub(super) fn wrong_key_text(dialect: Dialect) -> &'static str {
     }
 }
 
-/// The provider's word for a status.
+/// The provider's error kind for a status.
 fn kind_of(dialect: Dialect, refusal: &Refusal) -> &str {
     if let Some(kind) = &refusal.kind {
         return kind;
@@ -165,7 +160,7 @@ fn kind_of(dialect: Dialect, refusal: &Refusal) -> &str {
     }
 }
 
-/// The message; that of an overflow is the provider's own.
+/// The message. An overflow has the provider's own words.
 fn message_of(dialect: Dialect, refusal: &Refusal) -> String {
     let overflow = refusal.code.as_deref() == Some("context_length_exceeded") && refusal.message.is_empty();
     match dialect {
@@ -183,7 +178,7 @@ fn message_of(dialect: Dialect, refusal: &Refusal) -> String {
     }
 }
 
-/// A text in the pieces in which it is streamed.
+/// The pieces in which a text is streamed.
 fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -196,7 +191,7 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// The arguments of a call as far as they are sent: of a reply that is too long the last one only in part.
+/// The arguments of a call, as far as they are sent. In a reply that reached its limit, the last call is cut.
 fn arguments<'a>(say: &MockReply, at: usize, call: &'a Call) -> &'a str {
     let cut = say.stop == Stop::Length && at + 1 == say.calls.len();
     let half = call.arguments.len() / 2;
@@ -204,7 +199,7 @@ fn arguments<'a>(say: &MockReply, at: usize, call: &'a Call) -> &'a str {
     if cut { &call.arguments[..half] } else { &call.arguments }
 }
 
-/// The order in which pieces of calls are sent: each a call and the piece of its arguments.
+/// The pieces of arguments in sending order, each with the index of its call.
 fn woven<'a>(say: &'a MockReply) -> Vec<(usize, &'a str)> {
     let lists: Vec<Vec<&'a str>> =
         say.calls.iter().enumerate().map(|(at, call)| pieces(arguments(say, at, call))).collect();
@@ -220,7 +215,7 @@ fn woven<'a>(say: &'a MockReply) -> Vec<(usize, &'a str)> {
     (0..longest).flat_map(row).collect()
 }
 
-/// The id of a call, made up from its place if it has none.
+/// The id of a call, derived from its position if it has none.
 fn id_of(call: &Call, prefix: &str, number: u64, at: usize) -> String {
     if call.id.is_empty() { format!("{prefix}_mock_{number}_{at}") } else { call.id.clone() }
 }

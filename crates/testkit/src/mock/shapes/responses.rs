@@ -1,4 +1,4 @@
-//! OpenAI Responses.
+//! The answers of OpenAI Responses.
 
 use serde_json::{Value, json};
 
@@ -67,7 +67,7 @@ pub(super) fn whole(number: u64, model: &str, say: &MockReply) -> Value {
     ended(number, model, say)
 }
 
-/// One entry of the output: as it begins and as it ends.
+/// One entry of the output, at its beginning and at its end.
 struct Item<'a> {
     id: String,
     begun: Value,
@@ -229,7 +229,7 @@ fn function_calls(out: &mut NumberedStream, say: &MockReply, calls: &[(usize, &I
     };
     let close = |out: &mut NumberedStream, (index, item, arguments): &(usize, &Item<'_>, &str)| {
         let event = json!({"item_id": item.id, "output_index": index, "arguments": arguments});
-        // A call that was cut off gets no such word.
+        // A call that was cut off gets no such event.
         if item.done["status"] == "completed" {
             out.event("response.function_call_arguments.done", event);
         }

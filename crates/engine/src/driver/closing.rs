@@ -1,0 +1,119 @@
+//! Closes children that have ended: closes the child if its contract says so, writes its report, and answers its
+//! parent, all in one decision. With separate commits, a crash between them would spawn the child again.
+
+use posse_domain::code::Code;
+use posse_domain::id::AgentId;
+use posse_domain::lifecycle::{Failure, OpenState};
+
+use super::Driver;
+use super::answering::ChildResult;
+use super::desks::files::FilesEffect;
+use super::effects::Effect;
+
+impl Driver {
+    /// Handles the end of a child that completed or failed.
+    pub(super) fn child_ended(&mut self, id: &AgentId) {
+        let Some(agent) = self.core.run.open(id) else { return };
+        let result = match &agent.state {
+            OpenState::Completed { report } => Ok(report.to_shared()),
+            OpenState::Failed(failure) => Err((failure.code, failed_text(failure))),
+            _ => return,
+        };
+        let ended = ChildResult {
+            call_id: agent.call_id.clone(),
+            background: agent.background,
+            definition: agent.prepared.definition.name.clone(),
+            skill: agent.contract.execution.skill.clone(),
+            result,
+        };
+        let close = agent.contract.execution.close_on_completion;
+        let writer = agent.writer;
+        let path = self.report_path(id);
+        if close {
+            self.close(id);
+        } else {
+            self.core.unclosed.insert(id.clone());
+        }
+        self.drop_session(id);
+        self.write_report(id, path, &ended);
+        self.answer_parent(id, ended);
+        if writer {
+            let ending = |id: &AgentId| !self.core.is_active(id);
+            for writer in self.writers.close(id, &self.core.run, ending) {
+                self.core.mark_ready(&writer);
+            }
+        }
+        if let Some(parent) = id.parent() {
+            if parent.is_root() {
+                self.core.mark_plan();
+            }
+            self.core.mark_merge_queue(&parent);
+            self.core.mark_ready(&parent);
+        }
+    }
+
+    /// Removes all state of an ended agent from the desks.
+    pub(super) fn drop_session(&mut self, id: &AgentId) {
+        self.core.sessions.remove(id);
+        self.models.close(id);
+        self.preambles.close(id);
+        self.calls.close(id);
+        self.files.close(id);
+    }
+
+    /// Writes the report file of a child that never started. It contains the reason.
+    pub(super) fn report_abandoned(&mut self, id: &AgentId) {
+        let Some(agent) = self.core.run.open(id) else { return };
+        let OpenState::Failed(failure) = &agent.state else { return };
+        let ended = ChildResult {
+            call_id: agent.call_id.clone(),
+            background: agent.background,
+            definition: agent.prepared.definition.name.clone(),
+            skill: None,
+            result: Err((failure.code, failure.reason.clone())),
+        };
+        self.write_report(id, self.report_path(id), &ended);
+    }
+
+    fn report_path(&self, id: &AgentId) -> String {
+        let Some(agent) = self.core.run.open(id) else { return String::new() };
+        let idx = agent.contract.parent.step_idx.to_string();
+        agent.contract.outputs.report_path_pattern.replace("<idx>", &idx)
+    }
+
+    /// Writes a child's report, or the reason why it has no report, to a file for users.
+    fn write_report(&mut self, id: &AgentId, path: String, ended: &ChildResult) {
+        let Some(parent) = id.parent().filter(|_| self.core.rt.parts.workspaces.is_some()) else { return };
+        let text = match &ended.result {
+            Ok(report) => report.clone(),
+            Err((Code::Cancelled, reason)) => format!("Cancelled: {reason}").into(),
+            Err((code, reason)) => format!("Failed ({code}): {reason}").into(),
+        };
+        self.core.after_commit(Effect::Files(FilesEffect::Report { parent, path, text }));
+    }
+
+    /// Closes a completed or failed child. Returns false if it cannot be closed.
+    pub(super) fn close(&mut self, id: &AgentId) -> bool {
+        let now_ms = self.core.now_ms();
+        let Ok((id, body)) = self.core.run.close(id, now_ms) else { return false };
+        self.core.unclosed.remove(&id);
+        self.core.emit(id, body);
+        true
+    }
+
+    /// Closes ended children that their contract left open for the parent to close.
+    pub(super) fn close_finished_children(&mut self, id: &AgentId) {
+        let left = self.core.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id));
+        for child in left.cloned().collect::<Vec<AgentId>>() {
+            self.close(&child);
+        }
+    }
+}
+
+/// Why a child failed, with its partial report if it wrote one.
+fn failed_text(failure: &Failure) -> String {
+    match &failure.report {
+        Some(report) => format!("{}\n\nIts report:\n\n{}", failure.reason, report.to_shared()),
+        None => failure.reason.clone(),
+    }
+}

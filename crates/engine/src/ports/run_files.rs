@@ -1,0 +1,271 @@
+//! The port to the files of runs for front ends: their results, their salvage, and their storage.
+//!
+//! [`Workspaces`](super::Workspaces) serves the lease holder while it executes a run. This port serves every other
+//! process, and the time after the end of the run. An embedder implements both over the same storage.
+//!
+//! | operation | guarantee |
+//! |---|---|
+//! | `diff`, `salvages`, `list_files`, `read_files`, `disk_bytes`, `export_objects` | read only: no file, ref or object changes |
+//! | `apply` | writes the whole result or nothing; a second call completes an interrupted one, and then changes nothing |
+//! | `restore` | writes into a directory that is new or empty, never over a file |
+//! | `clean`, `remove` | remove only files of ended runs that are reachable elsewhere; files that cannot be inspected stay, with a reason; with `dry_run` nothing changes |
+//! | `import_objects` | all objects of the transfer are durable and reachable when it returns, or none is used; importing the same transfer again changes nothing |
+//!
+//! The transfer from `export_objects` contains every object that an event refers to (a base, a snapshot, a merge, a
+//! salvage). A store that keeps these bytes can therefore move a run to another machine, which imports them and creates
+//! workspaces from them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures::future::BoxFuture;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{WorkspaceError, WorkspaceId, WorkspaceResult};
+
+/// The format of a diff.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiffOptions {
+    /// Unified, line counts, or names only.
+    pub form: DiffForm,
+    /// Whether the text has terminal colours.
+    pub colour: bool,
+}
+
+/// The formats of a diff.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DiffForm {
+    /// Unified. Binary files are only named.
+    #[default]
+    Patch,
+    /// The changed files with the number of changed lines.
+    Stat,
+    /// The changed files, each with a letter for the kind of change.
+    NameStatus,
+}
+
+/// The newer side of a diff.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiffEnd {
+    /// This commit.
+    Commit(ObjectId),
+    /// The commit that the work ref of a workspace names now, or the older side if there is no work ref.
+    WorkRef(WorkspaceId),
+}
+
+/// The result of applying a run to the user's folder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ApplySummary {
+    /// The number of files that were written or removed.
+    pub files: usize,
+    /// The number of those files that contain both the run's change and the user's.
+    pub merged: usize,
+    /// The number of files that equalled the result already.
+    pub already: usize,
+}
+
+/// Why a result was not applied.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ApplyError {
+    /// The user changed these files too. Nothing was written.
+    #[error(
+        "these files were changed since the run began, and nothing was written: {}; merge the run's branch by \
+         hand, or undo your change of those files and apply again",
+        .files.join(", ")
+    )]
+    Conflict {
+        /// The conflicting files, a bounded list.
+        files: Vec<String>,
+    },
+    /// A file changed while the result was being written. A second call of `apply` continues.
+    #[error(
+        "{file} changed while the result was being written, after {written} other files; apply again to continue"
+    )]
+    Moved {
+        /// The path of the file that changed.
+        file: String,
+        /// The number of files that were written before it.
+        written: usize,
+    },
+    /// The run's files could not be used.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+}
+
+/// A salvage that the journal refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SalvageQuery {
+    /// The workspace that was salvaged.
+    pub of: WorkspaceId,
+    /// The commit that its agent started from.
+    pub base: Option<ObjectId>,
+    /// The commit that contains its files.
+    pub commit: Option<ObjectId>,
+}
+
+/// The part of a salvage that is still stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SalvageState {
+    /// The number of files that differ from the files that the agent started from. `None` if the salvage was removed.
+    pub files: Option<u64>,
+    /// The commit that contains the workspace's `.git` as plain files. `None` if the agent did not change it.
+    pub git: Option<ObjectId>,
+}
+
+/// Salvaged work that was written into a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestoredWork {
+    /// The attempt whose work was restored.
+    pub attempt: u32,
+    /// The number of restored files.
+    pub files: u64,
+}
+
+/// The kinds of files in a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A file without the executable bit.
+    Plain,
+    /// A file with the executable bit.
+    Executable,
+    /// A symbolic link. Its content is the target.
+    Symlink,
+}
+
+/// A file of a tree, without its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedFile {
+    /// The path within the tree.
+    pub path: PathBuf,
+    /// Plain, executable or symbolic link.
+    pub kind: FileKind,
+    /// The object that contains its content.
+    pub object: ObjectId,
+    /// The size of its content.
+    pub bytes: u64,
+}
+
+/// The files of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileListing {
+    /// All files of the tree.
+    pub files: Vec<ListedFile>,
+    /// Entries that are not files, each with the reason.
+    pub omitted: Vec<String>,
+}
+
+/// Whether a run is still open. `None` if that is unknown. The files of the run are then kept.
+pub type IsOpen = Arc<dyn Fn(&str) -> Option<bool> + Send + Sync>;
+
+/// What `clean` may remove.
+#[derive(Clone)]
+pub struct GcOptions {
+    /// Only report what would be removed.
+    pub dry_run: bool,
+    /// Minimum age of the workspaces of an ended run.
+    pub workspaces_older_than: Duration,
+    /// Minimum age of salvaged work.
+    pub salvage_older_than: Duration,
+    /// Tells for a run id whether the run is open.
+    pub is_open: IsOpen,
+    /// The time from which ages are counted.
+    pub now: SystemTime,
+}
+
+impl fmt::Debug for GcOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GcOptions")
+            .field("dry_run", &self.dry_run)
+            .field("workspaces_older_than", &self.workspaces_older_than)
+            .field("salvage_older_than", &self.salvage_older_than)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The result of a cleaning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GcSummary {
+    /// The paths and refs that were removed, or would be removed.
+    pub removed: Vec<String>,
+    /// What was kept, and why.
+    pub kept: Vec<(String, String)>,
+    /// The bytes on disk that were freed, or would be freed.
+    pub freed_bytes: u64,
+}
+
+impl GcSummary {
+    /// Adds the result of another cleaning.
+    pub fn add(&mut self, other: Self) {
+        self.removed.extend(other.removed);
+        self.kept.extend(other.kept);
+        self.freed_bytes += other.freed_bytes;
+    }
+}
+
+/// Objects of a run as bytes that another machine can import. The format belongs to the implementation and has a
+/// version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectTransfer(pub Vec<u8>);
+
+/// Results and storage of the files of runs.
+pub trait RunFiles: Send + Sync + 'static {
+    /// The folder from which the run's files came, and to which its result is applied.
+    fn folder(&self, run: &RunId) -> WorkspaceResult<PathBuf>;
+
+    /// The difference between two states of the run's files, as text.
+    fn diff(
+        &self,
+        run: &RunId,
+        from: ObjectId,
+        to: DiffEnd,
+        options: DiffOptions,
+    ) -> WorkspaceResult<Vec<u8>>;
+
+    /// Applies the run's result to the folder from which it came. `expected` is the result commit in the journal. If
+    /// another commit is stored, that is damage.
+    fn apply(
+        &self,
+        run: &RunId,
+        expected: Option<ObjectId>,
+    ) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
+
+    /// The stored part of each of these salvages, in their order.
+    fn salvages(&self, run: &RunId, of: Vec<SalvageQuery>) -> WorkspaceResult<Vec<SalvageState>>;
+
+    /// Writes salvaged files of an agent into a directory that is new or empty: of this attempt, or of its last.
+    fn restore(&self, agent: &AgentId, attempt: Option<u32>, target: &Path) -> WorkspaceResult<RestoredWork>;
+
+    /// The files of a commit or tree of the run.
+    fn list_files(&self, run: &RunId, tree: ObjectId) -> WorkspaceResult<FileListing>;
+
+    /// The contents of these files, in their order.
+    fn read_files(&self, run: &RunId, files: Vec<ListedFile>) -> WorkspaceResult<Vec<Vec<u8>>>;
+
+    /// The disk usage of the run beside the journal. `None` if it has no files.
+    fn disk_bytes(&self, run: &RunId) -> WorkspaceResult<Option<u64>>;
+
+    /// Removes the files of ended runs that are old enough and that are reachable elsewhere or not needed any more.
+    fn clean(&self, options: GcOptions) -> WorkspaceResult<GcSummary>;
+
+    /// Removes all files of one run, or with `dry_run` reports what that would free. Fails if the run has work that is
+    /// kept nowhere else.
+    fn remove(&self, run: &RunId, dry_run: bool) -> WorkspaceResult<GcSummary>;
+
+    /// Exports everything that these objects of the run reach and `bases` do not, with the data that another machine
+    /// needs to create workspaces from them.
+    fn export_objects(
+        &self,
+        run: &RunId,
+        objects: Vec<ObjectId>,
+        bases: Vec<ObjectId>,
+    ) -> WorkspaceResult<ObjectTransfer>;
+
+    /// Imports a transfer that another machine exported. The bases of the transfer must be present already.
+    fn import_objects(&self, run: &RunId, transfer: ObjectTransfer) -> WorkspaceResult<()>;
+}

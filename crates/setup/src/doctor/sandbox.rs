@@ -1,0 +1,129 @@
+//! Reports the isolation of the sandbox on this machine.
+
+use posse::api::CheckStatus as Status;
+use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
+
+use super::state::writable;
+use super::{MachineFinding, MachineRemedy, hint, passed, short};
+use crate::Setup;
+
+pub(super) fn sandbox(level: Result<&Level, &Unavailable>) -> MachineFinding {
+    match level {
+        Ok(level) if level.unkept().is_empty() => passed("sandbox", level.to_string()),
+        Ok(level) => {
+            let promises = level.unkept().iter().map(ToString::to_string).collect();
+            short("sandbox", Status::Note, level.to_string(), MachineRemedy::UnkeptPromises(promises))
+        }
+        Err(unavailable) => short(
+            "sandbox",
+            Status::Missing,
+            format!("none, so `bash` is refused: {}", unavailable.missing),
+            hint(format!(
+                "{}; or `sandbox: {{level: landlock}}` in the settings, with fewer promises",
+                unavailable.remedy
+            )),
+        ),
+    }
+}
+
+pub(super) fn layers(machine: &Machine) -> Vec<MachineFinding> {
+    let namespaces = match &machine.user_namespaces {
+        Offer::Yes => passed("namespaces", "user namespaces are allowed"),
+        Offer::No(why) => short(
+            "namespaces",
+            Status::Note,
+            format!("user namespaces are not allowed: {why}"),
+            hint("the line `sandbox` shows whether they work all the same"),
+        ),
+    };
+    let landlock = match machine.landlock {
+        Some(version) => passed("landlock", format!("version {version}")),
+        None => short(
+            "landlock",
+            Status::Note,
+            "the kernel has none; the namespaces hold without it",
+            hint("start a kernel with CONFIG_SECURITY_LANDLOCK and `lsm=landlock,...`"),
+        ),
+    };
+    let seccomp = if machine.seccomp {
+        passed("seccomp", "system calls are filtered")
+    } else {
+        let remedy = hint("start a kernel with CONFIG_SECCOMP_FILTER");
+        short("seccomp", Status::Missing, "the kernel cannot filter system calls", remedy)
+    };
+    let absent: Vec<&str> =
+        ["pids", "memory"].into_iter().filter(|name| !machine.cgroups.contains(name)).collect();
+    let cgroups = if absent.is_empty() {
+        passed("cgroups", "processes and memory of a call are limited as a whole")
+    } else {
+        short(
+            "cgroups",
+            Status::Note,
+            format!(
+                "no {}: limits hold for each process, not for a call as a whole, nor for memory that processes share",
+                absent.join(" and no ")
+            ),
+            MachineRemedy::DelegateCgroups,
+        )
+    };
+    vec![namespaces, landlock, seccomp, cgroups]
+}
+
+/// Whether commands can change a project's caches without changing the user's; `None` if that cannot be tried.
+pub(super) async fn caches(setup: &Setup, sandboxes: &Sandbox, available: bool) -> Option<MachineFinding> {
+    let state = setup.state_dir().ok().filter(|_| available)?;
+    // If the directory does not exist yet, its parent is on the same filesystem.
+    let dir = state.ancestors().find(|above| above.exists()).filter(|dir| writable(dir))?;
+    Some(cache(&sandboxes.cache_in(dir).await.ok()?))
+}
+
+fn cache(shown: &CacheShown) -> MachineFinding {
+    let name = "caches";
+    match shown {
+        CacheShown::Overlay => passed(name, "overlays: commands change theirs, and never the project's"),
+        CacheShown::ReadOnly(why) => short(
+            name,
+            Status::Note,
+            format!("`node_modules`, `target` and the like are read-only for commands: {why}"),
+            MachineRemedy::MoveStateDirForOverlays,
+        ),
+        CacheShown::Absent(why) => short(
+            name,
+            Status::Note,
+            format!("`node_modules`, `target` and the like are not there for commands: {why}"),
+            MachineRemedy::MoveStateDirForOverlays,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_that_cannot_be_changed_have_a_remedy() {
+        assert_eq!(cache(&CacheShown::Overlay).status, Status::Ok);
+        for shown in [CacheShown::ReadOnly("why".to_owned()), CacheShown::Absent("why".to_owned())] {
+            let finding = cache(&shown);
+            assert!(finding.status == Status::Note && finding.value.ends_with(": why"));
+            assert!(finding.remedy.is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_missing_has_a_remedy() {
+        let bare = Machine {
+            user_namespaces: Offer::No("user.max_user_namespaces is 0".to_owned()),
+            landlock: None,
+            seccomp: false,
+            cgroups: Vec::new(),
+            kernel: "6.1".to_owned(),
+            root: false,
+        };
+        let findings = layers(&bare);
+        let has_remedy = |finding: &MachineFinding| finding.status != Status::Ok && finding.remedy.is_some();
+        assert!(findings.iter().all(has_remedy), "{findings:?}");
+        let half = Machine { cgroups: vec!["pids"], ..bare };
+        assert!(layers(&half)[3].value.starts_with("no memory:"));
+    }
+}

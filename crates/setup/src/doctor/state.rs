@@ -1,0 +1,54 @@
+//! Reports whether runs can be stored.
+
+use std::path::Path;
+
+use posse::api::CheckStatus as Status;
+
+use super::{MachineFinding, MachineRemedy, passed, short};
+use crate::Setup;
+
+pub(super) fn state(setup: &Setup) -> MachineFinding {
+    let name = "state directory";
+    match setup.state_dir() {
+        Err(error) => short(name, Status::Missing, error.message(), MachineRemedy::SetStateDir),
+        Ok(dir) if !dir.exists() && can_be_made(dir) => {
+            passed(name, format!("{} (made by the first run)", dir.display()))
+        }
+        Ok(dir) if !dir.exists() => {
+            let value = format!("{} cannot be made", dir.display());
+            short(name, Status::Missing, value, MachineRemedy::SetOwnStateDir)
+        }
+        Ok(dir) => match setup.open_read_only().map(drop) {
+            Ok(()) if writable(dir) => passed(name, dir.display().to_string()),
+            Ok(()) => {
+                let value = format!("{} cannot be written", dir.display());
+                short(name, Status::Missing, value, MachineRemedy::MakeStateDirWritable)
+            }
+            Err(error) => short(name, Status::Missing, error.to_string(), MachineRemedy::FixStateDir),
+        },
+    }
+}
+
+/// Whether the nearest existing parent is a directory in which entries can be created.
+fn can_be_made(dir: &Path) -> bool {
+    dir.ancestors().find(|above| above.exists()).is_some_and(|above| {
+        // The kernel's own directories look writable to root, but nothing can be created there.
+        above.is_dir() && writable(above) && !above.starts_with("/proc") && !above.starts_with("/sys")
+    })
+}
+
+pub(super) fn writable(dir: &Path) -> bool {
+    rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_that_cannot_be_made_differs_from_one_that_can() {
+        let top = tempfile::tempdir().expect("a directory");
+        assert!(can_be_made(&top.path().join("a/b")));
+        assert!(!can_be_made(Path::new("/dev/null/x")) && !can_be_made(Path::new("/proc/x")));
+    }
+}

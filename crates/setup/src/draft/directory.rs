@@ -1,0 +1,65 @@
+//! Loads what a run finds in its working directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use posse::{GivenBaseUrl, ModelRegistry, Posse};
+
+use super::{LocalOptions, RunDraft};
+use crate::Setup;
+use crate::discovery::DiscoveryResult;
+use crate::error::{OpenError, SetupError};
+use crate::models;
+use crate::notes::{Notes, WithNotes};
+use crate::settings::{ResolvedSettings, Settings};
+use crate::working_dir::working_dir;
+
+/// A working directory as a run finds it: its effective settings, models, definitions and skills.
+pub struct RunDirectory {
+    /// Its canonical path.
+    pub dir: String,
+    /// The effective settings; those of the request come first.
+    pub settings: Settings,
+    /// The base URL of the model's provider, if the request has one.
+    pub base_url: Option<GivenBaseUrl>,
+    /// The models, according to the settings.
+    pub models: Arc<ModelRegistry>,
+    /// The definitions and skills of the user and the project.
+    pub discovered: Arc<DiscoveryResult>,
+}
+
+impl RunDirectory {
+    /// Loads the directory of a draft. The notes are for the user even if there is an error.
+    pub fn load(draft: &RunDraft, setup: &Setup) -> WithNotes<Result<Self, SetupError>> {
+        let mut notes = Notes::none();
+        let value = Self::find(draft, setup, &mut notes);
+        WithNotes::new(value, notes)
+    }
+
+    /// A directory without settings and definitions, for a run that needs none.
+    pub fn bare(dir: String, models: ModelRegistry) -> Self {
+        Self {
+            dir,
+            settings: Settings::default(),
+            base_url: None,
+            models: Arc::new(models),
+            discovered: Arc::default(),
+        }
+    }
+
+    fn find(draft: &RunDraft, setup: &Setup, notes: &mut Notes) -> Result<Self, SetupError> {
+        let dir = working_dir(draft.dir.clone(), &setup.environment.cwd)?;
+        let resolved = ResolvedSettings::of(setup, Path::new(&dir))?;
+        notes.extend(resolved.notes);
+        let settings = draft.settings.clone().or(resolved.settings);
+        let base_url = models::given(&settings, setup)?;
+        let models = models::registry(&settings, base_url.as_ref(), setup)?;
+        let discovered = DiscoveryResult::load(Path::new(&dir), Some(&models), setup)?;
+        Ok(Self { dir, settings, base_url, models: Arc::new(models), discovered: Arc::new(discovered) })
+    }
+
+    /// Opens the state directory to execute a run that was prepared here.
+    pub fn open(&self, local: &LocalOptions, setup: &Setup) -> Result<Posse, OpenError> {
+        setup.open_with_skills(Arc::clone(&self.models), &self.settings, &local.skill_folders)
+    }
+}

@@ -1,0 +1,157 @@
+//! Implements the engine's port to results and storage of runs on this machine.
+
+use std::path::{Path, PathBuf};
+
+use futures::future::BoxFuture;
+use posse_domain::id::{AgentId, RunId};
+use posse_domain::object_id::ObjectId;
+use posse_engine::ports::{
+    ApplyError, ApplySummary, DiffEnd, DiffForm, DiffOptions, FileListing, GcOptions, GcSummary, ListedFile,
+    ObjectTransfer, RestoredWork, RunFiles, SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
+};
+
+use super::{LocalFiles, RepositoryError, RunSpace, file_listing, salvage_ref, salvaged_git_ref, work_ref};
+
+/// Runs a blocking function on a blocking thread.
+pub(super) fn blocking<T, E>(
+    act: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> BoxFuture<'static, Result<T, E>>
+where
+    T: Send + 'static,
+    E: From<RepositoryError> + Send + 'static,
+{
+    let task = tokio::task::spawn_blocking(act);
+    let broken =
+        |error: tokio::task::JoinError| RepositoryError::Damaged(format!("the work broke off: {error}"));
+    Box::pin(async move { task.await.map_err(broken)? })
+}
+
+impl LocalFiles {
+    /// Calls a function with a run's files on a blocking thread.
+    fn with<T: Send + 'static>(
+        &self,
+        run: &RunId,
+        act: impl FnOnce(&RunSpace) -> Result<T, RepositoryError> + Send + 'static,
+    ) -> WorkspaceResult<T> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || Ok::<_, WorkspaceError>(act(&files.open(&run)?)?))
+    }
+}
+
+impl RunFiles for LocalFiles {
+    fn folder(&self, run: &RunId) -> WorkspaceResult<PathBuf> {
+        self.with(run, |space| Ok(space.folder().to_owned()))
+    }
+
+    fn diff(
+        &self,
+        run: &RunId,
+        from: ObjectId,
+        to: DiffEnd,
+        options: DiffOptions,
+    ) -> WorkspaceResult<Vec<u8>> {
+        self.with(run, move |space| {
+            let to = match to {
+                DiffEnd::Commit(commit) => commit,
+                DiffEnd::WorkRef(of) => {
+                    space.read_ref(&work_ref(&of.agent.to_string(), of.attempt))?.unwrap_or(from)
+                }
+            };
+            space.diff(&from, &to, options)
+        })
+    }
+
+    fn apply(
+        &self,
+        run: &RunId,
+        expected: Option<ObjectId>,
+    ) -> BoxFuture<'static, Result<ApplySummary, ApplyError>> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || {
+            let space = files.open(&run)?;
+            let stored = space.result()?;
+            if let Some(expected) = expected.filter(|expected| *expected != stored) {
+                let problem = format!("{expected} is not where the run left it in Posse's repository");
+                return Err(RepositoryError::Damaged(problem).into());
+            }
+            space.apply(space.folder())
+        })
+    }
+
+    fn salvages(&self, run: &RunId, of: Vec<SalvageQuery>) -> WorkspaceResult<Vec<SalvageState>> {
+        self.with(run, move |space| of.iter().map(|query| state_of(space, query)).collect())
+    }
+
+    fn restore(&self, agent: &AgentId, attempt: Option<u32>, target: &Path) -> WorkspaceResult<RestoredWork> {
+        let (name, target) = (agent.to_string(), target.to_owned());
+        self.with(&agent.run(), move |space| {
+            let kept = space.salvages()?;
+            let last = kept.iter().filter(|kept| kept.agent == name).map(|kept| kept.attempt).max();
+            let attempt = attempt.or(last).ok_or_else(|| {
+                RepositoryError::Unsupported(format!(
+                    "nothing was salvaged of {name}, or it was cleaned away"
+                ))
+            })?;
+            let files = space.restore(&name, attempt, &target)?;
+            Ok(RestoredWork { attempt, files: files as u64 })
+        })
+    }
+
+    fn list_files(&self, run: &RunId, tree: ObjectId) -> WorkspaceResult<FileListing> {
+        self.with(run, move |space| file_listing::list(&space.git(), &tree))
+    }
+
+    fn read_files(&self, run: &RunId, files: Vec<ListedFile>) -> WorkspaceResult<Vec<Vec<u8>>> {
+        self.with(run, move |space| file_listing::contents(&space.git(), &files))
+    }
+
+    fn disk_bytes(&self, run: &RunId) -> WorkspaceResult<Option<u64>> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || Ok(files.disk_usage(&run)?))
+    }
+
+    fn clean(&self, options: GcOptions) -> WorkspaceResult<GcSummary> {
+        let files = self.clone();
+        blocking(move || Ok(files.gc(&options)?))
+    }
+
+    fn remove(&self, run: &RunId, dry_run: bool) -> WorkspaceResult<GcSummary> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || {
+            if !dry_run {
+                return Ok(files.remove_run(&run)?);
+            }
+            let freed_bytes = files.check_removable(&run)?;
+            Ok(GcSummary { removed: vec![format!("run {run}")], kept: Vec::new(), freed_bytes })
+        })
+    }
+
+    fn export_objects(
+        &self,
+        run: &RunId,
+        objects: Vec<ObjectId>,
+        bases: Vec<ObjectId>,
+    ) -> WorkspaceResult<ObjectTransfer> {
+        self.with(run, move |space| space.pack_objects(&objects, &bases).map(ObjectTransfer))
+    }
+
+    fn import_objects(&self, run: &RunId, transfer: ObjectTransfer) -> WorkspaceResult<()> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || Ok(files.take_objects(&run, &transfer.0)?))
+    }
+}
+
+fn state_of(space: &RunSpace, query: &SalvageQuery) -> Result<SalvageState, RepositoryError> {
+    let (agent, attempt) = (query.of.agent.to_string(), query.of.attempt);
+    let git = space.read_ref(&salvaged_git_ref(&agent, attempt))?;
+    let (Some(commit), Some(base)) = (query.commit, query.base) else {
+        return Ok(SalvageState { files: None, git });
+    };
+    if space.read_ref(&salvage_ref(&agent, attempt))?.is_none() {
+        return Ok(SalvageState { files: None, git });
+    }
+    let options = DiffOptions { form: DiffForm::NameStatus, colour: false };
+    let lines = space.diff(&base, &commit, options)?;
+    let files = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    Ok(SalvageState { files: Some(files as u64), git })
+}
