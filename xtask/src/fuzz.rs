@@ -14,8 +14,11 @@ use crate::{Failure, Outcome};
 
 /// The default duration of the search.
 const SECONDS: u64 = 60;
-/// The duration in ci: long enough to run every seed and to try variations of each.
-const SHORT_SECONDS: u64 = 20;
+/// The number of inputs in ci: every seed, and variations of each, in about 20 s.
+const SHORT_RUNS: u64 = 3_000;
+/// The seed of the random numbers in ci: every change is tried with the same inputs, so that one that fails has broken something
+/// itself. Without it, each search is another one.
+const SHORT_SEED: u32 = 1;
 /// Time limit of one input. The largest that is read takes milliseconds.
 const INPUT_SECONDS: u64 = 10;
 /// Memory limit of one input, in MiB.
@@ -42,29 +45,40 @@ const COVERAGE: [&str; 7] = [
 
 #[derive(Debug, PartialEq, Eq)]
 enum FuzzMode {
-    /// Search for this number of seconds.
+    /// Search with other random numbers each time, for this number of seconds.
     Look(u64),
+    /// Search with the same random numbers each time.
+    Repeatable,
     /// Read one file again.
     Again(String),
 }
 
 /// A short search, for ci.
 pub(crate) fn short() -> Outcome {
-    run(&["--seconds".to_owned(), SHORT_SECONDS.to_string()])
+    execute(&FuzzMode::Repeatable)
 }
 
 /// Builds the target and searches for inputs that break a promise.
 pub(crate) fn run(args: &[String]) -> Outcome {
-    let wanted = wanted(args)?;
+    execute(&wanted(args)?)
+}
+
+fn execute(mode: &FuzzMode) -> Outcome {
     if !has_compiler() {
         println!("fuzz: skipped: libFuzzer needs a C++ compiler (`c++`), and there is none");
         return Ok(());
     }
     let place = place()?;
     let program = built(&place)?;
-    match wanted {
-        FuzzMode::Again(file) => run_command(Command::new(&program).arg(&file)),
-        FuzzMode::Look(seconds) => look(&place, &program, seconds),
+    match mode {
+        FuzzMode::Again(file) => run_command(Command::new(&program).arg(file)),
+        FuzzMode::Look(seconds) => look(&place, "found", &program, &[format!("-max_total_time={seconds}")]),
+        FuzzMode::Repeatable => {
+            // What earlier searches found would be further seeds.
+            let _ = fs::remove_dir_all(place.join("found-in-ci"));
+            let bounds = [format!("-runs={SHORT_RUNS}"), format!("-seed={SHORT_SEED}")];
+            look(&place, "found-in-ci", &program, &bounds)
+        }
     }
 }
 
@@ -104,15 +118,14 @@ fn built(place: &Path) -> Result<PathBuf, Failure> {
     Ok(place.join(host).join("release").join(TARGET))
 }
 
-fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
-    let (found, broken) = (place.join("found"), place.join("broken"));
+fn look(place: &Path, found: &str, program: &Path, bounds: &[String]) -> Outcome {
+    let (found, broken) = (place.join(found), place.join("broken"));
     for dir in [&found, &broken] {
         fs::create_dir_all(dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
     }
     let mut command = Command::new(program);
     command.current_dir(root()).arg(&found).arg(SEEDS);
-    command.args([
-        format!("-max_total_time={seconds}"),
+    command.args(bounds).args([
         format!("-timeout={INPUT_SECONDS}"),
         format!("-rss_limit_mb={INPUT_MIB}"),
         format!("-max_len={INPUT_BYTES}"),
@@ -125,7 +138,7 @@ fn look(place: &Path, program: &Path, seconds: u64) -> Outcome {
     let written = |file: &PathBuf| file.metadata().and_then(|about| about.modified()).ok();
     match (outcome, files(&broken).into_iter().max_by_key(written)) {
         (Ok(()), _) => {
-            println!("fuzz: {seconds} s, {} inputs kept, nothing broken", files(&found).len());
+            println!("fuzz: {}: {} inputs kept, nothing broken", bounds.join(" "), files(&found).len());
             Ok(())
         }
         (Err(failure), None) => Err(failure),

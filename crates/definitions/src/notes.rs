@@ -1,11 +1,13 @@
 //! Collects warnings about a file while it is parsed.
 
-use posse_domain::text::first_line;
+use posse_domain::text::{first_line, shorten};
 
 use super::parse_options::{Mention, ParsedFile, Role, Severity, UnusedModel, WARNINGS_MAX, Warning};
 
 /// Maximum length of a quoted text in a warning.
 const QUOTED_MAX_CHARS: usize = 64;
+/// Maximum length of a problem. Errors of a parser quote a text of the file whole.
+const PROBLEM_MAX_CHARS: usize = 400;
 
 /// The warnings and references found so far.
 #[derive(Debug)]
@@ -23,31 +25,32 @@ impl<'a> Notes<'a> {
 
     /// Adds a problem. An empty `fix` means none.
     pub(super) fn problem(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Severity::Problem, line.into(), problem.into(), fix, false);
+        self.add(Severity::Problem, line.into(), &problem.into(), fix, false);
     }
 
     /// Adds a problem that allows more than the author meant.
     pub(super) fn widening(&mut self, line: u64, problem: impl Into<String>, fix: &str) {
-        self.add(Severity::Problem, Some(line), problem.into(), fix, true);
+        self.add(Severity::Problem, Some(line), &problem.into(), fix, true);
     }
 
     /// Adds a note. An empty `fix` means none.
     pub(super) fn note(&mut self, line: impl Into<Option<u64>>, problem: impl Into<String>, fix: &str) {
-        self.add(Severity::Note, line.into(), problem.into(), fix, false);
+        self.add(Severity::Note, line.into(), &problem.into(), fix, false);
     }
 
     /// Adds a note about a part of the file that applies only after the user trusts it.
     pub(super) fn untrusted(&mut self, line: u64, problem: impl Into<String>) {
-        let note = self.warning(Severity::Note, Some(line), problem.into(), "");
+        let note = self.warning(Severity::Note, Some(line), &problem.into(), "");
         self.push(Warning { needs_trust: true, ..note });
     }
 
-    fn add(&mut self, level: Severity, line: Option<u64>, problem: String, fix: &str, widens: bool) {
+    fn add(&mut self, level: Severity, line: Option<u64>, problem: &str, fix: &str, widens: bool) {
         let warning = self.warning(level, line, problem, fix);
         self.push(Warning { widens, ..warning });
     }
 
-    fn warning(&self, level: Severity, line: Option<u64>, problem: String, fix: &str) -> Warning {
+    fn warning(&self, level: Severity, line: Option<u64>, problem: &str, fix: &str) -> Warning {
+        let problem = shorten(&without_control_characters(problem), PROBLEM_MAX_CHARS);
         let fix = (!fix.is_empty()).then(|| fix.to_owned());
         Warning { level, file: self.file.to_owned(), line, problem, fix, widens: false, needs_trust: false }
     }
@@ -81,8 +84,12 @@ impl<'a> Notes<'a> {
     }
 }
 
-/// Quotes a text in a warning: one line, shortened, without control characters.
+/// Quotes a text in a warning: its first line, shortened, without control characters.
 pub(super) fn quoted(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    format!("`{}`", first_line(&plain, QUOTED_MAX_CHARS))
+    format!("`{}`", without_control_characters(&first_line(text, QUOTED_MAX_CHARS)))
+}
+
+/// A warning is one line on a terminal, whatever the file contains.
+fn without_control_characters(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
