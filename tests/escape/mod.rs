@@ -25,11 +25,11 @@ mod victim;
 mod world;
 
 use std::fs;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use case::{Case, call, sh};
 use serde_json::json;
-use world::{Launch, Level, Report, Setting, World};
+use world::{Launch, Level, Program, Report, Setting, World};
 
 /// Fewer cases than this mean that the corpus is incomplete.
 const LEAST: usize = 150;
@@ -119,13 +119,14 @@ fn kept_inside() -> Vec<Case> {
 
 /// Executes groups, two at a time, and sums the reports.
 fn carry_out(groups: &[Group], setting: Setting) -> Report {
+    let program = Arc::new(Program::of(setting));
     let (left, sum) = (Mutex::new(groups.iter()), Mutex::new(Report::default()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
                     let Some((group, cases, launch)) = left.lock().expect("alone").next() else { return };
-                    let mut world = World::new(setting, *launch);
+                    let mut world = World::with(Arc::clone(&program), setting, *launch);
                     if *group == "rules" {
                         fs::copy(env!("CARGO_BIN_EXE_posse"), world.at("ws/posse"))
                             .expect("the command in the box");

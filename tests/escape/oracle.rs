@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Seek};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -148,9 +147,7 @@ fn look(path: &Path, metadata: &Metadata) -> String {
 }
 
 fn hash(bytes: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(bytes);
-    format!("{:x}:{}", hasher.finish(), bytes.len())
+    format!("{}:{}", blake3::hash(bytes).to_hex(), bytes.len())
 }
 
 /// Visits a directory and everything beneath it; follows no link.

@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -56,6 +57,7 @@ pub(crate) struct World {
     /// In every secret of this world.
     canary: String,
     setting: Setting,
+    program: Arc<Program>,
     pub(crate) listeners: Listeners,
     pub(crate) victim: Victim,
     before: Snapshot,
@@ -110,8 +112,34 @@ pub(crate) struct Report {
     pub(crate) explained: usize,
 }
 
+/// The command, where the user of a setting can execute it.
+pub(crate) struct Program {
+    path: PathBuf,
+    /// The directory of a copy for another user, who may not reach the original.
+    _copy: Option<TempDir>,
+}
+
+impl Program {
+    pub(crate) fn of(setting: Setting) -> Self {
+        let original = Path::new(env!("CARGO_BIN_EXE_posse"));
+        if setting.user.is_none() {
+            return Self { path: original.to_owned(), _copy: None };
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
+        let path = dir.path().join("posse");
+        fs::copy(original, &path).expect("a binary for others");
+        Self { path, _copy: Some(dir) }
+    }
+}
+
 impl World {
     pub(crate) fn new(setting: Setting, launch: Launch) -> Self {
+        Self::with(Arc::new(Program::of(setting)), setting, launch)
+    }
+
+    /// A world that shares the program with others: a copy for each would be most of what a world writes.
+    pub(crate) fn with(program: Arc<Program>, setting: Setting, launch: Launch) -> Self {
         let top = tempfile::tempdir().expect("a directory");
         fs::set_permissions(top.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
         let unique = top.path().file_name().and_then(|name| name.to_str()).expect("a name");
@@ -120,14 +148,13 @@ impl World {
         furnish(top.path(), &canary, setting.level, launch);
         let listeners = Listeners::open(top.path());
         if let Some(user) = setting.user {
-            fs::copy(env!("CARGO_BIN_EXE_posse"), top.path().join("posse")).expect("a binary for others");
             oracle::walk(top.path(), &mut |path, _| {
                 lchown(path, Some(user), Some(user)).expect("given away");
             });
         }
         let victim = Victim::start(top.path(), &canary, setting.user);
         let before = Snapshot::of(top.path());
-        Self { top, tag, canary, setting, listeners, victim, before }
+        Self { top, tag, canary, setting, program, listeners, victim, before }
     }
 
     /// Records the current state of everything.
@@ -196,7 +223,7 @@ impl World {
             command.args(["bash", "-c", through, "through"]);
         }
         command
-            .arg(self.program())
+            .arg(&self.program.path)
             .args(args)
             .current_dir(self.at("ws"))
             .env_clear()
@@ -231,13 +258,6 @@ impl World {
         }
         command.arg(self.top.path());
         command
-    }
-
-    fn program(&self) -> PathBuf {
-        match self.setting.user {
-            Some(_) => self.at("posse"),
-            None => PathBuf::from(env!("CARGO_BIN_EXE_posse")),
-        }
     }
 
     /// The output of `posse doctor` for this world's user.

@@ -4,6 +4,7 @@
 //! tests. A command is one file; a new one needs its `mod` line and its row in [`VERBS`].
 
 mod bench;
+mod campaigns;
 mod ci;
 mod command;
 mod faults;
@@ -42,6 +43,7 @@ const VERBS: &[Verb] = &[
         about: "kills and resumes: [--points] [--random N] [--short] [--seed S] [--json FILE]; --power [--rounds N]",
         run: faults::run,
     },
+    Verb { name: "campaigns", about: "the random tests at their full length", run: campaigns::run },
     Verb {
         name: "fuzz",
         about: "reads front matter that a fuzzer makes up: [--seconds N]; [--input FILE] reads one file again",

@@ -8,7 +8,7 @@ use crate::command::{capture, cargo, cargo_has, root, run as run_command};
 use crate::{Failure, Outcome, packages};
 
 /// Campaigns that take minutes; `cargo xtask ci` runs them.
-const LONG: &str = "test(/^escape::/) + test(random_plans) + test(twenty_times) + test(hundred) + test(/_canary_/) \
+const LONG: &str = "test(/^escape::/) + test(random_plans) + test(every_time) + test(random_histories) + test(dirty_states) + test(many_calls) + test(soon_after_a_tool) + test(while_a_tool_is_busy) + test(/_canary_/) \
                     + test(random_trees) + test(every_pass_of_every_point) + binary(faults)";
 /// Stories that cover everything once: a run, its replay, a crash and its resume.
 const STORIES: &str = "test(/^cli_(demo|run|resume)::/)";

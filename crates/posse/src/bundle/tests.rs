@@ -239,6 +239,19 @@ fn a_small_file_that_unpacks_to_a_large_one_is_refused_early() {
 }
 
 #[test]
+fn no_file_has_the_path_of_another_or_is_its_folder() {
+    let mut paths = BundlePaths::default();
+    let mut insert = |path: &str| paths.insert(Path::new(path));
+    for new in ["a/b", "a.b", "a/b.c", "a-/b", "b", "a/c/d"] {
+        assert!(insert(new), "{new}");
+    }
+    for taken in ["a/b", "a", "a/b/c", "b/x/y", "a/c"] {
+        assert!(!insert(taken), "{taken}");
+    }
+    assert!(insert("a/c/e") && insert("ba"));
+}
+
+#[test]
 fn limits_grow_with_the_file_and_end() {
     assert_eq!(Limits::of(0), Limits { unpacked_bytes: UNPACKED_FLOOR_BYTES, values: VALUES_FLOOR });
     let (small, large) = (Limits::of(3 << 20), Limits::of(u64::MAX));

@@ -158,8 +158,11 @@ fn on_disk(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
     all
 }
 
+/// How many random folders are salvaged.
+const WORLDS: u32 = if option_env!("POSSE_CAMPAIGNS").is_some() { 100 } else { 40 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: WORLDS, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_byte_is_reachable_after_salvage(
