@@ -7,6 +7,7 @@
 mod absences;
 mod decisions;
 mod desks;
+mod glossary;
 mod layers;
 mod mask;
 mod modules;
@@ -51,8 +52,11 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(sources.iter().flat_map(shape::check));
     breaches.extend(sources.iter().flat_map(names::check));
     breaches.extend(texts.iter().flat_map(|(path, text)| texts::check(path, text)));
-    breaches.extend(sources.iter().flat_map(words::check_rust));
-    breaches.extend(texts.iter().flat_map(|(path, text)| words::check_markdown(path, text)));
+    let page = texts.iter().find(|(path, _)| path == glossary::PAGE).map_or("", |(_, text)| text);
+    let synonyms = glossary::synonyms(page);
+    breaches.extend(sources.iter().flat_map(|source| glossary::check_names(source, &synonyms)));
+    breaches.extend(sources.iter().flat_map(|source| words::check_rust(source, &synonyms)));
+    breaches.extend(texts.iter().flat_map(|(path, text)| words::check_markdown(path, text, &synonyms)));
     breaches.extend(decisions::check(&texts));
     breaches.extend(pages::check(&texts, &sources));
     breaches.extend(desks::check(&sources));

@@ -6,12 +6,13 @@
 use std::path::Path;
 
 use super::Breach;
+use super::glossary;
 use super::mask::Prose;
 use super::source::Source;
 
 /// A word or phrase, and its replacement.
-struct ForbiddenWord {
-    phrase: &'static str,
+struct ForbiddenWord<'a> {
+    phrase: &'a str,
     instead: &'static str,
 }
 
@@ -22,7 +23,7 @@ const RUN: &str =
 const NOTIFY: &str = "write notify, receive or read";
 const CONTINUE: &str = "write continue or proceed";
 
-const FORBIDDEN: &[ForbiddenWord] = &[
+const FORBIDDEN: &[ForbiddenWord<'static>] = &[
     ForbiddenWord { phrase: "nobody", instead: NAME_THE_SUBJECT },
     ForbiddenWord { phrase: "somebody", instead: NAME_THE_SUBJECT },
     ForbiddenWord { phrase: "anybody", instead: NAME_THE_SUBJECT },
@@ -83,7 +84,8 @@ const ALLOWED: &[(&str, &str, &str)] = &[
 /// Markdown below these is input of tests: files of other programs, and prompts.
 const FIXTURES: &[&str] = &["tests/", "/tests/"];
 
-pub(crate) fn check_rust(source: &Source) -> Vec<Breach> {
+/// Breaches in a Rust file; `synonyms` are those of the glossary.
+pub(crate) fn check_rust(source: &Source, synonyms: &[String]) -> Vec<Breach> {
     // Strings of tests are input and quotations, so only their comments are checked.
     let is_prose = |at: usize, prose: Prose| prose == Prose::Comment || !source.is_test(at);
     let spans = source.masked.prose.iter().filter(|(range, prose)| is_prose(range.start, *prose));
@@ -96,25 +98,27 @@ pub(crate) fn check_rust(source: &Source) -> Vec<Breach> {
         words.extend(words_of(&source.original[range.clone()], range.start, !is_next_line));
         last_end = range.end;
     }
-    check(&source.path, &words, |at| source.line(at))
+    check(&source.path, &words, synonyms, |at| source.line(at))
 }
 
-pub(crate) fn check_markdown(path: &str, text: &str) -> Vec<Breach> {
+pub(crate) fn check_markdown(path: &str, text: &str, synonyms: &[String]) -> Vec<Breach> {
     let is_fixture = FIXTURES.iter().any(|dir| path.starts_with(dir) || path.contains(dir));
     let is_markdown = Path::new(path).extension().is_some_and(|extension| extension == "md");
     if !is_markdown || is_fixture {
         return Vec::new();
     }
-    check(path, &words_of(text, 0, true), |at| text[..at].matches('\n').count() + 1)
+    check(path, &words_of(text, 0, true), synonyms, |at| text[..at].matches('\n').count() + 1)
 }
 
-fn check(path: &str, words: &[Word<'_>], line: impl Fn(usize) -> usize) -> Vec<Breach> {
+fn check(path: &str, words: &[Word<'_>], synonyms: &[String], line: impl Fn(usize) -> usize) -> Vec<Breach> {
     let is_allowed = |phrase: &str| {
         ALLOWED.iter().any(|(place, word, _)| path.starts_with(place) && (*word == "*" || *word == phrase))
     };
     let mut breaches = Vec::new();
-    for forbidden in FORBIDDEN.iter().filter(|forbidden| !is_allowed(forbidden.phrase)) {
-        let parts: Vec<&str> = forbidden.phrase.split(' ').collect();
+    let of_glossary = synonyms.iter().map(|phrase| ForbiddenWord { phrase, instead: glossary::WHY });
+    let own = FORBIDDEN.iter().map(|word| ForbiddenWord { phrase: word.phrase, instead: word.instead });
+    for forbidden in own.chain(of_glossary).filter(|forbidden| !is_allowed(forbidden.phrase)) {
+        let parts: Vec<&str> = forbidden.phrase.split([' ', '-']).collect();
         for found in words.windows(parts.len()).filter(|found| is_phrase(found, &parts)) {
             breaches.push(Breach {
                 place: format!("{path}:{}", line(found[0].at)),
@@ -173,7 +177,10 @@ mod tests {
     use super::*;
 
     fn in_rust(path: &str, code: &str) -> Vec<String> {
-        check_rust(&Source::new(path, code)).into_iter().map(|breach| breach.place).collect()
+        check_rust(&Source::new(path, code), &["deputy".to_owned()])
+            .into_iter()
+            .map(|breach| breach.place)
+            .collect()
     }
 
     #[test]
@@ -182,6 +189,15 @@ mod tests {
         assert_eq!(
             in_rust("crates/agent/src/a.rs", code),
             ["crates/agent/src/a.rs:1", "crates/agent/src/a.rs:6", "crates/agent/src/a.rs:3"]
+        );
+    }
+
+    #[test]
+    fn a_synonym_of_the_glossary_is_a_breach_too() {
+        let code = "/// A deputy.\nfn f() { g(\"the deputy of `deputy`\"); }";
+        assert_eq!(
+            in_rust("crates/agent/src/a.rs", code),
+            ["crates/agent/src/a.rs:1", "crates/agent/src/a.rs:2"]
         );
     }
 
@@ -199,13 +215,13 @@ mod tests {
 
     #[test]
     fn markdown_is_checked_unless_it_is_a_fixture() {
-        let places = |path| check_markdown(path, "Fine.\nIt is left\nout.").len();
+        let places = |path| check_markdown(path, "Fine.\nIt is left\nout.", &[]).len();
         assert_eq!((places("README.md"), places("docs/a.md"), places("tests/b.md")), (1, 1, 0));
         assert_eq!((places("crates/definitions/tests/corpus/c.md"), places("README.txt")), (0, 0));
     }
 
     #[test]
     fn an_allowed_place_is_no_breach() {
-        assert_eq!(check_markdown("GLOSSARY.md", "nobody").len(), 0);
+        assert_eq!(check_markdown("GLOSSARY.md", "nobody", &[]).len(), 0);
     }
 }
