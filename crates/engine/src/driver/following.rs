@@ -79,7 +79,14 @@ impl Driver {
             return false;
         }
         replaying.follower(id).left.pop_front();
-        self.cancel(id, Cancel { by: "user".to_owned(), reason, kill })
+        match self.cancel(id, Cancel { by: "user".to_owned(), reason, kill }) {
+            Ok(()) => true,
+            Err(refused) => {
+                // The replay may end the agent earlier than the recorded run did.
+                tracing::info!(agent_id = %id, %refused, "a recorded cancel was ignored");
+                false
+            }
+        }
     }
 
     /// Sets the time at which the replay is given up, if an agent waits for a message and nothing is under way that

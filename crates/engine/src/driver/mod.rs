@@ -82,7 +82,7 @@ const LARGE_TREE_AGENTS: usize = 1_000;
 pub(crate) enum Stop {
     /// The journal could not be written, or another process holds the lease.
     Store(StoreError),
-    /// The state refused an event that the driver had decided on.
+    /// The state refused an event or a command that the driver had decided on.
     Inconsistent(String),
     /// The run needs something that is missing. Nothing was written.
     Unavailable(String),

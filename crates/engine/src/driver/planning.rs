@@ -100,13 +100,14 @@ impl Driver {
     pub(super) fn abandon_steps(&mut self) {
         for step in self.core.run.due_steps() {
             let StepOutcome::Child(child) = self.create_step(step, ReportRoom::NotNeeded) else { continue };
-            if let Ok((id, body)) = self.core.run.abandon(&child) {
-                self.core.emit(id, body);
+            match self.core.run.abandon(&child) {
+                Ok((id, body)) => self.core.emit(id, body),
+                Err(refused) => return self.core.stop_for_refusal(&child, "abandon", refused),
             }
             self.drop_session(&child);
             self.fresh.retain(|fresh| *fresh != child);
             self.report_abandoned(&child);
-            self.close(&child);
+            self.close_ended(&child);
         }
     }
 

@@ -9,7 +9,7 @@ use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{FailKind, Failure};
+use posse_domain::lifecycle::{AgentState, CommandRefused, FailKind, Failure};
 
 use super::effects::Effect;
 use super::session::{AgentWait, Session};
@@ -101,8 +101,11 @@ impl Driver {
     /// Does nothing for an agent that has started.
     pub(super) fn start_agent(&mut self, id: &AgentId) {
         let base = self.files.base_of(id);
-        if let Ok((id, body)) = self.core.run.start(id, base) {
-            self.core.emit(id, body);
+        match self.core.run.start(id, base) {
+            Ok((id, body)) => self.core.emit(id, body),
+            // This is a later model call of the agent.
+            Err(CommandRefused::State(AgentState::Running)) => {}
+            Err(refused) => self.core.stop_for_refusal(id, "start", refused),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use posse_domain::event::QueuedFor;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::OpenState;
+use posse_domain::lifecycle::{AgentState, CommandRefused, OpenState};
 use posse_domain::text::first_line;
 
 use super::Driver;
@@ -104,11 +104,12 @@ impl Driver {
             if !self.core.sessions.contains_key(&id) {
                 continue;
             }
-            let queued_for = WaitReason::queued_for(self.wait_of(&id));
-            if let Some((id, body)) =
-                queued_for.and_then(|waits_for| self.core.run.queue(&id, waits_for).ok())
-            {
-                self.core.emit(id, body);
+            let Some(queued_for) = WaitReason::queued_for(self.wait_of(&id)) else { continue };
+            match self.core.run.queue(&id, queued_for) {
+                Ok((id, body)) => self.core.emit(id, body),
+                // The child was started or cancelled in the round that created it.
+                Err(CommandRefused::State(AgentState::Running) | CommandRefused::Cancelled) => {}
+                Err(refused) => self.core.stop_for_refusal(&id, "queue", refused),
             }
         }
     }

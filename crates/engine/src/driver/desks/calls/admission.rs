@@ -266,9 +266,13 @@ fn approval_of(core: &Core, id: &AgentId, call: &ToolCall) -> Result<Hash, ToolF
 }
 
 fn answer_as_host(core: &mut Core, id: &AgentId, call_id: &str, approval: &Hash, answer: Answer) {
-    if let Ok((id, body)) = core.run.answer(id, call_id, approval, answer, AnsweredBy::Host) {
-        core.emit(id.clone(), body);
-        core.watch_deadlines_below(&id);
+    match core.run.answer(id, call_id, approval, answer, AnsweredBy::Host) {
+        Ok((id, body)) => {
+            core.emit(id.clone(), body);
+            core.watch_deadlines_below(&id);
+        }
+        // The caller has found the question open and compared the hash.
+        Err(refused) => core.stop_for_refusal(id, "answer", refused),
     }
 }
 
