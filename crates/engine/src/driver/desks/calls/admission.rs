@@ -14,12 +14,12 @@ use posse_domain::event::{AnsweredBy, EffectClass, PermissionDecided};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
-    AskedQuestion, BASH, DELEGATE_TO_AGENT, OpenAgent, Question, QuestionState, SKILL_TOOL, TASK_TOOL,
+    AskedQuestion, DELEGATE_TO_AGENT, OpenAgent, Question, QuestionState, SKILL_TOOL, TASK_TOOL,
 };
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
 use posse_domain::permission::{
-    Answer, Decision, DecisionReason, Doubt, LayerName, Operation, Verdict, approval_hash,
+    Answer, BASH, Decision, DecisionReason, Doubt, LayerName, Operation, Verdict, approval_hash,
 };
 use serde_json::Value;
 

@@ -11,11 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{
-    BASH, OpenAgent, Refusal, SpawnFrom, SpawnRequest, call_of_command, command_calls,
-};
+use posse_domain::lifecycle::{OpenAgent, Refusal, SpawnFrom, SpawnRequest, call_of_command, command_calls};
 use posse_domain::message::ToolCall;
-use posse_domain::permission::{Decision, Operation, Verdict};
+use posse_domain::permission::{BASH, Decision, Operation, Verdict};
 
 use super::CallDesk;
 use super::admission::{Admission, ask, brief, emit_decision, resolve_answer};
