@@ -29,7 +29,7 @@ pub struct RecordedCall {
     /// The end of the call. `None` if the journal ends before it.
     pub replied: Option<Box<ModelReplied>>,
     /// The index of the call among the events of its agent.
-    place: usize,
+    position: usize,
 }
 
 impl RecordedCall {
@@ -167,7 +167,7 @@ impl Recording {
     fn take(&mut self, event: Event) {
         let after = matches!(&event.body, EventBody::CancelRequested(_)).then(|| self.steps(&event.agent));
         let agent = self.agents.entry(event.agent.relative().to_owned()).or_default();
-        let place = agent.events.len();
+        let position = agent.events.len();
         match &event.body {
             EventBody::RunStarted(e) => agent.contract = Some(e.contract.clone()),
             EventBody::SubagentCreated(e) => agent.contract = Some(e.contract.clone()),
@@ -185,7 +185,7 @@ impl Recording {
                     agent.preamble.get_or_insert_with(|| preamble.clone());
                 }
                 agent.items.push(Item::Call(agent.calls.len()));
-                agent.calls.push(RecordedCall { called: called.clone(), replied: None, place });
+                agent.calls.push(RecordedCall { called: called.clone(), replied: None, position });
             }
             EventBody::ModelReplied(replied) => {
                 if let Some(call) = agent.calls.last_mut() {
@@ -287,7 +287,7 @@ impl Recording {
     pub fn request(&self, agent: &str, call: &RecordedCall) -> RecordedRequest {
         let preamble = self.agents.get(agent).and_then(|agent| agent.preamble.as_deref());
         let text = |hash: &Hash| self.texts.get(hash).map(Text::to_shared);
-        let machine = self.machine(agent, call.place + 1, 0);
+        let machine = self.machine(agent, call.position + 1, 0);
         let known = self.agents.get(agent).and_then(|known| known.contract.as_ref());
         let short = known.filter(|_| call.called.trimmed).and_then(|contract| {
             let system = report_prompt(self.definitions.get(contract)?, contract);
@@ -383,15 +383,15 @@ impl Agent {
     /// only the end of that call is removed.
     fn forget_interrupted(&mut self, has_ended: bool) {
         let made_again = |at: usize, call: &RecordedCall| {
-            let place = |call: &RecordedCall| (call.called.attempt, call.called.turn);
-            self.calls.iter().skip(at + 1).any(|later| place(later) == place(call))
+            let position = |call: &RecordedCall| (call.called.attempt, call.called.turn);
+            self.calls.iter().skip(at + 1).any(|later| position(later) == position(call))
         };
         let cut: Vec<bool> = self.calls.iter().map(RecordedCall::was_interrupted).collect();
         let calls = self.calls.iter().enumerate();
         let gone: Vec<bool> =
             calls.map(|(at, call)| call.was_interrupted() && (!has_ended || made_again(at, call))).collect();
         let mut kept = 0;
-        let places: Vec<Option<usize>> = gone
+        let positions: Vec<Option<usize>> = gone
             .iter()
             .map(|gone| {
                 (!gone).then(|| {
@@ -403,9 +403,9 @@ impl Agent {
         self.items.retain_mut(|item| {
             let has_no_end = matches!(item, Item::Reply(at) if cut.get(*at).is_some_and(|cut| *cut));
             match item {
-                Item::Call(at) | Item::Reply(at) => match places.get(*at).copied().flatten() {
-                    Some(place) => {
-                        *at = place;
+                Item::Call(at) | Item::Reply(at) => match positions.get(*at).copied().flatten() {
+                    Some(position) => {
+                        *at = position;
                         !has_no_end
                     }
                     None => false,

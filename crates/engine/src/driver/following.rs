@@ -55,11 +55,11 @@ impl Driver {
                 self.receive(id, from, text);
                 return true;
             }
-            let said = follower.left.iter().find_map(|item| match item {
+            let message = follower.left.iter().find_map(|item| match item {
                 Item::Message(MessageAuthor::Person, text) => Some(text.clone()),
                 _ => None,
             });
-            if let (MessageAuthor::Person, Some(text)) = (who, said) {
+            if let (MessageAuthor::Person, Some(text)) = (who, message) {
                 self.receive(id, Sender::Person, text);
                 return true;
             }

@@ -45,7 +45,7 @@ impl Driver {
                 return;
             }
         }
-        self.files.keep_places(&mut self.core);
+        self.files.reserve_positions(&mut self.core);
         // The root waits while steps can still start. If it was advanced before this change of the plan, it must check
         // again.
         self.core.mark_ready(&root);

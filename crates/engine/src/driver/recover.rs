@@ -110,7 +110,7 @@ impl Driver {
         }
         // A cancel in the mailbox is taken before anything starts again.
         let mail = self.core.rt.parts.store.mail(&self.core.key);
-        self.files.keep_places(&mut self.core);
+        self.files.reserve_positions(&mut self.core);
         // All children enter their merge queues before any merge starts. A child whose merge is journalled comes first,
         // whatever its number.
         for id in &order {

@@ -200,7 +200,7 @@ pub(super) fn ask(
     emit_decision(core, id, of, operation, verdict);
     if !core.run.may_ask(id, core.attended) {
         let by_hook = verdict.by() == Some(&LayerName::Hook);
-        return Err(no_person_to_ask(core, id, operation, verdict, by_hook));
+        return Err(no_approver_to_ask(core, id, operation, verdict, by_hook));
     }
     let question = Question {
         call_id: &call.id,
@@ -234,7 +234,7 @@ pub(super) fn resolve_answer(
     }
     match (question.state, verdict.decision) {
         (QuestionState::Denied { by: AnsweredBy::Host, .. }, _) => {
-            Err(no_person_to_ask(core, id, operation, verdict, question.by_hook))
+            Err(no_approver_to_ask(core, id, operation, verdict, question.by_hook))
         }
         (QuestionState::Denied { by: AnsweredBy::Person, reason }, _) => {
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -254,7 +254,7 @@ pub(super) fn resolve_answer(
         (QuestionState::Open, _) => {
             let reason = Some("no user can be asked".to_owned());
             answer_as_host(core, id, &call.id, &approval, Answer::Deny { reason });
-            Err(no_person_to_ask(core, id, operation, verdict, question.by_hook))
+            Err(no_approver_to_ask(core, id, operation, verdict, question.by_hook))
         }
     }
 }
@@ -277,7 +277,7 @@ fn answer_as_host(core: &mut Core, id: &AgentId, call_id: &str, approval: &Hash,
 }
 
 /// Why an `ask` is denied, and how a user can allow it.
-fn no_person_to_ask(
+fn no_approver_to_ask(
     core: &Core,
     id: &AgentId,
     operation: &Operation<'_>,

@@ -231,7 +231,7 @@ impl CallDesk {
                 return self.refuse_spawn(core, files, id, call, &request, &refusal);
             }
         }
-        self.wait_for_person(id, &call.id, class);
+        self.wait_for_approver(id, &call.id, class);
     }
 
     /// Journals that a call gets no child, and answers the call with the reason.
