@@ -20,6 +20,7 @@ use posse_domain::permission::Answer;
 use posse_domain::plan::Plan;
 use posse_domain::request::RunRequest;
 use posse_domain::text::Text;
+use thiserror::Error;
 
 use crate::history::{CONTINUES_MAX, Definitions, before_reply, machine_of, shared_from};
 
@@ -122,6 +123,16 @@ pub struct RecordedRequest {
     pub messages: Vec<Arc<Message>>,
 }
 
+/// Why events are not the recording of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RecordingError {
+    #[error("the run has no events")]
+    NoEvents,
+    /// The kind of the first event.
+    #[error("the first event is {0}, not run.started")]
+    NotStarted(&'static str),
+}
+
 /// A recorded run. Its agents are identified by their relative ids, which are the same in every run.
 #[derive(Debug)]
 pub struct Recording {
@@ -138,11 +149,11 @@ pub struct Recording {
 
 impl Recording {
     /// Creates a recording from all events of a run, oldest first, with their long texts.
-    pub fn new(events: Vec<Event>) -> Result<Self, String> {
+    pub fn new(events: Vec<Event>) -> Result<Self, RecordingError> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or("the run has no events")?;
+        let first = events.next().ok_or(RecordingError::NoEvents)?;
         let EventBody::RunStarted(started) = &first.body else {
-            return Err(format!("the first event is {}, not run.started", first.body.kind()));
+            return Err(RecordingError::NotStarted(first.body.kind()));
         };
         let mut recording = Self {
             run: first.agent.run(),

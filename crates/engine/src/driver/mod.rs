@@ -195,7 +195,7 @@ impl Driver {
         self.core.batch.events.push(started);
         self.core.watch_deadline(&root);
         if let Err(reason) = self.open_session(&root, Conversation::default()) {
-            self.core.stop = Some(Stop::Inconsistent(reason));
+            self.core.stop = Some(Stop::Inconsistent(reason.to_string()));
         }
         if let Some(reason) = self.missing.take() {
             self.core.stop = Some(Stop::Unavailable(reason));
