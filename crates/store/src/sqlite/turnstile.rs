@@ -319,7 +319,8 @@ mod tests {
         assert!(text.contains(&format!("process {} has held", std::process::id())), "{text}");
         assert!(second.try_take().is_none());
         drop(permit);
-        drop(second.take().unwrap());
+        // On a busy machine its helper may need longer than its patience to take the free lock.
+        while second.take().is_err() {}
         drop(first.take().unwrap());
     }
 
