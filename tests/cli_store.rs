@@ -47,11 +47,11 @@ fn refused(home: &Home, named: &[&str]) {
 fn a_database_of_a_newer_posse_is_refused() {
     let home =
         damaged(|bytes| bytes[USER_VERSION_AT..USER_VERSION_AT + 4].copy_from_slice(&999_u32.to_be_bytes()));
-    refused(&home, &["posse.db was written by a newer Posse (format 999", "POSSE_HOME"]);
+    refused(&home, &["posse.db: the journal was written by a newer Posse (format 999", "POSSE_HOME"]);
 }
 
 #[test]
 fn a_file_that_is_no_database_is_refused() {
     let home = damaged(|bytes| bytes.fill(b'x'));
-    refused(&home, &["posse.db is damaged"]);
+    refused(&home, &["posse.db: the journal is damaged"]);
 }

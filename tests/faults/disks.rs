@@ -62,7 +62,9 @@ mount -o remount,size=64m "$POSSE_HOME"
     let (out, err) = in_own_mounts(&scenario, dir.path(), script);
     let said = |line: &str| out.lines().any(|said| said == line);
     assert!(said("first 1"), "{out}\n{err}");
-    assert!(err.contains("error: no space left on the disk that holds"), "{err}");
+    let state = scenario.state();
+    assert!(err.contains(&format!("error: {}/", state.display())), "{err}");
+    assert!(err.contains(": no space left for the "), "{err}");
     assert!(said("ps 0"), "reads are served: {out}\n{err}");
     assert!(said("again 1"), "still full: {out}\n{err}");
     assert!(said("second 0") && said("verify 0") && said("logs 0"), "{out}\n{err}");

@@ -29,12 +29,12 @@ pub fn check(schema: &Value, text: &str) -> SchemaVerdict {
 }
 
 fn problems(schema: &Value, text: &str) -> Result<Vec<String>, String> {
-    let told = |problem: SchemaProblem| problem.to_string();
-    schema::check_size(text).map_err(told)?;
+    let text_of = |problem: SchemaProblem| problem.to_string();
+    schema::check_size(text).map_err(text_of)?;
     let value = json_in(text).ok_or("the answer is not JSON")?;
     let schema =
         Schema::compile(schema).map_err(|problem| format!("the schema itself is invalid: {problem}"))?;
-    let problems = schema.problems(&value, PROBLEMS_MAX).map_err(told)?;
+    let problems = schema.problems(&value, PROBLEMS_MAX).map_err(text_of)?;
     Ok(problems.iter().map(|problem| shorten(problem, PROBLEM_MAX_CHARS)).collect())
 }
 

@@ -6,10 +6,10 @@
 //! ([`Machine::take_inbox`]). The driver's own state (which call is in flight, which agent waits for a slot) is not
 //! part of it.
 
+mod accessors;
 mod apply;
 mod condense;
 mod criteria;
-mod look;
 mod reply;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -122,7 +122,10 @@ pub enum Slot {
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     /// A model call is next.
-    Ready { mend: bool },
+    Ready {
+        /// Whether it must repair the last answer.
+        repair: bool,
+    },
     /// A model call is in flight.
     Asking { purpose: Purpose, cause: Option<ReportCause>, reason: Option<Arc<str>> },
     /// Tool calls of a reply are in progress.
@@ -221,7 +224,7 @@ impl Machine {
             attempt: 1,
             turn: 0,
             call: 0,
-            phase: Phase::Ready { mend: false },
+            phase: Phase::Ready { repair: false },
             conversation,
             inbox: Vec::new(),
             objected: BTreeSet::new(),
@@ -255,7 +258,7 @@ impl Machine {
             Relay::No => {}
         }
         match &self.phase {
-            Phase::Ready { mend } => self.ask(*mend),
+            Phase::Ready { repair } => self.ask(*repair),
             Phase::Asking { .. } => Next::Wait,
             Phase::Calling { .. } => Next::CallTools,
             Phase::Answered(FinalText { cause: None, cut_off: true, .. }) if self.turns_left() => {
@@ -272,11 +275,11 @@ impl Machine {
         }
     }
 
-    fn ask(&self, mend: bool) -> Next {
+    fn ask(&self, repair: bool) -> Next {
         // A call that failed without an answer is retried within its turn.
         let repeated = self.call > 0;
         let turn = if repeated { self.turn } else { self.turn + 1 };
-        let cause = if mend {
+        let cause = if repair {
             Some(if self.limits.criteria > 0 { ReportCause::Criteria } else { ReportCause::Schema })
         } else if self.lacks_budget.is_some() {
             Some(ReportCause::Budget)
@@ -298,10 +301,10 @@ impl Machine {
             return Next::Idle;
         }
         let is_empty = text.trim().is_empty();
-        let said = || (!is_empty).then(|| self.report(text));
+        let report = || (!is_empty).then(|| self.report(text));
         if matches!(cause, Some(ReportCause::Budget | ReportCause::Time)) {
             let reason = reason.as_deref().unwrap_or("the budget is exhausted").to_owned();
-            return Next::Fail(broken(cause, reason, said()));
+            return Next::Fail(broken(cause, reason, report()));
         }
         if *called {
             // The model wanted to continue, so its text is not a report of the finished work.

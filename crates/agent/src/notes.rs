@@ -71,7 +71,7 @@ pub fn criteria_unanswered(missing: &[usize]) -> String {
 }
 
 /// A user's message.
-pub fn from_person(text: &str) -> String {
+pub fn from_user(text: &str) -> String {
     format!("Message from the user:\n{text}")
 }
 

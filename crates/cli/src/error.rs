@@ -4,10 +4,11 @@
 //! that reads the exit code, can act on.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use posse::discovery::DefinitionType;
-use posse::ports::StoreError;
+use posse::ports::{StoreError, StorePart};
 use posse::{Decision, RequestField};
 use posse_setup::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub(crate) struct CliError {
     kind: ErrorClass,
     message: String,
     hint: Option<String>,
+    /// The part of the store that the error is about, until its file is named.
+    part: Option<StorePart>,
 }
 
 /// The kinds of errors, by what a user can do about them.
@@ -41,7 +44,7 @@ enum ErrorClass {
 
 impl CliError {
     fn new(kind: ErrorClass, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), hint: None }
+        Self { kind, message: message.into(), hint: None, part: None }
     }
 
     /// An error of the kind `Usage`.
@@ -67,6 +70,15 @@ impl CliError {
     /// Adds what to do next.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the file of the store that the error is about. Errors of a store name none, because other front ends may
+    /// show them on another machine.
+    pub(crate) fn in_state_dir(mut self, dir: &Path) -> Self {
+        if let Some(part) = self.part.take() {
+            self.message = format!("{}: {}", posse::store_path(dir, part).display(), self.message);
+        }
         self
     }
 
@@ -114,7 +126,7 @@ impl From<SetupError> for CliError {
             SetupErrorKind::Unauthenticated => ErrorClass::Unauthenticated,
             SetupErrorKind::Failed => ErrorClass::Failed,
         };
-        Self { kind, message, hint: error.remedy.map(|remedy| remedy_text(&remedy)) }
+        Self { hint: error.remedy.map(|remedy| remedy_text(&remedy)), ..Self::new(kind, message) }
     }
 }
 
@@ -295,8 +307,7 @@ impl From<posse_engine::RuntimeError> for CliError {
 
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
-        let message = error.to_string();
-        let failed = CliError::failed(message);
+        let failed = CliError { part: error.part(), ..CliError::failed(error.to_string()) };
         match error {
             StoreError::Newer { .. } => failed.hint(
                 "use the Posse that wrote it, or set POSSE_HOME to another directory; it was left as it is",

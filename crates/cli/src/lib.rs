@@ -56,7 +56,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };
-    let outcome = Context::new(program, extras).and_then(|context| commands::dispatch(cli.command, &context));
+    let outcome = Context::new(program, extras).and_then(|context| {
+        commands::dispatch(cli.command, &context).map_err(|error| match context.state_dir() {
+            Ok(dir) => error.in_state_dir(dir),
+            Err(_) => error,
+        })
+    });
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => error.report(),

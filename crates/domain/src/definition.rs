@@ -5,12 +5,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::permission::{Decision, NETWORK, Operation, Rule};
+use crate::permission::{BASH, Decision, NETWORK, Operation, Rule};
 
 /// Maximum length of a definition's name.
 pub const DEFINITION_NAME_MAX: usize = 64;
-
-const SHELL_TOOL: &str = "bash";
 
 /// Whether a definition is for roots or for children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,7 +89,7 @@ pub struct Definition {
 impl Definition {
     /// Whether the definition lists the shell tool.
     pub fn has_shell(&self) -> bool {
-        self.tools.iter().any(|tool| tool == SHELL_TOOL)
+        self.tools.iter().any(|tool| tool == BASH)
     }
 
     /// Whether the definition's rules allow the network.

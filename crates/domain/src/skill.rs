@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::definition::{Definition, Trust};
-use crate::permission::{Decision, Operation, Pattern, Rule};
+use crate::permission::{BASH, Decision, Operation, Pattern, Rule};
 use crate::plan::TITLE_MAX_CHARS;
 use crate::text::clip;
 
@@ -180,7 +180,6 @@ pub fn title_of(skill: &str, work: &str) -> String {
     line.map_or_else(|| format!("skill {skill}"), |line| clip(line, TITLE_MAX_CHARS))
 }
 
-const BASH: &str = "bash";
 /// The placeholder for the skill's directory. Another program defined its name.
 pub const SKILL_DIRECTORY: &str = "${CLAUDE_SKILL_DIR}";
 /// The tool that delegates work to a skill's sub-agent.

@@ -70,7 +70,8 @@ pub async fn fill(store: &dyn Store, key: &RunKey, event: &mut Event) -> Result<
 /// Reports a missing or changed blob as damage of the run that refers to it.
 fn of_run(key: &RunKey, error: StoreError) -> StoreError {
     match error {
-        StoreError::UnknownBlob(_) | StoreError::Corrupt { .. } => {
+        StoreError::Corrupt { problem, .. } => StoreError::Damaged { run: key.run.clone(), problem },
+        StoreError::UnknownBlob(_) => {
             StoreError::Damaged { run: key.run.clone(), problem: error.to_string() }
         }
         other => other,

@@ -59,7 +59,7 @@ pub enum MergeEffect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A child was created that may need integration.
-    Joined(u32, QueuePosition),
+    Enqueued(u32, QueuePosition),
     /// This child leaves the queue: it failed, was cancelled, has no change, or is integrated.
     Left(u32),
     /// The plan step with this rank is not created yet. Steps with a higher rank wait for it.
@@ -137,9 +137,9 @@ pub struct MergeQueue {
     snapshotting: bool,
     snapshot_requested: bool,
     changing: u32,
-    seats: BTreeMap<u32, QueuePosition>,
+    positions: BTreeMap<u32, QueuePosition>,
     /// The children in the queue, by group, as (rank, child).
-    places: BTreeMap<Group, BTreeSet<(u32, u32)>>,
+    groups: BTreeMap<Group, BTreeSet<(u32, u32)>>,
     waiting: BTreeMap<u32, MergeWait>,
     /// The rank of the first plan step that is not created yet. Later steps wait for it.
     due: Option<u32>,
@@ -156,8 +156,8 @@ impl MergeQueue {
             snapshotting: false,
             snapshot_requested: false,
             changing: 0,
-            seats: BTreeMap::new(),
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
+            groups: BTreeMap::new(),
             waiting: BTreeMap::new(),
             due: None,
             stage: Stage::Free,
@@ -210,16 +210,18 @@ impl MergeQueue {
     /// the others.
     fn next_child(&self) -> Option<u32> {
         let first = |child: &u32| {
-            let seat = self.seats.get(child)?;
-            let place = self.places.get(&seat.group)?.first()?;
-            let behind = seat.group == Group::Plan && self.due.is_some_and(|due| due < seat.rank);
-            (place.1 == *child && !behind).then_some(seat)
+            let position = self.positions.get(child)?;
+            let next = self.groups.get(&position.group)?.first()?;
+            let behind = position.group == Group::Plan && self.due.is_some_and(|due| due < position.rank);
+            (next.1 == *child && !behind).then_some(position)
         };
         let order = |(child, waiting): (&u32, &MergeWait)| {
-            let seat = first(child).filter(|_| !waiting.merged).cloned();
-            match (waiting.merged, seat) {
+            let position = first(child).filter(|_| !waiting.merged).cloned();
+            match (waiting.merged, position) {
                 (true, _) => Some(((false, false, Group::Alone(0), 0), *child)),
-                (false, Some(seat)) => Some(((true, !seat.foreground, seat.group, seat.rank), *child)),
+                (false, Some(position)) => {
+                    Some(((true, !position.foreground, position.group, position.rank), *child))
+                }
                 (false, None) => None,
             }
         };
@@ -264,14 +266,14 @@ impl MergeQueue {
     }
 
     fn is_foreground(&self, child: u32) -> bool {
-        self.seats.get(&child).is_some_and(|seat| seat.foreground)
+        self.positions.get(&child).is_some_and(|position| position.foreground)
     }
 
     pub fn apply(&mut self, fact: Fact) {
         match fact {
-            Fact::Joined(child, seat) => {
-                self.places.entry(seat.group.clone()).or_default().insert((seat.rank, child));
-                self.seats.insert(child, seat);
+            Fact::Enqueued(child, position) => {
+                self.groups.entry(position.group.clone()).or_default().insert((position.rank, child));
+                self.positions.insert(child, position);
             }
             Fact::Left(child) => self.leave(child),
             Fact::Ready { child, checks, merged } => {
@@ -356,12 +358,12 @@ impl MergeQueue {
 
     fn leave(&mut self, child: u32) {
         self.waiting.remove(&child);
-        if let Some(seat) = self.seats.remove(&child)
-            && let Some(places) = self.places.get_mut(&seat.group)
+        if let Some(position) = self.positions.remove(&child)
+            && let Some(group) = self.groups.get_mut(&position.group)
         {
-            places.remove(&(seat.rank, child));
-            if places.is_empty() {
-                self.places.remove(&seat.group);
+            group.remove(&(position.rank, child));
+            if group.is_empty() {
+                self.groups.remove(&position.group);
             }
         }
         let under_way = match self.stage {

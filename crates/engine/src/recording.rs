@@ -20,6 +20,7 @@ use posse_domain::permission::Answer;
 use posse_domain::plan::Plan;
 use posse_domain::request::RunRequest;
 use posse_domain::text::Text;
+use thiserror::Error;
 
 use crate::history::{CONTINUES_MAX, Definitions, before_reply, machine_of, shared_from};
 
@@ -29,7 +30,7 @@ pub struct RecordedCall {
     /// The end of the call. `None` if the journal ends before it.
     pub replied: Option<Box<ModelReplied>>,
     /// The index of the call among the events of its agent.
-    place: usize,
+    position: usize,
 }
 
 impl RecordedCall {
@@ -122,6 +123,16 @@ pub struct RecordedRequest {
     pub messages: Vec<Arc<Message>>,
 }
 
+/// Why events are not the recording of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RecordingError {
+    #[error("the run has no events")]
+    NoEvents,
+    /// The kind of the first event.
+    #[error("the first event is {0}, not run.started")]
+    NotStarted(&'static str),
+}
+
 /// A recorded run. Its agents are identified by their relative ids, which are the same in every run.
 #[derive(Debug)]
 pub struct Recording {
@@ -138,11 +149,11 @@ pub struct Recording {
 
 impl Recording {
     /// Creates a recording from all events of a run, oldest first, with their long texts.
-    pub fn new(events: Vec<Event>) -> Result<Self, String> {
+    pub fn new(events: Vec<Event>) -> Result<Self, RecordingError> {
         let mut events = events.into_iter();
-        let first = events.next().ok_or("the run has no events")?;
+        let first = events.next().ok_or(RecordingError::NoEvents)?;
         let EventBody::RunStarted(started) = &first.body else {
-            return Err(format!("the first event is {}, not run.started", first.body.kind()));
+            return Err(RecordingError::NotStarted(first.body.kind()));
         };
         let mut recording = Self {
             run: first.agent.run(),
@@ -167,7 +178,7 @@ impl Recording {
     fn take(&mut self, event: Event) {
         let after = matches!(&event.body, EventBody::CancelRequested(_)).then(|| self.steps(&event.agent));
         let agent = self.agents.entry(event.agent.relative().to_owned()).or_default();
-        let place = agent.events.len();
+        let position = agent.events.len();
         match &event.body {
             EventBody::RunStarted(e) => agent.contract = Some(e.contract.clone()),
             EventBody::SubagentCreated(e) => agent.contract = Some(e.contract.clone()),
@@ -185,7 +196,7 @@ impl Recording {
                     agent.preamble.get_or_insert_with(|| preamble.clone());
                 }
                 agent.items.push(Item::Call(agent.calls.len()));
-                agent.calls.push(RecordedCall { called: called.clone(), replied: None, place });
+                agent.calls.push(RecordedCall { called: called.clone(), replied: None, position });
             }
             EventBody::ModelReplied(replied) => {
                 if let Some(call) = agent.calls.last_mut() {
@@ -287,7 +298,7 @@ impl Recording {
     pub fn request(&self, agent: &str, call: &RecordedCall) -> RecordedRequest {
         let preamble = self.agents.get(agent).and_then(|agent| agent.preamble.as_deref());
         let text = |hash: &Hash| self.texts.get(hash).map(Text::to_shared);
-        let machine = self.machine(agent, call.place + 1, 0);
+        let machine = self.machine(agent, call.position + 1, 0);
         let known = self.agents.get(agent).and_then(|known| known.contract.as_ref());
         let short = known.filter(|_| call.called.trimmed).and_then(|contract| {
             let system = report_prompt(self.definitions.get(contract)?, contract);
@@ -383,15 +394,15 @@ impl Agent {
     /// only the end of that call is removed.
     fn forget_interrupted(&mut self, has_ended: bool) {
         let made_again = |at: usize, call: &RecordedCall| {
-            let place = |call: &RecordedCall| (call.called.attempt, call.called.turn);
-            self.calls.iter().skip(at + 1).any(|later| place(later) == place(call))
+            let position = |call: &RecordedCall| (call.called.attempt, call.called.turn);
+            self.calls.iter().skip(at + 1).any(|later| position(later) == position(call))
         };
         let cut: Vec<bool> = self.calls.iter().map(RecordedCall::was_interrupted).collect();
         let calls = self.calls.iter().enumerate();
         let gone: Vec<bool> =
             calls.map(|(at, call)| call.was_interrupted() && (!has_ended || made_again(at, call))).collect();
         let mut kept = 0;
-        let places: Vec<Option<usize>> = gone
+        let positions: Vec<Option<usize>> = gone
             .iter()
             .map(|gone| {
                 (!gone).then(|| {
@@ -403,9 +414,9 @@ impl Agent {
         self.items.retain_mut(|item| {
             let has_no_end = matches!(item, Item::Reply(at) if cut.get(*at).is_some_and(|cut| *cut));
             match item {
-                Item::Call(at) | Item::Reply(at) => match places.get(*at).copied().flatten() {
-                    Some(place) => {
-                        *at = place;
+                Item::Call(at) | Item::Reply(at) => match positions.get(*at).copied().flatten() {
+                    Some(position) => {
+                        *at = position;
                         !has_no_end
                     }
                     None => false,

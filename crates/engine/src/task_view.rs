@@ -128,7 +128,7 @@ impl TaskView {
             child = parent;
         }
         let Some(view) = self.below.get_mut(&child) else { return Vec::new() };
-        let told = view.push(agent, body);
+        let pushed = view.push(agent, body);
         if *agent == child && matches!(body, EventBody::SubagentClosed(_)) {
             self.below.remove(&child);
         }
@@ -136,7 +136,7 @@ impl TaskView {
             TaskEvent::SubAgent { .. } => event,
             own => TaskEvent::SubAgent { agent_id: child.clone(), event: Box::new(own) },
         };
-        told.into_iter().map(name).collect()
+        pushed.into_iter().map(name).collect()
     }
 
     /// Reports the end of a skill's sub-agent as a message of two parts.
@@ -180,7 +180,7 @@ impl TaskView {
                 .unwrap_or_default(),
             EventBody::RunCompleted(_) => vec![TaskEvent::Done { final_state: TaskState::Completed }],
             // The refusal was the only work of the run, and its error event was sent already.
-            EventBody::RunFailed(e) if self.refused.as_ref().is_some_and(|said| said.1 == e.reason) => {
+            EventBody::RunFailed(e) if self.refused.as_ref().is_some_and(|refused| refused.1 == e.reason) => {
                 vec![TaskEvent::Done { final_state: TaskState::Failed }]
             }
             EventBody::RunFailed(e) => failed(e.code, e.reason.clone()),

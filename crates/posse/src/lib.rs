@@ -53,6 +53,7 @@ pub mod view;
 mod waiting;
 mod work;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
@@ -418,6 +419,12 @@ pub struct StoreDescription {
 /// The program that keeps journals, unless an embedder supplies a [store](PosseBuilder::store).
 pub fn store_description() -> StoreDescription {
     StoreDescription { name: "sqlite", version: posse_store::sqlite_version() }
+}
+
+/// The file or directory of a part of the store in a [state directory](PosseBuilder::state_dir). Errors of the store
+/// name no path, because they may be shown on another machine; a front end on this machine can add it.
+pub fn store_path(state_dir: &Path, part: ports::StorePart) -> PathBuf {
+    posse_store::SqliteStore::path_of(state_dir, part)
 }
 
 /// The tools that are always available.

@@ -158,7 +158,7 @@ impl Posse {
             posse_engine::fill(&*self.store, &key, event).await?;
         }
         let recording =
-            Recording::new(events).map_err(|problem| Error::invalid(RequestField::Model, problem))?;
+            Recording::new(events).map_err(|error| Error::invalid(RequestField::Model, error.to_string()))?;
         Ok(RecordedRun {
             recording: Arc::new(recording),
             source: Source::Journal,
@@ -176,7 +176,7 @@ impl Posse {
         let read = tokio::task::spawn_blocking(move || bundle::read(&from)).await;
         let bundle = read.map_err(|error| unreadable(error.to_string()))??;
         let is_changed = bundle.manifest.is_changed();
-        let recording = Recording::new(bundle.events).map_err(unreadable)?;
+        let recording = Recording::new(bundle.events).map_err(|error| unreadable(error.to_string()))?;
         let recording = if is_changed { recording.with_changed_texts() } else { recording };
         Ok(RecordedRun { recording: Arc::new(recording), source: Source::Bundle(whole), model, is_changed })
     }

@@ -105,7 +105,7 @@ impl Machine {
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.again || error.code == Code::Interrupted => {
                 self.overflowed |= error.code == Code::ContextOverflow;
-                self.phase = Phase::Ready { mend: is_repairing(cause) };
+                self.phase = Phase::Ready { repair: is_repairing(cause) };
             }
             (Some(error), _) => {
                 let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
@@ -187,7 +187,7 @@ impl Machine {
     /// Ends a turn when all calls have results: counts failures, and adds the results to the conversation.
     fn turn_over(&mut self) {
         let Phase::Calling { calls, slots, .. } =
-            std::mem::replace(&mut self.phase, Phase::Ready { mend: false })
+            std::mem::replace(&mut self.phase, Phase::Ready { repair: false })
         else {
             return;
         };
@@ -248,12 +248,12 @@ impl Machine {
                 self.inbox.push(text);
             }
             Sender::Host(note) => {
-                let mend = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
-                self.asked_for_repair |= mend;
-                self.phase = Phase::Ready { mend };
+                let repair = matches!(note, HostNote::SchemaMismatch | HostNote::CriteriaUnanswered);
+                self.asked_for_repair |= repair;
+                self.phase = Phase::Ready { repair };
                 self.inbox.push(text);
             }
-            Sender::Person => self.inbox.push(notes::from_person(&text).into()),
+            Sender::Person => self.inbox.push(notes::from_user(&text).into()),
             Sender::Agent(_) => self.inbox.push(notes::from_parent(&text).into()),
             Sender::Child(_) => match &mut self.relay {
                 Relay::No => self.inbox.push(text),
@@ -282,7 +282,7 @@ impl Machine {
             attempt: again.n,
             turn: 0,
             call: 0,
-            phase: Phase::Ready { mend: false },
+            phase: Phase::Ready { repair: false },
             conversation,
             // Messages that arrived while the last attempt ended are for the new one.
             inbox: std::mem::take(&mut self.inbox),

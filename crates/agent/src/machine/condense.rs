@@ -58,13 +58,13 @@ fn shown(message: &Message, elsewhere: &[&str]) -> Option<String> {
     let mut text = String::new();
     // Writing to a string cannot fail.
     match message {
-        Message::User(said) if elsewhere.contains(&&**said) => return None,
-        Message::User(said) => {
-            let _ = write!(text, "\n## A message to you\n\n{}\n", middle_out(said, MESSAGE_MAX_BYTES));
+        Message::User(message) if elsewhere.contains(&&**message) => return None,
+        Message::User(message) => {
+            let _ = write!(text, "\n## A message to you\n\n{}\n", middle_out(message, MESSAGE_MAX_BYTES));
         }
-        Message::Assistant { text: said, calls, .. } => {
-            if !said.trim().is_empty() {
-                let _ = write!(text, "\n## You wrote\n\n{}\n", middle_out(said, MESSAGE_MAX_BYTES));
+        Message::Assistant { text: message, calls, .. } => {
+            if !message.trim().is_empty() {
+                let _ = write!(text, "\n## You wrote\n\n{}\n", middle_out(message, MESSAGE_MAX_BYTES));
             }
             let each = MESSAGE_MAX_BYTES / calls.len().max(1);
             for call in calls.iter() {

@@ -60,7 +60,7 @@ pub struct AtDepth {
 #[derive(Debug, Clone)]
 pub struct Ledger {
     nodes: Vec<Node>,
-    places: HashMap<AgentId, usize>,
+    indices: HashMap<AgentId, usize>,
     depths: Vec<AtDepth>,
 }
 
@@ -106,7 +106,7 @@ enum ReportDue {
 impl Ledger {
     /// Creates the ledger of a new run with its root agent.
     pub fn open_root(root: &AgentId, budget: &Budget) -> Result<Self, LedgerError> {
-        let mut ledger = Self { nodes: Vec::new(), places: HashMap::new(), depths: Vec::new() };
+        let mut ledger = Self { nodes: Vec::new(), indices: HashMap::new(), depths: Vec::new() };
         check_itself(root, budget)?;
         ledger.add(root, None, budget);
         Ok(ledger)
@@ -321,7 +321,7 @@ impl Ledger {
 
     /// The index of the parent's node, if the child may be created.
     fn slot_for(&self, child: &AgentId, budget: &Budget) -> Result<usize, LedgerError> {
-        if self.places.contains_key(child) {
+        if self.indices.contains_key(child) {
             return Err(LedgerError::Doubled(child.clone()));
         }
         let parent = child.parent().ok_or_else(|| LedgerError::Doubled(child.clone()))?;
@@ -334,7 +334,7 @@ impl Ledger {
     fn add(&mut self, agent: &AgentId, parent: Option<usize>, budget: &Budget) {
         let at = self.nodes.len();
         let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
-        self.places.insert(agent.clone(), at);
+        self.indices.insert(agent.clone(), at);
         self.nodes.push(Node::new(agent.clone(), parent, depth, *budget));
         if self.depths.len() == depth {
             self.depths.push(AtDepth::default());
@@ -355,11 +355,11 @@ impl Ledger {
     }
 
     fn node(&self, agent: &AgentId) -> Option<&Node> {
-        self.places.get(agent).map(|&at| &self.nodes[at])
+        self.indices.get(agent).map(|&at| &self.nodes[at])
     }
 
     fn open_slot(&self, agent: &AgentId) -> Result<usize, LedgerError> {
-        let at = *self.places.get(agent).ok_or_else(|| LedgerError::Unknown(agent.clone()))?;
+        let at = *self.indices.get(agent).ok_or_else(|| LedgerError::Unknown(agent.clone()))?;
         if self.nodes[at].closed { Err(LedgerError::Closed(agent.clone())) } else { Ok(at) }
     }
 

@@ -148,14 +148,14 @@ fn replied(e: &super::ModelReplied) -> String {
 }
 
 fn answered(e: &super::InputAnswered) -> String {
-    let said = match (e.decision, e.always) {
+    let answer = match (e.decision, e.always) {
         (QuestionAnswer::Allow, false) => "yes",
         (QuestionAnswer::Allow, true) => "yes, always",
         (QuestionAnswer::Deny, _) => "no",
     };
     match &e.reason {
-        Some(reason) => format!("answered by {}: {said}: {}", word(&e.by), shown(reason)),
-        None => format!("answered by {}: {said}", word(&e.by)),
+        Some(reason) => format!("answered by {}: {answer}: {}", word(&e.by), shown(reason)),
+        None => format!("answered by {}: {answer}", word(&e.by)),
     }
 }
 

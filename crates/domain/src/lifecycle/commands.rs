@@ -10,9 +10,8 @@ use super::plan::step_number;
 use super::{Run, SpawnFrom, SpawnRequest};
 use crate::contract::Criterion;
 use crate::message::ToolCall;
+use crate::permission::BASH;
 use crate::plan::Author;
-
-pub const BASH: &str = "bash";
 
 /// Separates a call's id from the number of one of its commands.
 const COMMAND_OF: &str = "/command-";

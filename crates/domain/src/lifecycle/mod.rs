@@ -25,7 +25,7 @@ mod workspace;
 
 pub use apply::IllegalEvent;
 pub use ask::{NotAnswered, Question};
-pub use commands::{BASH, call_of_command, command_calls, is_host_call};
+pub use commands::{call_of_command, command_calls, is_host_call};
 pub use definitions::{DELEGATE_TOOLS, PreparedDefinition, PreparedSkill, tools_of};
 pub use end::RunEnd;
 pub use fail::Attempt;

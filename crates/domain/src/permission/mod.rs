@@ -37,7 +37,9 @@ pub use decide::{DecisionReason, LayerDecision, Source, Verdict, decide};
 pub use explain::{Explanation, LayerSay, explain};
 pub use layer::{Layer, LayerName};
 pub use meet::{Grant, OnAsk};
-pub use operation::{Doubt, NETWORK, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES};
+pub use operation::{
+    BASH, Doubt, NETWORK, Operation, PATH_SPECIFIER_MAX_BYTES, PATH_TOOLS, SPECIFIER_MAX_BYTES,
+};
 pub use path_rules::PathRules;
 pub use pattern::{InvalidPattern, PATTERN_MAX_BYTES, Pattern, PatternProblem};
 pub use project::ProjectRules;

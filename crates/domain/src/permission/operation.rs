@@ -6,6 +6,9 @@ use std::fmt;
 /// The tools whose specifier is a path. In their patterns `*` stays within one name and `**` crosses `/`.
 pub const PATH_TOOLS: [&str; 6] = ["read", "write", "edit", "list", "glob", "grep"];
 
+/// The tool that runs commands.
+pub const BASH: &str = "bash";
+
 /// Whether the programs of an agent may use the network. It is an operation without a tool: every definition asks about
 /// it unless one of its rules matches, so only a user's approval opens it.
 pub const NETWORK: &str = "network";

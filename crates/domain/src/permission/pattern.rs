@@ -26,7 +26,8 @@ use thiserror::Error;
 
 use super::matcher::{Matcher, escape};
 use super::operation::{
-    IN_DIR, Operation, decoded, encoded, has_parent_directory, is_from_elsewhere, is_path_tool, one_spelling,
+    BASH, IN_DIR, Operation, decoded, encoded, has_parent_directory, is_from_elsewhere, is_path_tool,
+    one_spelling,
 };
 use super::tool::{InvalidToolName, ToolName};
 use crate::skill::{DELEGATE_TO_AGENT, SKILL_TOOL};
@@ -36,8 +37,6 @@ use crate::text::clip;
 pub const PATTERN_MAX_BYTES: usize = 4096;
 /// Maximum length of a pattern in an error message.
 const SHOWN_MAX_CHARS: usize = 80;
-
-const BASH: &str = "bash";
 
 /// The tools whose specifier is the name of a skill.
 const SKILL_TOOLS: [&str; 2] = [SKILL_TOOL, DELEGATE_TO_AGENT];

@@ -105,14 +105,14 @@ impl Graph {
     /// One cycle for each strongly connected group of steps, as positions in the order of dependence. A step that
     /// depends on itself is reported by the check of its field.
     pub(super) fn cycles(&self, reach: &Reachability) -> Vec<Vec<usize>> {
-        let mut told = vec![false; self.needs.len()];
+        let mut reported = vec![false; self.needs.len()];
         let mut cycles = Vec::new();
         for position in 0..self.needs.len() {
-            if told[position] || !reach.depends(position, position) {
+            if reported[position] || !reach.depends(position, position) {
                 continue;
             }
-            for (other, told) in told.iter_mut().enumerate() {
-                *told |= reach.depends(position, other) && reach.depends(other, position);
+            for (other, reported) in reported.iter_mut().enumerate() {
+                *reported |= reach.depends(position, other) && reach.depends(other, position);
             }
             cycles.extend(self.way_back_to(position));
         }

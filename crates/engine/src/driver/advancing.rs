@@ -110,7 +110,10 @@ impl Driver {
         }
         let change = self.files.change_of(&self.core, id);
         let finish = Finish { report: report.clone().into(), turns_exhausted, change };
-        let Ok(mut decided) = self.core.run.finish(id, finish) else { return };
+        let mut decided = match self.core.run.finish(id, finish) {
+            Ok(decided) => decided,
+            Err(refused) => return self.core.stop_for_refusal(id, "finish", refused),
+        };
         // Stop hooks are notified before the work is integrated, so only the first event is emitted now.
         decided.truncate(if wants_stop_hook(&self.core, id) { 1 } else { decided.len() });
         let accepted = decided.len() > 1;

@@ -3,7 +3,7 @@
 
 use posse_domain::code::Code;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Failure, OpenState};
+use posse_domain::lifecycle::{CommandRefused, Failure, OpenState};
 
 use super::Driver;
 use super::answering::ChildResult;
@@ -30,7 +30,7 @@ impl Driver {
         let writer = agent.writer;
         let path = self.report_path(id);
         if close {
-            self.close(id);
+            self.close_ended(id);
         } else {
             self.core.unclosed.insert(id.clone());
         }
@@ -92,20 +92,27 @@ impl Driver {
         self.core.after_commit(Effect::Files(FilesEffect::Report { parent, path, text }));
     }
 
-    /// Closes a completed or failed child. Returns false if it cannot be closed.
-    pub(super) fn close(&mut self, id: &AgentId) -> bool {
+    /// Closes a child, unless it has not ended.
+    pub(super) fn close(&mut self, id: &AgentId) -> Result<(), CommandRefused> {
         let now_ms = self.core.now_ms();
-        let Ok((id, body)) = self.core.run.close(id, now_ms) else { return false };
+        let (id, body) = self.core.run.close(id, now_ms)?;
         self.core.unclosed.remove(&id);
         self.core.emit(id, body);
-        true
+        Ok(())
+    }
+
+    /// Closes a child that has completed or failed. A child ends after its children, so no refusal is expected.
+    pub(super) fn close_ended(&mut self, id: &AgentId) {
+        if let Err(refused) = self.close(id) {
+            self.core.stop_for_refusal(id, "close", refused);
+        }
     }
 
     /// Closes ended children that their contract left open for the parent to close.
     pub(super) fn close_finished_children(&mut self, id: &AgentId) {
         let left = self.core.unclosed.iter().filter(|child| child.parent().as_ref() == Some(id));
         for child in left.cloned().collect::<Vec<AgentId>>() {
-            self.close(&child);
+            self.close_ended(&child);
         }
     }
 }

@@ -7,6 +7,7 @@
 //! Why it is like this: `docs/decisions/engine-desks.md`.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +88,13 @@ impl Core {
     /// Queues an effect that starts when all decisions so far are durable.
     pub(crate) fn after_commit(&mut self, effect: Effect) {
         self.batch.effects.push(effect);
+    }
+
+    /// Stops the run because the state refused a command that must apply here. Only a bug leads here. Without the stop,
+    /// the run would wait for ever for the event of that command.
+    pub(crate) fn stop_for_refusal(&mut self, id: &AgentId, command: &str, refused: impl fmt::Display) {
+        let problem = format!("the command `{command}` for agent {} was refused: {refused}", id.relative());
+        self.stop.get_or_insert(Stop::Inconsistent(problem));
     }
 
     /// Marks an agent that may be able to continue or to end.

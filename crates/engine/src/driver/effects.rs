@@ -13,6 +13,7 @@ use posse_domain::object_id::ObjectId;
 use super::desks::calls::{CallEffect, HookEffect, HookedMoment};
 use super::desks::files::FilesEffect;
 use super::desks::models::{ModelDone, ModelEffect, WaitEnd};
+use crate::history::HistoryError;
 use crate::ports::{
     HookAnswer, MadeWorkspace, Mail, Merge, MergeRequest, PreparedEffect, RecoveredEffect, Salvage,
     StoreError, ToolFailure, ToolResult, UpdateOutcome, WorkspaceError, WorkspaceId,
@@ -65,7 +66,7 @@ pub(crate) enum Input {
     },
     History {
         agent: AgentId,
-        conversation: Result<Conversation, String>,
+        conversation: Result<Conversation, HistoryError>,
     },
     Made {
         agent: AgentId,

@@ -6,7 +6,9 @@
 use posse_agent::machine::{AttemptFailure, Slot};
 use posse_domain::code::Code;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Attempt, Cancel, FailKind, Failure, OpenState, Refusal, RunEnd};
+use posse_domain::lifecycle::{
+    AgentState, Attempt, Cancel, CommandRefused, FailKind, Failure, OpenState, Refusal, RunEnd,
+};
 
 use super::Driver;
 use super::desks::calls::CallDesk;
@@ -31,15 +33,25 @@ impl Driver {
         let children = self.core.run.open(id).into_iter().flat_map(|agent| &agent.open_children);
         for child in children.map(|&number| id.child(number)).collect::<Vec<AgentId>>() {
             let reason = "the attempt that asked for it has ended".to_owned();
-            self.cancel(&child, Cancel { by: "host".to_owned(), reason, kill: false });
+            match self.cancel(&child, Cancel { by: "host".to_owned(), reason, kill: false }) {
+                // A child that has ended stays open if its contract leaves the close to its parent. A child that was
+                // cancelled before ends anyway.
+                Ok(())
+                | Err(
+                    CommandRefused::State(AgentState::Completed | AgentState::Failed)
+                    | CommandRefused::Cancelled,
+                ) => {}
+                Err(refused) => self.core.stop_for_refusal(&child, "cancel", refused),
+            }
         }
         self.conclude(id);
     }
 
-    /// Journals the cancel and begins to end the agent and its subtree. Returns false if the agent had ended already.
-    pub(super) fn cancel(&mut self, id: &AgentId, cancel: Cancel) -> bool {
+    /// Journals the cancel and begins to end the agent and its subtree. A cancel can come at any time, so the caller
+    /// decides what a refusal means.
+    pub(super) fn cancel(&mut self, id: &AgentId, cancel: Cancel) -> Result<(), CommandRefused> {
         let (reason, kill) = (cancel.reason.clone(), cancel.kill);
-        let Ok((target, body)) = self.core.run.cancel(id, cancel) else { return false };
+        let (target, body) = self.core.run.cancel(id, cancel)?;
         self.core.emit(target, body);
         let subtree = self.core.run.subtree(id);
         for agent in &subtree {
@@ -49,7 +61,7 @@ impl Driver {
         for agent in &subtree {
             self.conclude(agent);
         }
-        true
+        Ok(())
     }
 
     pub(super) fn begin_cancel(&mut self, id: &AgentId, reason: &str, urgency: Urgency) {
@@ -124,7 +136,7 @@ impl Driver {
                 self.core.emit(id.clone(), body);
                 self.child_ended(&id);
             }
-            Err(_) => {}
+            Err(refused) => self.core.stop_for_refusal(id, "fail", refused),
         }
     }
 
@@ -158,8 +170,11 @@ impl Driver {
         let Publication::Done(result) = self.files.ensure_published(&mut self.core) else { return };
         let result = result.clone();
         let now_ms = self.core.now_ms();
-        if let Ok((id, body)) = self.core.run.end(end, result, now_ms) {
-            self.core.emit(id, body);
+        match self.core.run.end(end, result, now_ms) {
+            Ok((id, body)) => self.core.emit(id, body),
+            // The root is advanced again if an effect ends while the last commit is written.
+            Err(CommandRefused::RunEnded) => {}
+            Err(refused) => self.core.stop_for_refusal(&self.core.run.id.root(), "end", refused),
         }
     }
 }

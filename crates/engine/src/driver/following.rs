@@ -55,11 +55,11 @@ impl Driver {
                 self.receive(id, from, text);
                 return true;
             }
-            let said = follower.left.iter().find_map(|item| match item {
+            let message = follower.left.iter().find_map(|item| match item {
                 Item::Message(MessageAuthor::Person, text) => Some(text.clone()),
                 _ => None,
             });
-            if let (MessageAuthor::Person, Some(text)) = (who, said) {
+            if let (MessageAuthor::Person, Some(text)) = (who, message) {
                 self.receive(id, Sender::Person, text);
                 return true;
             }
@@ -79,7 +79,14 @@ impl Driver {
             return false;
         }
         replaying.follower(id).left.pop_front();
-        self.cancel(id, Cancel { by: "user".to_owned(), reason, kill })
+        match self.cancel(id, Cancel { by: "user".to_owned(), reason, kill }) {
+            Ok(()) => true,
+            Err(refused) => {
+                // The replay may end the agent earlier than the recorded run did.
+                tracing::info!(agent_id = %id, %refused, "a recorded cancel was ignored");
+                false
+            }
+        }
     }
 
     /// Sets the time at which the replay is given up, if an agent waits for a message and nothing is under way that

@@ -3,7 +3,7 @@
 
 use posse_domain::code::Code;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{FailKind, Failure};
+use posse_domain::lifecycle::{CommandRefused, FailKind, Failure};
 
 use super::Driver;
 
@@ -31,11 +31,12 @@ impl Driver {
     /// not changed.
     pub(super) fn accept(&mut self, child: &AgentId, conflicts_left: Vec<String>) {
         let in_the_way = conflicts_left.clone();
-        if let Ok((id, body)) = self.core.run.accept(child, conflicts_left) {
-            self.core.emit(id, body);
-            self.files.keep_note(child, &in_the_way);
-            self.child_ended(child);
+        match self.core.run.accept(child, conflicts_left) {
+            Ok((id, body)) => self.core.emit(id, body),
+            Err(refused) => return self.core.stop_for_refusal(child, "accept", refused),
         }
+        self.files.keep_note(child, &in_the_way);
+        self.child_ended(child);
     }
 
     pub(super) fn reject(&mut self, child: &AgentId, code: Code, reason: String) {
@@ -51,17 +52,23 @@ impl Driver {
             // The child is rejected again when its hooks have ended.
             return session.end(Failure { kind, code, reason, report: None });
         }
-        let Ok((id, body)) = self.core.run.reject(child, kind, code, reason) else { return };
-        self.core.emit(id, body);
-        self.child_ended(child);
+        match self.core.run.reject(child, kind, code, reason) {
+            Ok((id, body)) => {
+                self.core.emit(id, body);
+                self.child_ended(child);
+            }
+            // The child was cancelled while its merge is written to its parent's files. It is accepted after that.
+            Err(CommandRefused::AlreadyMerged) => {}
+            Err(refused) => self.core.stop_for_refusal(child, "reject", refused),
+        }
     }
 
     /// Rejects the children that wait to be merged into files that cannot be changed any more.
     pub(super) fn cannot_integrate(&mut self, id: &AgentId, reason: &str) {
-        let children: Vec<AgentId> = self.core.run.open(id).map_or_else(Vec::new, |agent| {
-            agent.open_children.iter().map(|&number| id.child(number)).collect()
-        });
-        for child in children {
+        let children = self.core.run.open(id).into_iter().flat_map(|agent| &agent.open_children);
+        let waiting =
+            children.map(|&number| id.child(number)).filter(|child| self.core.waits_for_merge(child));
+        for child in waiting.collect::<Vec<AgentId>>() {
             self.reject(&child, Code::IntegrationConflict, reason.to_owned());
         }
     }

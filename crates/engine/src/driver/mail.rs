@@ -73,7 +73,11 @@ impl Driver {
             self.core.batch.mail_taken = Some(id);
             match command {
                 MailCommand::Cancel { agent, reason, kill } => {
-                    self.cancel(&agent, Cancel { by: "user".to_owned(), reason, kill });
+                    if let Err(refused) = self.cancel(&agent, Cancel { by: "user".to_owned(), reason, kill })
+                    {
+                        // The user may have sent it when the agent had already ended.
+                        tracing::info!(agent_id = %agent, %refused, "a cancel was ignored");
+                    }
                 }
                 MailCommand::Send { agent, text } => self.route_message(&agent, text),
                 MailCommand::Answer { agent, call_id, approval, answer } => {

@@ -82,7 +82,7 @@ const LARGE_TREE_AGENTS: usize = 1_000;
 pub(crate) enum Stop {
     /// The journal could not be written, or another process holds the lease.
     Store(StoreError),
-    /// The state refused an event that the driver had decided on.
+    /// The state refused an event or a command that the driver had decided on.
     Inconsistent(String),
     /// The run needs something that is missing. Nothing was written.
     Unavailable(String),
@@ -195,7 +195,7 @@ impl Driver {
         self.core.batch.events.push(started);
         self.core.watch_deadline(&root);
         if let Err(reason) = self.open_session(&root, Conversation::default()) {
-            self.core.stop = Some(Stop::Inconsistent(reason));
+            self.core.stop = Some(Stop::Inconsistent(reason.to_string()));
         }
         if let Some(reason) = self.missing.take() {
             self.core.stop = Some(Stop::Unavailable(reason));

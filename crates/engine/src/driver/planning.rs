@@ -45,7 +45,7 @@ impl Driver {
                 return;
             }
         }
-        self.files.keep_places(&mut self.core);
+        self.files.reserve_positions(&mut self.core);
         // The root waits while steps can still start. If it was advanced before this change of the plan, it must check
         // again.
         self.core.mark_ready(&root);
@@ -100,13 +100,14 @@ impl Driver {
     pub(super) fn abandon_steps(&mut self) {
         for step in self.core.run.due_steps() {
             let StepOutcome::Child(child) = self.create_step(step, ReportRoom::NotNeeded) else { continue };
-            if let Ok((id, body)) = self.core.run.abandon(&child) {
-                self.core.emit(id, body);
+            match self.core.run.abandon(&child) {
+                Ok((id, body)) => self.core.emit(id, body),
+                Err(refused) => return self.core.stop_for_refusal(&child, "abandon", refused),
             }
             self.drop_session(&child);
             self.fresh.retain(|fresh| *fresh != child);
             self.report_abandoned(&child);
-            self.close(&child);
+            self.close_ended(&child);
         }
     }
 

@@ -15,16 +15,26 @@ use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, Event, RunResumed, WriteIntent};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::OpenState;
+use thiserror::Error;
 
 use super::desks::calls::{CallDesk, wants_stop_hook_again};
 use super::desks::models::ModelDesk;
+use super::session::SessionError;
 use super::workspace_retry::retry;
 use super::{Driver, Stop};
 use crate::history::conversation_of;
-use crate::ports::{Urgency, WorkspaceId};
+use crate::ports::{Urgency, WorkspaceError, WorkspaceId};
 
 /// The events of each open agent with their long texts, in order.
 pub(crate) type OpenEvents = HashMap<AgentId, Vec<Event>>;
+
+/// A workspace that the journal names and that cannot be created again.
+#[derive(Debug, Error)]
+#[error("the workspace of {} is missing: {problem}", agent.relative())]
+struct MissingWorkspace {
+    agent: AgentId,
+    problem: WorkspaceError,
+}
 
 /// A call that began before the crash.
 struct InterruptedCall {
@@ -46,8 +56,8 @@ impl Driver {
         if let Err(error) = self.core.rt.parts.system.end_effects(&self.core.run.id).await {
             self.missing = Some(error.to_string());
         }
-        if let Err(reason) = self.find_workspaces(&order).await {
-            self.missing = Some(reason);
+        if let Err(missing) = self.find_workspaces(&order).await {
+            self.missing = Some(missing.to_string());
         }
         if !self.core.rt.parts.system.has_dir(&self.core.run.dir) {
             self.missing = Some(format!("its working directory {} is gone", self.core.run.dir));
@@ -59,9 +69,7 @@ impl Driver {
             let prior = match (continues, contract) {
                 (Some(of), _) => {
                     let store = self.core.rt.parts.store.clone();
-                    conversation_of(&*store, &self.core.key.clone(), &of)
-                        .await
-                        .map_err(|error| error.to_string())
+                    conversation_of(&*store, &self.core.key.clone(), &of).await.map_err(SessionError::from)
                 }
                 (None, Some(contract)) => shared.of(&contract).map(Option::unwrap_or_default),
                 (None, None) => Ok(Conversation::default()),
@@ -110,7 +118,7 @@ impl Driver {
         }
         // A cancel in the mailbox is taken before anything starts again.
         let mail = self.core.rt.parts.store.mail(&self.core.key);
-        self.files.keep_places(&mut self.core);
+        self.files.reserve_positions(&mut self.core);
         // All children enter their merge queues before any merge starts. A child whose merge is journalled comes first,
         // whatever its number.
         for id in &order {
@@ -141,7 +149,10 @@ impl Driver {
 
     /// Checks the workspaces that the journal names. After a power loss a workspace may be incomplete. It is then
     /// created again from its work ref.
-    fn find_workspaces(&self, order: &[AgentId]) -> impl Future<Output = Result<(), String>> + use<> {
+    fn find_workspaces(
+        &self,
+        order: &[AgentId],
+    ) -> impl Future<Output = Result<(), MissingWorkspace>> + use<> {
         let workspaces = self.core.rt.parts.workspaces.clone().filter(|_| self.core.run.is_isolated());
         let known = |id: &AgentId| {
             let agent = self.core.run.open(id).filter(|agent| agent.files.made)?;
@@ -154,11 +165,8 @@ impl Driver {
         async move {
             let Some(workspaces) = workspaces else { return Ok(()) };
             for (of, origin) in known {
-                let id = of.agent.clone();
                 let found = retry(|| workspaces.make(of.clone(), origin)).await;
-                found.map_err(|problem| {
-                    format!("the workspace of {} is not there: {problem}", id.relative())
-                })?;
+                found.map_err(|problem| MissingWorkspace { agent: of.agent.clone(), problem })?;
             }
             Ok(())
         }

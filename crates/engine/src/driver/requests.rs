@@ -3,7 +3,7 @@
 
 use posse_domain::event::{Sender, TodoChanged};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{Cancel, Refusal};
+use posse_domain::lifecycle::{AgentState, Cancel, CommandRefused, Refusal};
 use posse_domain::text::Text;
 
 use super::Driver;
@@ -60,24 +60,42 @@ impl Driver {
     fn cancel_child(&mut self, id: &AgentId, task_id: &str, reason: String) -> ToolResult {
         let child = self.core.run.own_child(id, task_id).map_err(refused)?;
         let cancel = Cancel { by: id.to_string(), reason, kill: false };
-        if !self.cancel(&child, cancel) {
-            let text = format!("Task {} had ended already.", child.relative());
-            return Ok(ToolOutput::text(text));
-        }
-        Ok(ToolOutput::text(format!("Task {} and all below it are cancelled.", child.relative())))
+        let task = child.relative();
+        let text = match self.cancel(&child, cancel) {
+            Ok(()) => format!("Task {task} and all below it are cancelled."),
+            Err(CommandRefused::State(_)) => format!("Task {task} had ended already."),
+            Err(CommandRefused::Cancelled) => {
+                format!("Task {task} was cancelled already. It ends when its last operation has ended.")
+            }
+            Err(refused) => return Err(self.impossible(&child, "cancel", refused)),
+        };
+        Ok(ToolOutput::text(text))
     }
 
     fn close_child(&mut self, id: &AgentId, task_id: &str) -> ToolResult {
         let child = self.core.run.own_child(id, task_id).map_err(refused)?;
-        if self.core.run.closed(&child).is_some() {
-            return Ok(ToolOutput::text(format!("Task {} is closed.", child.relative())));
-        }
-        if !self.close(&child) {
-            let text = format!("task {} is still working; cancel it first", child.relative());
-            return Err(ToolFailure::failed(text));
-        }
-        let text = format!("Task {} is closed now.", child.relative());
-        Ok(ToolOutput::text(text))
+        let task = child.relative();
+        let problem = match self.close(&child) {
+            Ok(()) => return Ok(ToolOutput::text(format!("Task {task} is closed now."))),
+            Err(CommandRefused::State(AgentState::Closed)) => {
+                return Ok(ToolOutput::text(format!("Task {task} is closed.")));
+            }
+            Err(CommandRefused::State(AgentState::WaitingForMerge)) => {
+                format!("task {task} waits for its integration; wait for its result, or cancel it first")
+            }
+            Err(CommandRefused::State(_)) => format!("task {task} is still working; cancel it first"),
+            Err(CommandRefused::OpenChildren) => {
+                format!("task {task} has tasks of its own that are still open; cancel it first")
+            }
+            Err(refused) => return Err(self.impossible(&child, "close", refused)),
+        };
+        Err(ToolFailure::failed(problem))
+    }
+
+    /// Stops the run after a refusal that no state of a caller's own child explains. No model reads the result.
+    fn impossible(&mut self, child: &AgentId, command: &str, refused: CommandRefused) -> ToolFailure {
+        self.core.stop_for_refusal(child, command, refused);
+        ToolFailure::failed(refused.to_string())
     }
 }
 

@@ -4,8 +4,27 @@ use std::sync::Arc;
 
 use posse_agent::machine::Machine;
 use posse_domain::contract::ExecutionTerms;
+use posse_domain::id::AgentId;
 use posse_domain::lifecycle::Failure;
+use thiserror::Error;
 use tokio::task::AbortHandle;
+
+use crate::history::HistoryError;
+
+/// Why an agent gets no session.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum SessionError {
+    #[error("agent {0} is not open")]
+    NotOpen(AgentId),
+    /// The agent begins with its parent's conversation and preamble.
+    #[error("the parent of {0}, with whose conversation it begins, has no session")]
+    NoParent(AgentId),
+    #[error("reply {reply} of {parent} is not in the journal")]
+    NoReply { parent: AgentId, reply: String },
+    /// The conversation that the agent continues cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+}
 
 /// An open agent. The model desk has its model, the call desk its calls and hooks, the file desk its files.
 pub(crate) struct Session {

@@ -11,19 +11,20 @@ use posse_domain::event::EventBody;
 use posse_domain::id::AgentId;
 
 use super::Driver;
+use super::session::SessionError;
 use crate::history::{reply_id, shared_from};
 
 impl Driver {
     /// The conversation that a new child begins with, if it shares its parent's conversation. The parent's last message
     /// is the reply that requests the child.
-    pub(super) fn shared_now(&self, child: &AgentId) -> Result<Option<Conversation>, String> {
+    pub(super) fn shared_now(&self, child: &AgentId) -> Result<Option<Conversation>, SessionError> {
         let agent = self.core.run.open(child).filter(|agent| agent.contract.execution.share_history);
         if agent.is_none() {
             return Ok(None);
         }
         let parent = child.parent().and_then(|parent| self.core.sessions.get(&parent));
         let shared = parent.and_then(|parent| parent.machine.conversation().before_reply());
-        shared.map(Some).ok_or_else(|| format!("{child} is to begin with a conversation that is not there"))
+        shared.map(Some).ok_or_else(|| SessionError::NoParent(child.clone()))
     }
 
     /// Prepares the search for the conversations that open children share with their parents. They are found while the
@@ -55,9 +56,12 @@ impl SharedInJournal {
     }
 
     /// The conversation that an agent with this contract begins with, if it shares one.
-    pub(super) fn of(&self, contract: &Contract) -> Result<Option<Conversation>, String> {
+    pub(super) fn of(&self, contract: &Contract) -> Result<Option<Conversation>, SessionError> {
         let Some((parent, reply)) = shared_from(contract) else { return Ok(None) };
         let found = self.found.get(&(parent.clone(), reply.to_owned()));
-        found.cloned().map(Some).ok_or_else(|| format!("reply {reply} of {parent} is not in the journal"))
+        found
+            .cloned()
+            .map(Some)
+            .ok_or_else(|| SessionError::NoReply { parent: parent.clone(), reply: reply.to_owned() })
     }
 }

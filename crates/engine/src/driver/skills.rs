@@ -3,8 +3,9 @@
 use posse_agent::prompts::loaded_skill;
 use posse_domain::code::Code;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{BASH, FailKind, Failure, Refusal, SpawnRequest};
+use posse_domain::lifecycle::{FailKind, Failure, Refusal, SpawnRequest};
 use posse_domain::message::ToolCall;
+use posse_domain::permission::BASH;
 use posse_domain::skill::{Skill, title_of};
 
 use super::Driver;

@@ -35,7 +35,7 @@ impl Driver {
             match admit_commands(&mut self.core, id, &call.id, request, verdicts) {
                 Ok(Admission::Goes) => {}
                 Ok(Admission::Asks) => {
-                    return self.calls.wait_for_person(id, &call.id, EffectClass::Delegate);
+                    return self.calls.wait_for_approver(id, &call.id, EffectClass::Delegate);
                 }
                 Err(refusal) => decided = Err(refusal),
             }

@@ -9,18 +9,18 @@ use posse_agent::machine::Machine;
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{FailKind, Failure};
+use posse_domain::lifecycle::{AgentState, CommandRefused, FailKind, Failure};
 
 use super::effects::Effect;
-use super::session::{AgentWait, Session};
+use super::session::{AgentWait, Session, SessionError};
 use super::{Driver, Stop};
-use crate::history::machine_of;
+use crate::history::{HistoryError, machine_of};
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
 impl Driver {
     /// Creates the session of an agent that is in the state.
-    pub(super) fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), String> {
-        let agent = self.core.run.open(id).ok_or("the agent is not open")?;
+    pub(super) fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), SessionError> {
+        let agent = self.core.run.open(id).ok_or_else(|| SessionError::NotOpen(id.clone()))?;
         let contract = agent.contract.clone();
         let definition = agent.prepared.name.clone();
         let replayed = self.core.replaying.as_ref().map(|replaying| Ok(replaying.model()));
@@ -49,7 +49,7 @@ impl Driver {
         let opened =
             self.shared_now(child).and_then(|shared| self.open_session(child, shared.unwrap_or_default()));
         if let Err(reason) = opened {
-            self.core.stop = Some(Stop::Inconsistent(reason));
+            self.core.stop = Some(Stop::Inconsistent(reason.to_string()));
             return false;
         }
         self.fresh.push(child.clone());
@@ -72,7 +72,7 @@ impl Driver {
     }
 
     /// Takes the conversation that a child continues, or the reason why it could not be read.
-    pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, String>) {
+    pub(super) fn history_read(&mut self, id: &AgentId, conversation: Result<Conversation, HistoryError>) {
         let Some(contract) = self.core.run.open(id).map(|agent| agent.contract.clone()) else { return };
         let reading = |session: &&mut Session| matches!(session.wait, AgentWait::History);
         let Some(session) = self.core.sessions.get_mut(id).filter(reading) else { return };
@@ -101,8 +101,11 @@ impl Driver {
     /// Does nothing for an agent that has started.
     pub(super) fn start_agent(&mut self, id: &AgentId) {
         let base = self.files.base_of(id);
-        if let Ok((id, body)) = self.core.run.start(id, base) {
-            self.core.emit(id, body);
+        match self.core.run.start(id, base) {
+            Ok((id, body)) => self.core.emit(id, body),
+            // This is a later model call of the agent.
+            Err(CommandRefused::State(AgentState::Running)) => {}
+            Err(refused) => self.core.stop_for_refusal(id, "start", refused),
         }
     }
 }

@@ -41,7 +41,7 @@ impl Driver {
         let sender = self.core.sender.clone();
         let faults = self.core.rt.parts.faults.clone();
         tokio::spawn(async move {
-            let conversation = conversation_of(&*store, &key, &of).await.map_err(|error| error.to_string());
+            let conversation = conversation_of(&*store, &key, &of).await;
             faults.hit("engine.history.after_read");
             drop(sender.send(Input::History { agent, conversation }));
         });

@@ -5,7 +5,7 @@ use std::fmt;
 
 use posse_domain::event::QueuedFor;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::OpenState;
+use posse_domain::lifecycle::{AgentState, CommandRefused, OpenState};
 use posse_domain::text::first_line;
 
 use super::Driver;
@@ -18,8 +18,8 @@ const OPERATION_MAX_CHARS: usize = 120;
 /// What an open agent waits for. If there are several reasons, the first in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitReason<'a> {
-    /// A user's answer about this operation.
-    Person(&'a str),
+    /// An approver's answer about this operation.
+    Approver(&'a str),
     /// A permit of its model's provider, or the end of a pause.
     Provider,
     Hooks,
@@ -42,7 +42,7 @@ impl WaitReason<'_> {
             Some(Self::Hooks | Self::History | Self::Snapshot) => None,
             Some(Self::Writer) => Some(QueuedFor::Ownership),
             Some(Self::Budget) => Some(QueuedFor::Budget),
-            Some(Self::Person(_) | Self::Provider | Self::Merge | Self::Slot | Self::Child) | None => {
+            Some(Self::Approver(_) | Self::Provider | Self::Merge | Self::Slot | Self::Child) | None => {
                 Some(QueuedFor::Slot)
             }
         }
@@ -52,7 +52,7 @@ impl WaitReason<'_> {
 impl fmt::Display for WaitReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Person(operation) => {
+            Self::Approver(operation) => {
                 return write!(f, "a person: {}", first_line(operation, OPERATION_MAX_CHARS));
             }
             Self::Provider => "its model's provider",
@@ -72,7 +72,7 @@ impl Driver {
     pub(super) fn wait_of(&self, id: &AgentId) -> Option<WaitReason<'_>> {
         let (session, agent) = (self.core.sessions.get(id)?, self.core.run.open(id)?);
         if let Some(operation) = asked_operation(&self.core, id) {
-            return Some(WaitReason::Person(operation));
+            return Some(WaitReason::Approver(operation));
         }
         if agent.provider_wait.is_some() {
             return Some(WaitReason::Provider);
@@ -104,11 +104,12 @@ impl Driver {
             if !self.core.sessions.contains_key(&id) {
                 continue;
             }
-            let queued_for = WaitReason::queued_for(self.wait_of(&id));
-            if let Some((id, body)) =
-                queued_for.and_then(|waits_for| self.core.run.queue(&id, waits_for).ok())
-            {
-                self.core.emit(id, body);
+            let Some(queued_for) = WaitReason::queued_for(self.wait_of(&id)) else { continue };
+            match self.core.run.queue(&id, queued_for) {
+                Ok((id, body)) => self.core.emit(id, body),
+                // The child was started or cancelled in the round that created it.
+                Err(CommandRefused::State(AgentState::Running) | CommandRefused::Cancelled) => {}
+                Err(refused) => self.core.stop_for_refusal(&id, "queue", refused),
             }
         }
     }

@@ -76,7 +76,7 @@ impl Sim {
                 2 => QueuePosition { group: Group::Reply("m1".into()), rank: child, foreground: true },
                 _ => QueuePosition { group: Group::Reply("m2".into()), rank: child, foreground: true },
             };
-            sim.queue.apply(Fact::Joined(child, position.clone()));
+            sim.queue.apply(Fact::Enqueued(child, position.clone()));
             sim.positions.insert(child, position);
             sim.working.insert(child);
         }
@@ -169,7 +169,7 @@ impl Sim {
         self.changes = 0;
         self.queue = MergeQueue::new(false);
         for child in self.working.iter().chain(self.ready.keys()) {
-            self.queue.apply(Fact::Joined(*child, self.positions[child].clone()));
+            self.queue.apply(Fact::Enqueued(*child, self.positions[child].clone()));
         }
         for (child, checks) in &self.ready {
             let merged = self.journalled.contains(child);
@@ -250,7 +250,7 @@ fn every_order_of_events_ends_with_everybody_integrated_once_or_failed() {
 #[test]
 fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
     let mut queue = MergeQueue::new(true);
-    queue.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: true }));
+    queue.apply(Fact::Enqueued(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: true }));
     queue.apply(Fact::ChangeBegan);
     queue.apply(Fact::Ready { child: 1, checks: true, merged: false });
     assert_eq!(queue.decide(), None, "the change ends first");
@@ -279,9 +279,11 @@ fn a_busy_parent_does_not_keep_a_child_waiting_for_ever() {
 #[test]
 fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
     let mut queue = MergeQueue::new(true);
-    queue.apply(Fact::Joined(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: false }));
-    queue
-        .apply(Fact::Joined(2, QueuePosition { group: Group::Reply("m".into()), rank: 2, foreground: true }));
+    queue.apply(Fact::Enqueued(1, QueuePosition { group: Group::Alone(1), rank: 0, foreground: false }));
+    queue.apply(Fact::Enqueued(
+        2,
+        QueuePosition { group: Group::Reply("m".into()), rank: 2, foreground: true },
+    ));
     queue.apply(Fact::Ready { child: 1, checks: true, merged: false });
     for action in [MergeEffect::Merge(1), MergeEffect::Check(1)] {
         assert_eq!(queue.decide(), Some(action));
@@ -300,7 +302,7 @@ fn a_foreground_child_overtakes_a_background_one_whose_checks_run() {
 #[test]
 fn a_step_that_is_still_to_be_created_keeps_its_place() {
     let mut queue = MergeQueue::new(true);
-    queue.apply(Fact::Joined(2, QueuePosition { group: Group::Plan, rank: 2, foreground: true }));
+    queue.apply(Fact::Enqueued(2, QueuePosition { group: Group::Plan, rank: 2, foreground: true }));
     queue.apply(Fact::PlanWaitsFrom(Some(1)));
     queue.apply(Fact::Ready { child: 2, checks: false, merged: false });
     assert_eq!(queue.decide(), None, "the step of rank 1 comes first, though nobody works on it yet");

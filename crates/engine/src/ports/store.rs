@@ -14,6 +14,7 @@
 //! Optional features of a store are in its [`Capabilities`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use futures::future::BoxFuture;
 use posse_domain::budget::Figures;
@@ -339,8 +340,33 @@ pub struct Health {
     pub problems: Vec<String>,
 }
 
-/// Why an operation of the store failed. A `subject` is the affected part of the store, such as a file, a disk, or a
-/// database on another machine.
+/// A part of a store, in terms that every store has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StorePart {
+    /// The store as a whole, or its location.
+    Store,
+    /// The journal and the tables of current state.
+    Journal,
+    /// The long texts and files that events name by their hash.
+    Blobs,
+    /// The locks that order writers and show which lease holders live.
+    Locks,
+}
+
+impl fmt::Display for StorePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Store => "the store",
+            Self::Journal => "the journal",
+            Self::Blobs => "the storage of blobs",
+            Self::Locks => "the lock of the store",
+        })
+    }
+}
+
+/// Why an operation of the store failed. An error names no file and no address, because front ends show it on other
+/// machines too. A store logs them, and a front end on the same machine may add them.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// The journal does not end where the caller expected.
@@ -381,22 +407,22 @@ pub enum StoreError {
     #[error("blob {0} is missing")]
     UnknownBlob(Hash),
     /// No space is left. Nothing was written.
-    #[error("no space left on {subject}")]
+    #[error("no space left for {part}")]
     Full {
-        /// The full file system or database.
-        subject: String,
+        /// The part without space.
+        part: StorePart,
     },
     /// The store, or its underlying storage, does not accept writes.
-    #[error("{subject} cannot be written")]
+    #[error("{part} cannot be written")]
     ReadOnly {
-        /// The file or database that cannot be written.
-        subject: String,
+        /// The part that cannot be written.
+        part: StorePart,
     },
     /// The store as a whole is damaged, or a part of it that belongs to no single run.
-    #[error("{subject} is damaged: {problem}")]
+    #[error("{part} is damaged: {problem}")]
     Corrupt {
         /// The damaged part.
-        subject: String,
+        part: StorePart,
         /// A description of the damage.
         problem: String,
     },
@@ -409,26 +435,57 @@ pub enum StoreError {
         problem: String,
     },
     /// The data has a format that only a newer version of Posse can read.
-    #[error("{subject} was written by a newer Posse (format {found}, this one knows {known})")]
+    #[error("{part} was written by a newer Posse (format {found}, this one knows {known})")]
     Newer {
         /// The part with the newer format.
-        subject: String,
+        part: StorePart,
         /// The format of the data.
         found: u32,
         /// The newest format that this version can read.
         known: u32,
     },
     /// The location cannot satisfy the store's guarantees, such as a network file system.
-    #[error("{subject} cannot hold the journal: {problem}")]
+    #[error("{part} cannot be in its location: {problem}")]
     Unsuitable {
-        /// The unsuitable location.
-        subject: String,
-        /// Why it is unsuitable.
+        /// The part with the unsuitable location.
+        part: StorePart,
+        /// Why the location is unsuitable.
         problem: String,
     },
-    /// Any other failure of the underlying storage.
+    /// Any other failure of the storage beneath a part.
+    #[error("{part} cannot be used: {problem}")]
+    Unusable {
+        /// The part that cannot be used.
+        part: StorePart,
+        /// What the storage reported.
+        problem: String,
+    },
+    /// Any other failure.
     #[error("{0}")]
     Failed(String),
+}
+
+impl StoreError {
+    /// The part of the store that the error is about, if it is about one.
+    pub fn part(&self) -> Option<StorePart> {
+        match self {
+            StoreError::Full { part }
+            | StoreError::ReadOnly { part }
+            | StoreError::Corrupt { part, .. }
+            | StoreError::Newer { part, .. }
+            | StoreError::Unsuitable { part, .. }
+            | StoreError::Unusable { part, .. } => Some(*part),
+            StoreError::Conflict { .. }
+            | StoreError::Fenced { .. }
+            | StoreError::UnknownRun(_)
+            | StoreError::Open(_)
+            | StoreError::Exists(_)
+            | StoreError::MailboxFull(_)
+            | StoreError::UnknownBlob(_)
+            | StoreError::Damaged { .. }
+            | StoreError::Failed(_) => None,
+        }
+    }
 }
 
 /// The journal and the tables of current state. A store serves one process. Several processes may share the data

@@ -362,9 +362,9 @@ async fn with_one_slot_a_deep_tree_of_questions_never_deadlocks() {
         definition.parallel = Some(1);
     }
     (spec.terms.parallel, spec.max_depth) = (1, 4);
-    let person = Person::attends(&world);
+    let approver = Approver::attends(&world);
     let ended = world.run(spec).await;
-    drop(person);
+    drop(approver);
     assert_eq!(ended.status(), "completed", "{}", listing(&ended.events));
     assert_eq!((world.outside.count("strike"), world.outside.count("probe")), (1, 5));
     assert_eq!(count(&ended, "agent.input_requested"), 6);
@@ -491,9 +491,9 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
 }
 
 /// A user who answers every question of a run, whichever process executes the run, until the value is dropped.
-pub(crate) struct Person(tokio::task::JoinHandle<()>);
+pub(crate) struct Approver(tokio::task::JoinHandle<()>);
 
-impl Person {
+impl Approver {
     /// Allows every operation.
     fn attends(world: &World) -> Self {
         Self::says(world, |_| Answer::Once)
@@ -529,7 +529,7 @@ impl Person {
     }
 }
 
-impl Drop for Person {
+impl Drop for Approver {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -556,18 +556,18 @@ fn asking_spec(world: &World) -> RunRequest {
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_and_answers_survive_death_at_every_pass_of_every_point() {
     let world = asking();
-    let person = Person::attends(&world);
+    let approver = Approver::attends(&world);
     let process = world.mortal(None);
     let handle = start(&process, asking_spec(&world)).await;
     handle.ended().await.expect("it ends");
-    drop(person);
+    drop(approver);
     let passes = process.power.expect("mortal").passes();
     for point in FAULT_POINTS {
         for pass in 1..=passes.get(point).copied().unwrap_or(0) {
             let world = asking();
-            let person = Person::attends(&world);
+            let approver = Approver::attends(&world);
             let ended = dies_at(&world, asking_spec(&world), &[CrashPoint { point, pass }]).await;
-            drop(person);
+            drop(approver);
             let what = || format!("{point} {pass}:\n{}", listing(&ended.events));
             assert_eq!(ended.status(), "completed", "{}", what());
             let mut places = HashSet::new();

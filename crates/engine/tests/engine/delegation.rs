@@ -1,13 +1,13 @@
 //! Children in the foreground and in the background: their results, their state, messages to them.
 
-use posse_domain::event::{EventBody, Sender};
+use posse_domain::event::{EffectClass, EventBody, Sender};
 use posse_domain::permission::Decision;
 use posse_engine::ports::ModelRequest;
 use posse_engine::{DeltaPart, TaskEvent, TaskState, TaskView};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::json;
 
-use crate::tools::Gate;
+use crate::tools::{Gate, slow_to_act};
 use crate::world::{World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -174,6 +174,84 @@ async fn an_agent_sees_messages_and_cancels_only_its_own_children() {
     for (tool, ok, text) in results {
         assert!(!ok && text.starts_with("UNKNOWN_TASK: "), "{tool}: {text}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_of_a_child_that_is_ending_is_not_reported_as_its_end() {
+    let [work, second_turn] = [Gate::closed(), Gate::closed()];
+    let (held, held_turn) = (work.clone(), second_turn.clone());
+    let cancel = || ScriptedCall::new("task_cancel", json!({"task_id": "1", "reason": "enough"}));
+    let world = World::new(move |request| match (request.depth, request.turn) {
+        (0, 1) => text("").call("task", background("builder", "Build.")),
+        (0, 2) => text("").calls(vec![cancel(), cancel()]),
+        (0, 3) => text("I wait for its end."),
+        (0, 4) => text("").calls(vec![cancel()]),
+        (0, _) => text("done"),
+        _ => text("").call("hold", json!({})),
+    })
+    .with_tool(move |outside| slow_to_act("hold", EffectClass::Exec, outside, &held))
+    .holding(move |request| (request.depth == 0 && request.turn == 2).then(|| held_turn.clone()));
+    let process = world.process();
+    let handle = process.runtime.start(world.spec()).await.expect("started");
+    work.reached(1).await;
+    second_turn.open();
+    world
+        .until(handle.id(), |event| {
+            event.agent.is_root() && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 3)
+        })
+        .await;
+    // Only now the command ends, and with it the child.
+    work.open();
+    let ended = world.ended(&handle).await;
+    let results = ended.results("0");
+    let texts: Vec<&str> = results[1..].iter().map(|(_, _, text)| text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "Task 1 and all below it are cancelled.",
+            "Task 1 was cancelled already. It ends when its last operation has ended.",
+            "Task 1 had ended already.",
+        ]
+    );
+    assert!(results.iter().all(|(_, ok, _)| *ok), "{results:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_of_a_child_that_has_not_ended_says_why_it_is_refused() {
+    let [inner, second_turn] = [Gate::closed(), Gate::closed()];
+    let (held, held_turn) = (inner.clone(), second_turn.clone());
+    let close = |id: &str| ScriptedCall::new("task_close", json!({"task_id": id}));
+    let world = World::new(move |request| match (request.agent.relative(), request.turn) {
+        ("0", 1) => text("").call("task", background("lead", "a")).call("task", background("scout", "b")),
+        ("0", 2) => text("").calls(vec![close("1"), close("2")]),
+        ("1", 1) => text("").call("task", child("scout", "deeper")),
+        _ => text("done"),
+    })
+    .holding(move |request| match (request.agent.relative(), request.turn) {
+        ("0", 2) => Some(held_turn.clone()),
+        ("1.1" | "2", _) => Some(held.clone()),
+        _ => None,
+    });
+    let process = world.process();
+    let handle = process.runtime.start(world.spec()).await.expect("started");
+    inner.reached(2).await;
+    second_turn.open();
+    world
+        .until(handle.id(), |event| {
+            event.agent.is_root() && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 3)
+        })
+        .await;
+    inner.open();
+    let ended = world.ended(&handle).await;
+    let results = ended.results("0");
+    let refused: Vec<(bool, &str)> = results[2..].iter().map(|(_, ok, text)| (*ok, text.as_str())).collect();
+    assert_eq!(
+        refused,
+        [
+            (false, "TOOL_ERROR: task 1 has tasks of its own that are still open; cancel it first"),
+            (false, "TOOL_ERROR: task 2 is still working; cancel it first"),
+        ]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -233,24 +233,24 @@ async fn a_conversation_that_stays_too_long_is_no_loop() {
 
 /// Admits `at_once` calls at the same time. The others wait in a queue.
 fn narrow(at_once: usize, notice: Option<Notice>) -> (Arc<Semaphore>, impl Fn() -> Admission) {
-    let places = Arc::new(Semaphore::new(at_once));
-    let line = places.clone();
+    let permits = Arc::new(Semaphore::new(at_once));
+    let line = permits.clone();
     let admit = move || {
-        if let Ok(place) = line.clone().try_acquire_owned() {
-            return Admission::Go(Permit::holding(place));
+        if let Ok(permit) = line.clone().try_acquire_owned() {
+            return Admission::Go(Permit::holding(permit));
         }
         let line = line.clone();
         let turn = Box::pin(async move { Permit::holding(line.acquire_owned().await.expect("open")) });
         Admission::Wait(QueuedCall { turn, notice: notice.clone() })
     };
-    (places, admit)
+    (permits, admit)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_wait_for_leave_and_give_it_back() {
     let most = Arc::new(AtomicUsize::new(0));
-    let (places, admit) = narrow(2, None);
-    let (seen, free) = (most.clone(), places.clone());
+    let (permits, admit) = narrow(2, None);
+    let (seen, free) = (most.clone(), permits.clone());
     let world = World::new(move |request| {
         seen.fetch_max(2 - free.available_permits(), Ordering::SeqCst);
         match (request.depth, request.turn) {
@@ -265,14 +265,14 @@ async fn calls_wait_for_leave_and_give_it_back() {
     assert_eq!(ended.status(), "completed");
     assert_eq!(ended.run.failed.len(), 0);
     assert!(most.load(Ordering::SeqCst) <= 2);
-    assert_eq!(places.available_permits(), 2, "all given back");
+    assert_eq!(permits.available_permits(), 2, "all given back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_unwell_is_not_waited_for_without_end() {
     let notice =
         Notice { reason: "5 failures in a row".to_owned(), expected: Duration::from_secs(30), unwell: true };
-    let (_places, admit) = narrow(0, Some(notice));
+    let (_permits, admit) = narrow(0, Some(notice));
     let world = World::new(|_| text("never asked")).admitting(admit).in_virtual_time();
     let ended = world.run(world.spec()).await;
     assert_eq!(
@@ -286,7 +286,7 @@ async fn a_provider_that_is_unwell_is_not_waited_for_without_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_waits_for_leave_can_be_cancelled() {
     let notice = Notice { reason: "a limit".to_owned(), expected: Duration::from_secs(5), unwell: false };
-    let (places, admit) = narrow(0, Some(notice));
+    let (permits, admit) = narrow(0, Some(notice));
     let world = World::new(|_| text("never asked")).admitting(admit);
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
@@ -294,10 +294,10 @@ async fn one_that_waits_for_leave_can_be_cancelled() {
     world.cancel(&handle.id().root()).await;
     let ended = world.ended(&handle).await;
     assert_eq!(ended.status(), "cancelled");
-    places.add_permits(1);
+    permits.add_permits(1);
     // The task that waited in the provider queue ends a moment after it was aborted.
-    let free = tokio::time::timeout(Duration::from_secs(10), places.acquire()).await;
-    assert!(free.is_ok_and(|place| place.is_ok()), "nobody stands in line any more");
+    let free = tokio::time::timeout(Duration::from_secs(10), permits.acquire()).await;
+    assert!(free.is_ok_and(|permit| permit.is_ok()), "nobody stands in line any more");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::asking::Person;
+use crate::asking::Approver;
 use crate::crash::{dies_at, go_on};
 use crate::power::CrashPoint;
 use crate::skills::{self, skill};
@@ -316,7 +316,7 @@ async fn random_trees_survive_deaths_while_they_are_cancelled() {
 }
 
 /// A random tree with many questions, and a user who answers at random.
-fn asking_world(seed: u64) -> (World, RunRequest, Dice, Person) {
+fn asking_world(seed: u64) -> (World, RunRequest, Dice, Approver) {
     let (world, mut spec, mut chance) = world(seed);
     spec.on_ask = OnAsk::Escalate;
     spec.terms.parallel = 1;
@@ -331,7 +331,7 @@ fn asking_world(seed: u64) -> (World, RunRequest, Dice, Person) {
         definition.rules = asks(&["strike", "write", "task:builder", "boom"]);
     }
     let person =
-        Person::says(&world, move |at| match Dice::of(seed, &["answer", &at.to_string()]).below(5) {
+        Approver::says(&world, move |at| match Dice::of(seed, &["answer", &at.to_string()]).below(5) {
             0 => Answer::Always,
             1 => Answer::Deny { reason: Some("chance".to_owned()) },
             _ => Answer::Once,
@@ -392,14 +392,14 @@ fn unsteady(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 /// A random tree with such a provider, which admits one or two calls at once and makes the others wait.
 fn unsteady_world(seed: u64) -> (World, RunRequest, Dice) {
     let (world, spec, mut chance) = world_of(seed, unsteady);
-    let places = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));
+    let permits = Arc::new(Semaphore::new(1 + usize::try_from(chance.below(2)).expect("small")));
     let (told, unwell) = (chance.one_in(2), chance.one_in(2));
     let admit = move || {
-        if let Ok(place) = places.clone().try_acquire_owned() {
-            return Admission::Go(Permit::holding(place));
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return Admission::Go(Permit::holding(permit));
         }
-        let places = places.clone();
-        let turn = async move { Permit::holding(places.acquire_owned().await.expect("open")) };
+        let permits = permits.clone();
+        let turn = async move { Permit::holding(permits.acquire_owned().await.expect("open")) };
         let notice = Notice { reason: "chance".to_owned(), expected: Duration::from_secs(3), unwell };
         Admission::Wait(QueuedCall { turn: Box::pin(turn), notice: told.then_some(notice) })
     };

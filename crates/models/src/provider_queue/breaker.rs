@@ -73,7 +73,7 @@ impl Breaker {
     }
 
     /// Records a failure that shows that the provider is failing. Returns whether that opened the breaker.
-    pub(super) fn failed(&mut self, now: Duration, chance: f64) -> bool {
+    pub(super) fn record_failure(&mut self, now: Duration, chance: f64) -> bool {
         self.failures = self.failures.saturating_add(1);
         // Calls that were under way when the breaker opened fail too, and add no information.
         if matches!(self.state, State::Open { .. }) || self.failures < FAILURES_TO_OPEN {
@@ -86,7 +86,7 @@ impl Breaker {
     }
 
     /// Records an answered call. Returns whether that closed the breaker.
-    pub(super) fn answered(&mut self) -> bool {
+    pub(super) fn record_answer(&mut self) -> bool {
         let closed = self.is_open();
         *self = Self::new();
         closed
@@ -94,7 +94,7 @@ impl Breaker {
 
     /// Records that an answer has begun. That is enough to let other calls through. If the answer is cut, the breaker
     /// opens again at once, and for longer. Returns whether the breaker closed.
-    pub(super) fn answering(&mut self) -> bool {
+    pub(super) fn record_answer_begun(&mut self) -> bool {
         let closed = self.is_open();
         self.state = State::Closed;
         self.failures = self.failures.min(FAILURES_TO_OPEN - 1);
@@ -114,13 +114,13 @@ mod tests {
     use super::*;
 
     fn open(breaker: &mut Breaker, now: Duration) {
-        while !breaker.failed(now, 0.0) {}
+        while !breaker.record_failure(now, 0.0) {}
     }
 
     #[test]
     fn it_opens_once_for_all_that_fail_together() {
         let mut breaker = Breaker::new();
-        let opened = (0..50).filter(|_| breaker.failed(Duration::ZERO, 0.0)).count();
+        let opened = (0..50).filter(|_| breaker.record_failure(Duration::ZERO, 0.0)).count();
         assert_eq!(opened, 1);
         assert_eq!(breaker.opening(), BreakerOpening::At(OPEN_FIRST));
         assert_eq!(breaker.failures(), 50);
@@ -131,9 +131,9 @@ mod tests {
         let mut breaker = Breaker::new();
         for _ in 0..20 {
             for _ in 1..FAILURES_TO_OPEN {
-                assert!(!breaker.failed(Duration::ZERO, 0.0));
+                assert!(!breaker.record_failure(Duration::ZERO, 0.0));
             }
-            assert!(!breaker.answered());
+            assert!(!breaker.record_answer());
         }
     }
 
@@ -149,10 +149,10 @@ mod tests {
             now = until;
             assert!(breaker.take());
             assert_eq!(breaker.opening(), BreakerOpening::AfterTrial);
-            assert!(breaker.failed(now, 0.0));
+            assert!(breaker.record_failure(now, 0.0));
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 120, 120, 120]);
-        assert!(breaker.answered());
+        assert!(breaker.record_answer());
         open(&mut breaker, now);
         assert_eq!(breaker.opening(), BreakerOpening::At(now + OPEN_FIRST));
     }
@@ -172,9 +172,9 @@ mod tests {
         let mut breaker = Breaker::new();
         open(&mut breaker, Duration::ZERO);
         assert!(breaker.take());
-        assert!(breaker.answering());
+        assert!(breaker.record_answer_begun());
         assert!(!breaker.is_open());
-        assert!(breaker.failed(Duration::ZERO, 0.0));
+        assert!(breaker.record_failure(Duration::ZERO, 0.0));
         assert_eq!(breaker.opening(), BreakerOpening::At(OPEN_FIRST * 2));
     }
 }

@@ -180,14 +180,14 @@ impl Gate {
     }
 
     pub(super) fn answering(&mut self, now: Duration) {
-        if self.breaker.answering() {
+        if self.breaker.record_answer_begun() {
             self.start_slowly(now);
         }
     }
 
     /// Records an answered call. Returns whether that closed the breaker.
     pub(super) fn answered(&mut self, now: Duration) -> bool {
-        let closed = self.breaker.answered();
+        let closed = self.breaker.record_answer();
         if closed {
             self.start_slowly(now);
         }
@@ -198,7 +198,7 @@ impl Gate {
     pub(super) fn failed(&mut self, now: Duration, kind: ProblemKind, call: u32, chance: f64) -> bool {
         let opened = match kind {
             ProblemKind::Unwell { .. } | ProblemKind::Unreachable | ProblemKind::Cut => {
-                self.breaker.failed(now, chance)
+                self.breaker.record_failure(now, chance)
             }
             // A server answered, but not necessarily the provider.
             ProblemKind::Foreign => false,

@@ -370,8 +370,8 @@ fn new_run(commit: &mut Commit) -> Result<Run, StoreError> {
 }
 
 fn spent(key: &RunKey, run: &Run) -> Result<RunSpending, StoreError> {
-    let corrupt = |problem: serde_json::Error| StoreError::Corrupt {
-        subject: format!("run {}", key.run),
+    let damaged = |problem: serde_json::Error| StoreError::Damaged {
+        run: key.run.clone(),
         problem: problem.to_string(),
     };
     let mut by_model = BTreeMap::<String, ModelSpending>::new();
@@ -379,14 +379,14 @@ fn spent(key: &RunKey, run: &Run) -> Result<RunSpending, StoreError> {
         let model = match &agent.terms {
             Some(terms) if agent.id != key.run.root() => {
                 let contract: serde_json::Value =
-                    serde_json::from_str(&terms.contract_json).map_err(corrupt)?;
+                    serde_json::from_str(&terms.contract_json).map_err(damaged)?;
                 contract["execution"]["model"].as_str().unwrap_or_default().to_owned()
             }
             _ => run.row.model.clone(),
         };
         let sum = by_model.entry(model).or_default();
         sum.agents += 1;
-        sum.figures += serde_json::from_str(&agent.usage_json).map_err(corrupt)?;
+        sum.figures += serde_json::from_str(&agent.usage_json).map_err(damaged)?;
     }
     let (model, created_at_ms) = (run.row.model.clone(), run.row.created_at_ms);
     Ok(RunSpending { run: key.run.clone(), model, created_at_ms, by_model })

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use posse_domain::hash::Hash;
 use posse_domain::text::Blob;
-use posse_engine::ports::{Commit, Faults, StoreError, TenantId};
+use posse_engine::ports::{Commit, Faults, StoreError, StorePart, TenantId};
 
 use super::error::{corrupt, from_io};
 use super::options::BLOB_IN_DATABASE_MAX_BYTES;
@@ -26,7 +26,7 @@ pub(super) fn has_files(commit: &Commit) -> bool {
 pub(super) fn write_files(root: &Path, commit: &Commit, faults: &Faults) -> Result<(), StoreError> {
     for blob in commit.blobs.iter().filter(|blob| is_file(blob)) {
         let path = path_of(root, &commit.key.tenant, &blob.hash);
-        write_file(&path, &blob.bytes).map_err(|error| from_io(&path, &error))?;
+        write_file(&path, &blob.bytes).map_err(|error| from_io(StorePart::Blobs, &path, &error))?;
         faults.hit("store.blob.after_file");
     }
     Ok(())
@@ -35,7 +35,7 @@ pub(super) fn write_files(root: &Path, commit: &Commit, faults: &Faults) -> Resu
 /// Reads a blob's file and checks that its content has the hash in its name.
 pub(super) fn read_file(root: &Path, tenant: &TenantId, hash: &Hash) -> Result<Vec<u8>, StoreError> {
     let path = path_of(root, tenant, hash);
-    let bytes = fs::read(&path).map_err(|error| from_io(&path, &error))?;
+    let bytes = fs::read(&path).map_err(|error| from_io(StorePart::Blobs, &path, &error))?;
     verified(&path, bytes, hash)
 }
 
@@ -49,7 +49,7 @@ pub(super) fn verified(path: &Path, bytes: Vec<u8>, hash: &Hash) -> Result<Vec<u
     if Hash::of(&bytes) == *hash {
         return Ok(bytes);
     }
-    Err(corrupt(path, format!("the content of blob {hash} does not match its hash")))
+    Err(corrupt(StorePart::Blobs, path, format!("the content of blob {hash} does not match its hash")))
 }
 
 /// One folder per tenant, named by hash, because the embedder's tenant name may contain any characters.

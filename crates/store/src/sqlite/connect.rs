@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -72,7 +72,11 @@ pub(super) fn prepare_writer(connection: &Connection, path: &Path) -> Result<(),
     if mode.eq_ignore_ascii_case("wal") {
         return Ok(());
     }
-    Err(corrupt(path, format!("its journal mode is `{mode}` and cannot be changed to WAL")))
+    Err(corrupt(
+        StorePart::Journal,
+        path,
+        format!("its journal mode is `{mode}` and cannot be changed to WAL"),
+    ))
 }
 
 /// SQLite's URI for a file that never changes.

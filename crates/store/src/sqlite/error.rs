@@ -1,46 +1,58 @@
-//! Converts errors of SQLite and the operating system to the port's errors. Their subject is a path.
+//! Converts errors of SQLite and the operating system to the port's errors, which name no path. Only the log does.
 
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 use rusqlite::ErrorCode;
 
+/// The error of an operation on the database.
 pub(super) fn from_sqlite(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let at = || path.display().to_string();
+    let part = StorePart::Journal;
+    log(part, path, error);
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full { subject: disk_of(path) },
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { subject: at() },
+        Some(ErrorCode::DiskFull) => StoreError::Full { part },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { part },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Corrupt { subject: at(), problem: error.to_string() }
+            StoreError::Corrupt { part, problem: without_path(error) }
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            StoreError::Failed(format!("{} is locked by another program", at()))
+            StoreError::Unusable { part, problem: "another program has locked it".to_owned() }
         }
-        _ => StoreError::Failed(format!("{}: {error}", at())),
+        _ => StoreError::Unusable { part, problem: without_path(error) },
     }
 }
 
-pub(super) fn from_io(path: &Path, error: &io::Error) -> StoreError {
-    let at = path.display().to_string();
+/// The error of an operation on a file or directory of this part.
+pub(super) fn from_io(part: StorePart, path: &Path, error: &io::Error) -> StoreError {
+    log(part, path, error);
     match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            StoreError::Full { subject: disk_of(path) }
-        }
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            StoreError::ReadOnly { subject: at }
-        }
-        _ => StoreError::Failed(format!("{at}: {error}")),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { part },
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => StoreError::ReadOnly { part },
+        _ => StoreError::Unusable { part, problem: error.to_string() },
     }
 }
 
-/// The error for a value in the database that no store wrote.
-pub(super) fn corrupt(path: &Path, problem: impl Into<String>) -> StoreError {
-    StoreError::Corrupt { subject: path.display().to_string(), problem: problem.into() }
+/// The error for content that no store wrote.
+pub(super) fn corrupt(part: StorePart, path: &Path, problem: impl Into<String>) -> StoreError {
+    let problem = problem.into();
+    log(part, path, &problem);
+    StoreError::Corrupt { part, problem }
 }
 
-fn disk_of(path: &Path) -> String {
-    format!("the disk that holds {}", path.display())
+/// SQLite's text. To the text of a database that cannot be opened, rusqlite appends the path.
+fn without_path(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, _) if failure.code == ErrorCode::CannotOpen => {
+            failure.to_string()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn log(part: StorePart, path: &Path, problem: &impl Display) {
+    tracing::warn!(%part, path = %path.display(), %problem, "an operation of the store failed");
 }
 
 /// Whether only the commit that caused the error fails. The other commits of its group continue.

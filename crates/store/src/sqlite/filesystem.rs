@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 
 use super::error::from_io;
 
@@ -33,14 +33,14 @@ pub(super) fn network_name(magic: u32) -> Option<&'static str> {
 }
 
 pub(super) fn refuse_network(dir: &Path) -> Result<(), StoreError> {
-    let stat = rustix::fs::statfs(dir).map_err(|error| from_io(dir, &error.into()))?;
+    let stat = rustix::fs::statfs(dir).map_err(|error| from_io(StorePart::Store, dir, &error.into()))?;
     // The magic number has 32 bits. On some platforms the field is a signed word and is sign-extended.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "only the low 32 bits count")]
     let magic = stat.f_type as u32;
     match network_name(magic) {
         None => Ok(()),
         Some(kind) => Err(StoreError::Unsuitable {
-            subject: dir.display().to_string(),
+            part: StorePart::Store,
             problem: format!("it is on a network filesystem ({kind}), whose locks cannot be relied on"),
         }),
     }

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 
 use super::error::from_io;
 use super::{files, flock};
@@ -33,7 +33,7 @@ impl LifeLock {
     /// Creates and takes the lock of `id`. The caller must hold the writers' lock: before the lock is taken, its file
     /// looks like that of a dead process, and [`sweep`] would remove it.
     pub(super) fn take(holders: &Path, id: &str, label: &str) -> Result<Self, StoreError> {
-        files::make_dir(holders).map_err(|error| from_io(holders, &error))?;
+        files::make_dir(holders).map_err(|error| from_io(StorePart::Locks, holders, &error))?;
         let path = lock_path(holders, id);
         let take = || -> io::Result<File> {
             let mut file = files::create(&path)?;
@@ -41,7 +41,7 @@ impl LifeLock {
             file.write_all(clipped(label).as_bytes())?;
             Ok(file)
         };
-        let file = take().map_err(|error| from_io(&path, &error))?;
+        let file = take().map_err(|error| from_io(StorePart::Locks, &path, &error))?;
         Ok(Self { path, _file: file })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use posse_engine::ports::{Faults, StoreError};
+use posse_engine::ports::{Faults, StoreError, StorePart};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::{corrupt, from_sqlite};
@@ -30,11 +30,11 @@ pub(super) fn inspect(connection: &Connection, path: &Path, known: usize) -> Res
         (id, Ok(found)) if id == i64::from(APPLICATION_ID) && found > 0 => {
             let known = u32::try_from(known).unwrap_or(u32::MAX);
             if found > known {
-                return Err(StoreError::Newer { subject: path.display().to_string(), found, known });
+                return Err(StoreError::Newer { part: StorePart::Journal, found, known });
             }
             Ok(SchemaState::Version(found))
         }
-        _ => Err(corrupt(path, "it is not a database of Posse")),
+        _ => Err(corrupt(StorePart::Journal, path, "it is not a database of Posse")),
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
         )
         .unwrap();
         let refused = run(&mut connection, &[Migration::of_sql("CREATE TABLE a (x)")]).unwrap_err();
-        assert_eq!(refused, StoreError::Newer { subject: "posse.db".to_owned(), found: 2, known: 1 });
+        assert_eq!(refused, StoreError::Newer { part: StorePart::Journal, found: 2, known: 1 });
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod turnstile;
 mod wake;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -44,7 +44,7 @@ use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_engine::ports::{
     AgentRow, Capabilities, Claim, Commit, CommitReceipt, Epoch, Head, Health, Mail, MailCommand, Pulse,
-    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, TenantId,
+    RemovedRun, RunEntry, RunKey, RunSpending, Store, StoreError, StorePart, TenantId,
 };
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
@@ -52,6 +52,7 @@ use tokio::sync::{oneshot, watch};
 pub use self::connect::sqlite_version;
 use self::context::Context;
 pub use self::options::*;
+use self::paths::Paths;
 use self::query::QueryError;
 use self::queue::Queue;
 use self::readers::{Readers, closed};
@@ -96,7 +97,8 @@ impl SqliteStore {
     pub fn open(dir: &Path, options: SqliteOptions) -> Result<Self, StoreError> {
         let opened = open::open(dir, options)?;
         let context = opened.context;
-        let bell = WakeSignal::open(&context).map_err(|error| error::from_io(&context.paths.wake, &error))?;
+        let bell = WakeSignal::open(&context)
+            .map_err(|error| error::from_io(StorePart::Store, &context.paths.wake, &error))?;
         let watchers = Arc::new(Watchers::default());
         let queue = Arc::new(Queue::default());
         let writer = Writer {
@@ -133,6 +135,12 @@ impl SqliteStore {
         Ok(Some(Self { context, watchers, lookout: Mutex::new(None), readers, writer: None }))
     }
 
+    /// The file or directory of a part of the store in `dir`, for a front end on the same machine. Errors of the store
+    /// do not contain it.
+    pub fn path_of(dir: &Path, part: StorePart) -> PathBuf {
+        Paths::new(dir).of_part(part)
+    }
+
     /// Queues a request at once, so that commits are written in call order. The future only waits for the answer.
     fn write<T: Send + 'static>(
         &self,
@@ -142,8 +150,7 @@ impl SqliteStore {
         if let Some(writer) = &self.writer {
             writer.queue.push(request(answer));
         } else {
-            let subject = self.context.paths.dir.display().to_string();
-            request(answer).refuse(StoreError::ReadOnly { subject });
+            request(answer).refuse(StoreError::ReadOnly { part: StorePart::Store });
         }
         heard.map(|heard| heard.unwrap_or_else(|_| Err(closed()))).boxed()
     }

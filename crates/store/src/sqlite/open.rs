@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 use rusqlite::Connection;
 
 use super::context::Context;
@@ -27,14 +27,16 @@ pub(super) struct OpenDatabase {
 pub(super) fn open(dir: &Path, options: SqliteOptions) -> Result<OpenDatabase, StoreError> {
     connect::assert_version()?;
     let paths = Paths::new(dir);
-    files::make_dir(dir).map_err(|error| from_io(dir, &error))?;
+    files::make_dir(dir).map_err(|error| from_io(StorePart::Store, dir, &error))?;
     refuse_network(dir)?;
     let mut turnstile = Turnstile::open(&paths, options.writers_lock_patience)?;
     let context = context(paths, options, CURRENT_VERSION)?;
     let permit = turnstile.take()?;
     let connection = open_database(&context)?;
-    for folder in [&context.paths.holders, &context.paths.blobs] {
-        files::make_dir(folder).map_err(|error| from_io(folder, &error))?;
+    for (part, folder) in
+        [(StorePart::Locks, &context.paths.holders), (StorePart::Blobs, &context.paths.blobs)]
+    {
+        files::make_dir(folder).map_err(|error| from_io(part, folder, &error))?;
     }
     holder::sweep(&context.paths.holders);
     drop(permit);
@@ -48,7 +50,7 @@ pub(super) fn open_read_only(dir: &Path) -> Result<Option<Arc<Context>>, StoreEr
     let path = &paths.database;
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(from_io(path, &error)),
+        Err(error) => return Err(from_io(StorePart::Journal, path, &error)),
         Ok(_) => {}
     }
     refuse_network(dir)?;
@@ -65,7 +67,7 @@ pub(super) fn connect_read_only(path: &Path) -> Result<Connection, StoreError> {
         |connection: Connection| migrate::inspect(&connection, path, MIGRATIONS.len()).map(|_| connection);
     // On a read-only medium SQLite cannot create the shared memory that WAL needs.
     match connect::reader(path).and_then(look) {
-        Err(StoreError::Failed(_) | StoreError::ReadOnly { .. }) if wal_is_empty(path) => {
+        Err(StoreError::Unusable { .. } | StoreError::ReadOnly { .. }) if wal_is_empty(path) => {
             connect::immutable(path)
         }
         other => other,
@@ -95,10 +97,9 @@ fn context(paths: Paths, options: SqliteOptions, version: u32) -> Result<Arc<Con
 fn refuse_while_in_use(found: SchemaState, context: &Context) -> Result<(), StoreError> {
     let is_older = matches!(found, SchemaState::Version(version) if (version as usize) < MIGRATIONS.len());
     if is_older && holder::is_any_alive(&context.paths.holders) {
-        let path = context.paths.database.display();
-        return Err(StoreError::Failed(format!(
-            "{path} has an older format, and a process of an older Posse executes runs in it; wait for its end"
-        )));
+        let problem =
+            "it has an older format, and a process of an older Posse executes runs in it; wait for its end";
+        return Err(StoreError::Unusable { part: StorePart::Journal, problem: problem.to_owned() });
     }
     Ok(())
 }
@@ -122,7 +123,7 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
     let is_new = match files::create(path) {
         Ok(_) => true,
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-        Err(error) => return Err(from_io(path, &error)),
+        Err(error) => return Err(from_io(StorePart::Journal, path, &error)),
     };
     if !is_new {
         refuse_while_in_use(open_existing_read_only(path)?, context)?;
@@ -131,7 +132,8 @@ fn open_database(context: &Context) -> Result<Connection, StoreError> {
     connect::prepare_writer(&connection, path)?;
     migrate::migrate(&mut connection, path, &MIGRATIONS, &context.options.faults)?;
     if is_new {
-        files::sync_dir(&context.paths.dir).map_err(|error| from_io(&context.paths.dir, &error))?;
+        let dir = &context.paths.dir;
+        files::sync_dir(dir).map_err(|error| from_io(StorePart::Store, dir, &error))?;
     }
     Ok(connection)
 }

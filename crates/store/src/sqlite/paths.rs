@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use posse_engine::ports::StorePart;
+
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
     pub(super) dir: PathBuf,
@@ -31,6 +33,15 @@ impl Paths {
             wake: dir.join("wake"),
             holders: dir.join("owners"),
             blobs: dir.join("blobs"),
+        }
+    }
+
+    pub(super) fn of_part(self, part: StorePart) -> PathBuf {
+        match part {
+            StorePart::Store => self.dir,
+            StorePart::Journal => self.database,
+            StorePart::Blobs => self.blobs,
+            StorePart::Locks => self.writers_lock,
         }
     }
 }

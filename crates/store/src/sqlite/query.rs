@@ -11,7 +11,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::{AgentState, CloseReason, RunStatus};
 use posse_engine::ports::{
     AgentRow, AgentTerms, Head, Mail, Pulse, READ_MAX_EVENTS, RemovedRun, RunEntry, RunKey, RunRow,
-    RunSpending, StoreError, TenantId,
+    RunSpending, StoreError, StorePart, TenantId,
 };
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
@@ -54,7 +54,7 @@ impl QueryError {
     pub(super) fn at(self, path: &Path) -> StoreError {
         match self {
             QueryError::Sqlite(error) => from_sqlite(path, &error),
-            QueryError::Value(problem) => corrupt(path, problem),
+            QueryError::Value(problem) => corrupt(StorePart::Journal, path, problem),
             QueryError::Run(run, problem) => StoreError::Damaged { run, problem },
             QueryError::Store(error) => error,
         }

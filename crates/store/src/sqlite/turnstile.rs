@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use posse_engine::ports::StoreError;
+use posse_engine::ports::{StoreError, StorePart};
 
 use super::error::from_io;
 use super::paths::Paths;
@@ -80,14 +80,14 @@ impl Drop for Permit {
 
 impl Turnstile {
     pub(super) fn open(paths: &Paths, patience: Duration) -> Result<Self, StoreError> {
-        let open = |path| files::open(path).map_err(|error| from_io(path, &error));
+        let open = |path| files::open(path).map_err(|error| from_io(StorePart::Locks, path, &error));
         let gates = Gates { queue: open(&paths.queue_lock)?, main: open(&paths.writers_lock)? };
         Ok(Self { gates: Arc::new(gates), paths: paths.clone(), patience, helper: None })
     }
 
     /// Waits for the right to write.
     pub(super) fn take(&mut self) -> Result<Permit, StoreError> {
-        let fail = |error: io::Error| from_io(&self.paths.writers_lock, &error);
+        let fail = |error: io::Error| from_io(StorePart::Locks, &self.paths.writers_lock, &error);
         // The locks are shared with the helper: nothing else may touch them while it waits.
         if !self.is_waiting() && self.gates.try_pass().map_err(fail)? {
             return Ok(self.permit());
@@ -132,8 +132,8 @@ impl Turnstile {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
         };
-        let path = self.paths.writers_lock.display();
-        StoreError::Failed(format!("{holder} has held {path} for more than {seconds} s; it may be stopped"))
+        let problem = format!("{holder} has held it for more than {seconds} s; it may be stopped");
+        StoreError::Unusable { part: StorePart::Locks, problem }
     }
 }
 
@@ -315,11 +315,12 @@ mod tests {
         let mut first = turnstile(&dir, Duration::from_mins(1));
         let mut second = turnstile(&dir, Duration::from_millis(10));
         let permit = first.take().unwrap();
-        let StoreError::Failed(text) = second.take().unwrap_err() else { panic!("another error") };
+        let text = second.take().unwrap_err().to_string();
         assert!(text.contains(&format!("process {} has held", std::process::id())), "{text}");
         assert!(second.try_take().is_none());
         drop(permit);
-        drop(second.take().unwrap());
+        // On a busy machine its helper may need longer than its patience to take the free lock.
+        while second.take().is_err() {}
         drop(first.take().unwrap());
     }
 

@@ -90,9 +90,10 @@ impl Writer {
 /// The error of every later request: the content of the disk is in doubt, and only opening the store again can show it.
 fn fail_stop(context: &Context, error: &rusqlite::Error) -> StoreError {
     match from_sqlite(&context.paths.database, error) {
-        StoreError::Failed(text) => {
-            StoreError::Failed(format!("{text}; nothing more is written until the store is opened again"))
-        }
+        StoreError::Unusable { part, problem } => StoreError::Unusable {
+            part,
+            problem: format!("{problem}; nothing more is written until the store is opened again"),
+        },
         named => named,
     }
 }

@@ -169,7 +169,7 @@ impl CallDesk {
     }
 
     /// Makes a call wait for a user. It keeps its position among the calls of its reply.
-    pub(crate) fn wait_for_person(&mut self, id: &AgentId, call_id: &str, class: EffectClass) {
+    pub(crate) fn wait_for_approver(&mut self, id: &AgentId, call_id: &str, class: EffectClass) {
         self.insert(id, call_id.into(), CallInFlight::new(class, CallStage::Asking, Arc::default()));
     }
 

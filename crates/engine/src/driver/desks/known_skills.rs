@@ -36,7 +36,7 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSe
     let open = || run.all_skills().filter(|skill| !denied.contains(skill.name.as_str()));
     let loads = |skill: &Skill| tools.loads && rights.may_load(skill) && (spawns || !skill.fork);
     let delegates = |skill: &Skill| tools.delegates && rights.may_delegate_to(skill);
-    let told = open().filter(|skill| loads(skill) || delegates(skill));
+    let listed = open().filter(|skill| loads(skill) || delegates(skill));
     // An agent that was forked with a skill may read the skill's files even if it could not load the skill.
     let own = run.initial_skill(agent);
     let readable = open().filter(|skill| loads(skill) || own == Some(skill.name.as_str()));
@@ -45,7 +45,7 @@ pub(super) fn known(run: &Run, agent: &OpenAgent, spawns: bool, denied: &BTreeSe
         Some((skill.name.clone(), SkillDir { path: PathBuf::from(skill.dir.as_ref()?), project }))
     });
     KnownSkills {
-        section: skills_section(told, tools),
+        section: skills_section(listed, tools),
         dirs: Arc::new(dirs.collect::<BTreeMap<_, _>>()),
         any_to_load: open().any(loads),
         any_to_delegate: open().any(delegates),

@@ -12,6 +12,7 @@ use posse_domain::lifecycle::{DELEGATE_TO_AGENT, OpenAgent, Run, SKILL_TOOL};
 use posse_domain::permission::ToolName;
 
 use super::known_skills::{KnownSkills, known};
+use crate::driver::session::SessionError;
 use crate::ports::{SkillDirs, Spawnable, Tool};
 
 /// The tools of an agent, with values that are computed once for all agents with the same tools.
@@ -71,13 +72,13 @@ impl PreambleDesk {
         id: &AgentId,
         run: &Run,
         known_tools: &HashMap<&'static str, Tool>,
-    ) -> Result<Arc<SkillDirs>, String> {
-        let agent = run.open(id).ok_or("the agent is not open")?;
+    ) -> Result<Arc<SkillDirs>, SessionError> {
+        let agent = run.open(id).ok_or_else(|| SessionError::NotOpen(id.clone()))?;
         let tools = self.tools_of(agent, run, known_tools);
         let skill_dirs = tools.skills.dirs.clone();
         let preamble = if agent.contract.execution.share_history {
             let parent = id.parent().and_then(|parent| self.of(&parent));
-            parent.cloned().ok_or("the agent whose conversation it begins with is not there")?
+            parent.cloned().ok_or_else(|| SessionError::NoParent(id.clone()))?
         } else {
             self.make(agent, run, tools)
         };

@@ -103,7 +103,7 @@ impl Blocks {
     fn line_ended(&mut self, take: &mut dyn FnMut(Piece)) {
         match &mut self.state {
             State::Call { fence, body, late_fences } => {
-                if fence.is_closed_by(&self.line) || ends_with_line(body, &self.line, late_fences) {
+                if fence.is_closed_by(&self.line) || complete_with_line(body, &self.line, late_fences) {
                     take(Piece::Call(std::mem::take(body)));
                     self.state = State::Text;
                 } else {
@@ -179,9 +179,9 @@ impl Fence {
     }
 }
 
-/// Whether this line completes a call, because some models close the block on the line of the call. If so, the line is
-/// added to it.
-fn ends_with_line(body: &mut String, line: &str, late_fences: &mut usize) -> bool {
+/// Adds the line to a call that it completes, because some models close the block on the line of the call. Returns
+/// whether the call is complete. If it is not, nothing is added.
+fn complete_with_line(body: &mut String, line: &str, late_fences: &mut usize) -> bool {
     let Some(line) = line.trim_end().strip_suffix("```") else { return false };
     *late_fences += 1;
     if *late_fences > LATE_FENCES_MAX {

@@ -14,12 +14,12 @@ use posse_domain::event::{AnsweredBy, EffectClass, PermissionDecided};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
-    AskedQuestion, BASH, DELEGATE_TO_AGENT, OpenAgent, Question, QuestionState, SKILL_TOOL, TASK_TOOL,
+    AskedQuestion, DELEGATE_TO_AGENT, OpenAgent, Question, QuestionState, SKILL_TOOL, TASK_TOOL,
 };
 use posse_domain::message::ToolCall;
 use posse_domain::ownership;
 use posse_domain::permission::{
-    Answer, Decision, DecisionReason, Doubt, LayerName, Operation, Verdict, approval_hash,
+    Answer, BASH, Decision, DecisionReason, Doubt, LayerName, Operation, Verdict, approval_hash,
 };
 use serde_json::Value;
 
@@ -200,7 +200,7 @@ pub(super) fn ask(
     emit_decision(core, id, of, operation, verdict);
     if !core.run.may_ask(id, core.attended) {
         let by_hook = verdict.by() == Some(&LayerName::Hook);
-        return Err(no_person_to_ask(core, id, operation, verdict, by_hook));
+        return Err(no_approver_to_ask(core, id, operation, verdict, by_hook));
     }
     let question = Question {
         call_id: &call.id,
@@ -234,7 +234,7 @@ pub(super) fn resolve_answer(
     }
     match (question.state, verdict.decision) {
         (QuestionState::Denied { by: AnsweredBy::Host, .. }, _) => {
-            Err(no_person_to_ask(core, id, operation, verdict, question.by_hook))
+            Err(no_approver_to_ask(core, id, operation, verdict, question.by_hook))
         }
         (QuestionState::Denied { by: AnsweredBy::Person, reason }, _) => {
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -254,7 +254,7 @@ pub(super) fn resolve_answer(
         (QuestionState::Open, _) => {
             let reason = Some("no user can be asked".to_owned());
             answer_as_host(core, id, &call.id, &approval, Answer::Deny { reason });
-            Err(no_person_to_ask(core, id, operation, verdict, question.by_hook))
+            Err(no_approver_to_ask(core, id, operation, verdict, question.by_hook))
         }
     }
 }
@@ -266,14 +266,18 @@ fn approval_of(core: &Core, id: &AgentId, call: &ToolCall) -> Result<Hash, ToolF
 }
 
 fn answer_as_host(core: &mut Core, id: &AgentId, call_id: &str, approval: &Hash, answer: Answer) {
-    if let Ok((id, body)) = core.run.answer(id, call_id, approval, answer, AnsweredBy::Host) {
-        core.emit(id.clone(), body);
-        core.watch_deadlines_below(&id);
+    match core.run.answer(id, call_id, approval, answer, AnsweredBy::Host) {
+        Ok((id, body)) => {
+            core.emit(id.clone(), body);
+            core.watch_deadlines_below(&id);
+        }
+        // The caller has found the question open and compared the hash.
+        Err(refused) => core.stop_for_refusal(id, "answer", refused),
     }
 }
 
 /// Why an `ask` is denied, and how a user can allow it.
-fn no_person_to_ask(
+fn no_approver_to_ask(
     core: &Core,
     id: &AgentId,
     operation: &Operation<'_>,

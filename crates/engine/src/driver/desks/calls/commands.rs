@@ -11,11 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use posse_domain::code::Code;
 use posse_domain::event::EffectClass;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{
-    BASH, OpenAgent, Refusal, SpawnFrom, SpawnRequest, call_of_command, command_calls,
-};
+use posse_domain::lifecycle::{OpenAgent, Refusal, SpawnFrom, SpawnRequest, call_of_command, command_calls};
 use posse_domain::message::ToolCall;
-use posse_domain::permission::{Decision, Operation, Verdict};
+use posse_domain::permission::{BASH, Decision, Operation, Verdict};
 
 use super::CallDesk;
 use super::admission::{Admission, ask, brief, emit_decision, resolve_answer};
@@ -233,7 +231,7 @@ impl CallDesk {
                 return self.refuse_spawn(core, files, id, call, &request, &refusal);
             }
         }
-        self.wait_for_person(id, &call.id, class);
+        self.wait_for_approver(id, &call.id, class);
     }
 
     /// Journals that a call gets no child, and answers the call with the reason.

@@ -36,12 +36,12 @@ impl FilesDesk {
     pub(crate) fn enqueue(&mut self, core: &Core, child: &AgentId) {
         let (Some(parent), Some(number)) = (child.parent(), child.number()) else { return };
         if let Some(position) = position_of(child, &core.run) {
-            self.merge_queue(core, &parent).apply(Fact::Joined(number, position));
+            self.merge_queue(core, &parent).apply(Fact::Enqueued(number, position));
         }
     }
 
     /// Reserves positions in the root's merge queue for plan steps that are not created yet.
-    pub(crate) fn keep_places(&mut self, core: &mut Core) {
+    pub(crate) fn reserve_positions(&mut self, core: &mut Core) {
         if core.run.planned.is_some() {
             let due = core.run.first_due_rank();
             let root = core.run.id.root();
