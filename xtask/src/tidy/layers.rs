@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("posse", 4),
     ("posse-setup", 5),
     ("posse-protocols", 6),
+    ("posse-front-end", 6),
     ("posse-cli", 7),
     ("posse-testkit", 8),
     ("xtask", 9),
