@@ -1,7 +1,6 @@
 //! `posse explain`.
 
-use posse::{Decision, Explanation, api};
-use posse_domain::permission::DecisionReason;
+use posse::{Decision, DecisionReason, Explanation, api};
 
 use crate::context::Context;
 use crate::error::CliError;

@@ -120,7 +120,6 @@ fn write(path: &Path, text: &str, force: bool) -> std::io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use posse_definitions::{ParseOptions, read_agent};
-    use posse_domain::definition;
 
     use super::*;
     use posse_setup::settings::project::ProjectFile;
@@ -147,7 +146,7 @@ mod tests {
         let reading = ParseOptions {
             file: EXAMPLE_FILE,
             known_tools: &tools,
-            trust: definition::Trust::Trusted,
+            trust: posse::Trust::Trusted,
             model: None,
         };
         let agent = read_agent(EXAMPLE.as_bytes(), "example", &reading);

@@ -5,8 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use posse::{Posse, RunOutcome, RunRequest, RunStatus};
-use posse_domain::plan::Plan;
+use posse::{Plan, Posse, RunOutcome, RunRequest, RunStatus};
 use posse_setup::plan::file::report;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
 use posse_setup::{RunDirectory, RunDraft};
