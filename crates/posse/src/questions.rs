@@ -233,7 +233,7 @@ impl Posse {
             return Ok(StoredApproval::None);
         };
         let dir = self.summary(&run).await?.dir;
-        Ok(match approvals.keep(&dir, literal) {
+        Ok(match approvals.keep(&dir, literal).await {
             Ok(()) => StoredApproval::Stored { literal: literal.clone(), dir },
             Err(error) => StoredApproval::Failed(error),
         })

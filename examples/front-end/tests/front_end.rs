@@ -1,10 +1,13 @@
 //! A front end without the command line: a user's settings, discovered agents, trust and approvals through `posse` and
 //! `posse-setup` alone.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use posse::{Resume, RunStatus, StoredApproval};
+use futures::future::BoxFuture;
+use posse::{ApprovalError, ApprovalStore, Approvals, Pattern, Resume, RunStatus, StoredApproval};
 use posse_front_end::{FrontEnd, ReadyRun, Refusal};
 use posse_setup::execution::last_interrupted;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
@@ -129,6 +132,45 @@ async fn a_run_has_the_users_settings_and_the_projects_agent_and_an_answer_of_al
     assert_eq!(again.next_question().await.expect("events"), None, "no question is asked");
     let outcome = again.posse.wait(again.handle.id()).await.expect("an outcome");
     assert_eq!(outcome.status, RunStatus::Completed);
+}
+
+/// The approvals of a server that keeps everything in memory.
+#[derive(Default)]
+struct OwnApprovals(Arc<Mutex<BTreeMap<String, Vec<Pattern>>>>);
+
+impl ApprovalStore for OwnApprovals {
+    fn load(&self, dir: &str) -> BoxFuture<'static, Result<Approvals, ApprovalError>> {
+        let kept = self.0.lock().expect("no panic").get(dir).cloned().unwrap_or_default();
+        Box::pin(async { Ok(kept.into_iter().collect()) })
+    }
+
+    fn keep(&self, dir: &str, literal: &Pattern) -> BoxFuture<'static, Result<(), ApprovalError>> {
+        self.0.lock().expect("no panic").entry(dir.to_owned()).or_default().push(literal.clone());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_the_front_ends_own_store_is_read_for_the_next_run() {
+    let user = User::new();
+    let FrontEnd { setup } = user.front_end();
+    let own = Arc::new(OwnApprovals::default());
+    let front_end = FrontEnd { setup: setup.with_approvals(own.clone()) };
+    let ready = prepare(&front_end, &user.look_around()).await.0.expect("a run");
+    assert!(ready.run.request.terms.approvals.is_empty());
+    let mut run = front_end.start(ready).await.expect("started");
+    let question = run.next_question().await.expect("events").expect("a question");
+    let stored = run.allow_always(&question).await.expect("answered");
+    assert!(matches!(stored, StoredApproval::Stored { .. }), "{stored:?}");
+    assert_eq!(run.next_question().await.expect("events"), None);
+    let kept = own.0.lock().expect("no panic").values().flatten().map(Pattern::to_string).collect::<Vec<_>>();
+    assert_eq!(kept, ["list:."]);
+    let state_dir = front_end.setup.state_dir().expect("a state directory");
+    assert!(!state_dir.join("approvals.json").exists(), "one store has it, not two");
+
+    let ready = prepare(&front_end, &user.look_around()).await.0.expect("a run");
+    let mut again = front_end.start(ready).await.expect("started");
+    assert_eq!(again.next_question().await.expect("events"), None, "no question is asked");
 }
 
 #[tokio::test]
