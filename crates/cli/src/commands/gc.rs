@@ -54,7 +54,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
 fn page(cleaned: &GcSummary, dry_run: bool) -> String {
     let (removes, frees) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
     let gone = cleaned.removed.iter().map(|what| format!("{removes} {what}\n"));
-    let kept = cleaned.kept.iter().map(|(what, why)| format!("kept {what}: {why}\n"));
+    let kept = cleaned.kept.iter().map(|item| format!("kept {}: {}\n", item.what, item.why));
     let (things, space) = (plural(cleaned.removed.len() as u64, "thing"), bytes(cleaned.freed_bytes));
     let sum = format!("{removes} {things}, kept {}, {frees} {space}\n", cleaned.kept.len());
     gone.chain(kept).chain([sum]).collect()
