@@ -59,6 +59,7 @@ pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
+pub use explain::BeyondRules;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::GcRequest;

@@ -41,7 +41,7 @@ objects! {
     Event<'_>,
     Question,
     Answer,
-    Explanation<'_>,
+    Explanation,
     RunStats,
     AllStats,
     ApplyResult<'_>,
