@@ -227,6 +227,7 @@ impl From<posse::Error> for CliError {
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }
+            posse::Error::BundleName(_) => CliError::usage(format!("--output: {message}")),
             posse::Error::ExportExists(_) => CliError::failed(message)
                 .hint("it was left as it is; `--force` replaces it, `--output FILE` writes another"),
             posse::Error::NotExported { .. } => CliError::failed(message)

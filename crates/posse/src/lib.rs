@@ -35,6 +35,7 @@
 
 pub mod api;
 mod approvals;
+pub mod atomic_file;
 mod base;
 mod builder;
 mod bundle;
@@ -59,8 +60,8 @@ pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
-pub use explain::BeyondRules;
 pub use events::{Events, JournalEvent, TaskEvents};
+pub use explain::BeyondRules;
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::GcRequest;
 pub use jiff::tz::TimeZone;
