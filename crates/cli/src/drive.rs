@@ -9,7 +9,7 @@ use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::commands::apply::apply_finished;
+use crate::commands::apply::apply_at_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::note;
@@ -206,7 +206,7 @@ pub(crate) async fn print_end(
     view: &mut View,
     apply: bool,
 ) -> Result<Exit, CliError> {
-    let outcome = if apply { apply_finished(posse, finished).await } else { None };
+    let outcome = if apply { apply_at_end(posse, finished).await } else { None };
     let applied = outcome.as_ref().map(Result::is_ok);
     view.result(finished, applied)?;
     match outcome {

@@ -111,9 +111,9 @@ pub use posse_workspace::{
 pub use questions::{FoundQuestions, PendingQuestion, QuestionScope};
 pub use replay::{RecordedRun, replayed};
 pub use secrets::{names_a_secret, url_passwords};
-pub use view::{AgentRecord, AgentView, RunSummary, RunView};
+pub use view::{AgentRecord, AgentView, ListedRun, RunSummary, RunView};
 pub use waiting::{AgentWaitOutcome, WaitOutcome};
-pub use work::{AppliedRun, ApplyWhich, SalvagedWork};
+pub use work::{AppliedAtEnd, AppliedRun, ApplyWhich, SalvagedWork};
 
 use posse_domain::event::Event;
 use posse_engine::ports::{Holder, MailCommand, RunEntry, RunFiles, RunKey, Store, TenantId, Tool};
@@ -219,6 +219,12 @@ impl Posse {
             (None, false) => self.runtime.resume(run).await?,
         };
         Ok(resumed.into())
+    }
+
+    /// The oldest open runs that no process executes, at most `limit` of them: for a process that looks for runs to
+    /// [resume](Self::resume). Another process may take one first, and [`Resume::Held`] then names it.
+    pub async fn claimable(&self, limit: u32) -> Result<Vec<RunId>, Error> {
+        Ok(self.store.claimable(&self.tenant, limit).await?)
     }
 
     /// The single run whose id starts with `prefix`.

@@ -129,7 +129,8 @@ impl StartedRun {
             match event.body {
                 EventBody::InputRequested(_) => {
                     let open = self.posse.pending_questions(self.handle.id()).await?;
-                    let asked = |question: &PendingQuestion| question.seq == event.seq && !question.is_answered;
+                    let asked =
+                        |question: &PendingQuestion| question.seq == event.seq && !question.is_answered;
                     if let Some(question) = open.into_iter().find(asked) {
                         return Ok(Some(question));
                     }

@@ -67,8 +67,7 @@ impl User {
 
     /// A request to look around, with more fields or others.
     fn request(&self, more: serde_json::Value) -> String {
-        let mut request =
-            serde_json::json!({"text": "Look around.", "agent": "helper", "dir": self.project});
+        let mut request = serde_json::json!({"text": "Look around.", "agent": "helper", "dir": self.project});
         let fields = request.as_object_mut().expect("an object");
         fields.extend(more.as_object().cloned().unwrap_or_default());
         request.to_string()

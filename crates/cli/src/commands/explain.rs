@@ -55,7 +55,8 @@ fn beyond_rules(beyond: &BeyondRules) -> String {
     match beyond {
         BeyondRules::OpenedBy(pattern) => format!("a run may write there with --allow '{pattern}'"),
         BeyondRules::PublicAddressesOnly => {
-            "beyond the rules: an address that is not public is refused, unless --allow names its host".to_owned()
+            "beyond the rules: an address that is not public is refused, unless --allow names its host"
+                .to_owned()
         }
         BeyondRules::NetworkInAdvance => {
             "the network is never a question: it is opened in advance, with --allow network".to_owned()
