@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::hooks::HookFailures;
-pub(crate) use posse::view::is_end;
 use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -60,7 +59,7 @@ async fn drive(
                 } else {
                     view.past(&event);
                 }
-                if is_end(event.kind) {
+                if event.kind.ends_run() {
                     break;
                 }
                 if event.seq > known {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use posse::{ApprovalError, ApprovalStore, Approvals, Pattern, Resume, RunStatus, StoredApproval};
 use posse_front_end::{FrontEnd, ReadyRun, Refusal};
+use posse_setup::detach::start_received;
 use posse_setup::execution::last_interrupted;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
 use posse_setup::project_files::ProjectFiles;
@@ -66,7 +67,7 @@ impl User {
     }
 
     /// A request to look around, with more fields or others.
-    fn request(&self, more: serde_json::Value) -> String {
+    fn request(&self, more: &serde_json::Value) -> String {
         let mut request = serde_json::json!({"text": "Look around.", "agent": "helper", "dir": self.project});
         let fields = request.as_object_mut().expect("an object");
         fields.extend(more.as_object().cloned().unwrap_or_default());
@@ -74,7 +75,7 @@ impl User {
     }
 
     fn look_around(&self) -> String {
-        self.request(serde_json::Value::Null)
+        self.request(&serde_json::Value::Null)
     }
 
     /// The note about the project's settings, which are not trusted.
@@ -205,6 +206,10 @@ async fn a_prepared_run_survives_the_way_to_another_process() {
     let posse = value.expect("settings and models").open(&front_end.setup).expect("opened");
     let run = posse.start_request(read.request, false).await.expect("started");
     assert_eq!(posse.wait(run.id()).await.expect("an outcome").text, "done");
+
+    let started = is_send(start_received(&json, &front_end.setup)).await.expect("started");
+    let outcome = started.posse.wait(started.handle.id()).await.expect("an outcome");
+    assert_eq!((outcome.text.as_str(), started.local.apply), ("done", false));
 }
 
 #[tokio::test]
@@ -282,7 +287,7 @@ async fn the_planner_is_asked_twice_at_most_and_has_the_model_but_not_the_limits
 async fn mistakes_and_notes_name_parts_of_the_request_as_the_front_end_does() {
     let user = User::new();
     let front_end = user.front_end();
-    let prepare = async |more| prepare(&front_end, &user.request(more)).await;
+    let prepare = async |more: serde_json::Value| prepare(&front_end, &user.request(&more)).await;
     let refused = |refused: Result<ReadyRun, Refusal>| match refused.map(drop) {
         Err(Refusal::Setup(error)) => error,
         other => panic!("{other:?}"),

@@ -35,7 +35,7 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
         let started = async {
             let mut signals = Signals::listen()?;
             let json = read_run()?;
-            match signals.unless_one_comes(start_received(&json, context)).await {
+            match signals.unless_one_comes(Box::pin(start_received(&json, context))).await {
                 Ok(started) => Ok((signals, started?)),
                 Err(_) => Err(CliError::failed("it was stopped before the run had begun")),
             }

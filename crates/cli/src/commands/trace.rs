@@ -9,7 +9,6 @@ use posse::{AgentRecord, EventBody, FailKind, JournalEvent, Posse, ToolName, api
 
 use crate::blocked;
 use crate::context::Context;
-use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -61,7 +60,7 @@ async fn print(
                 output.own(&entry(&event))?;
             }
         }
-        if is_end(event.kind) {
+        if event.kind.ends_run() {
             break;
         }
     }

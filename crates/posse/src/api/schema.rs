@@ -55,8 +55,8 @@ objects! {
     SkillList<'_>,
     SkillDetail<'_>,
     DefinitionCheck<'_>,
-    SettingsList<'_>,
-    TrustList<'_>,
+    SettingsList,
+    TrustList,
     MachineReport,
 }
 

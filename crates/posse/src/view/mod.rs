@@ -110,11 +110,6 @@ pub(crate) trait ViewPart: Default {
     }
 }
 
-/// Whether an event of this kind is the last one of its run.
-pub fn is_end(kind: &str) -> bool {
-    EventKind::parse(kind).is_some_and(EventKind::ends_run)
-}
-
 /// A run for display.
 #[derive(Debug, Default)]
 pub struct RunView {
