@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use boon::{Compiler, SchemaIndex, Schemas};
+use posse::api;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 const SCHEMA: &str = include_str!("../docs/schemas/api.schema.json");
@@ -50,7 +52,23 @@ pub(crate) fn check(args: &[String], stdout: &str) {
         if let Err(error) = schemas.validate(&object, *index) {
             panic!("{args:?}: {error}\n{line}");
         }
+        match verb.as_str() {
+            "ps" => read_back::<api::RunSummary>(&object),
+            "show" => read_back::<api::RunDetail>(&object),
+            "explain" => read_back::<api::Explanation>(&object),
+            "settings" => read_back::<api::SettingsList>(&object),
+            "trust" => read_back::<api::TrustList>(&object),
+            "doctor" => read_back::<api::MachineReport>(&object),
+            _ => {}
+        }
     }
+}
+
+/// Checks that a client with the same type reads the whole object.
+#[track_caller]
+fn read_back<T: api::Object + DeserializeOwned>(object: &Value) {
+    let read: T = serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"));
+    assert_eq!(&serde_json::to_value(api::VersionedObject::new(&read)).expect("JSON"), object);
 }
 
 /// The validator of a verb's objects; made once in each process, for the verbs that its story uses.

@@ -12,6 +12,8 @@ const LONG: &str = "test(/^escape::/) + test(random_plans) + test(every_time) + 
                     + test(random_trees) + test(every_pass_of_every_point) + binary(faults)";
 /// Stories that cover everything once: a run, its replay, a crash and its resume.
 const STORIES: &str = "test(/^cli_(demo|run|resume)::/)";
+/// The example of a front end.
+const FRONT_END: &str = "posse-front-end";
 
 pub(crate) fn test() -> Outcome {
     packages::ready()?;
@@ -42,9 +44,14 @@ fn packages_of<'a>(files: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
         match (parts.next(), parts.next(), parts.next()) {
             (Some("crates"), Some("posse"), Some(_)) => packages.insert("posse".to_owned()),
             (Some("crates"), Some(name), Some(_)) => packages.insert(format!("posse-{name}")),
+            (Some("examples"), Some("front-end"), Some(_)) => packages.insert(FRONT_END.to_owned()),
             (Some("xtask"), Some(_), _) => packages.insert("xtask".to_owned()),
             _ => false,
         };
+    }
+    // Its tests are those of `setup` from outside.
+    if packages.contains("posse-setup") {
+        packages.insert(FRONT_END.to_owned());
     }
     // Its tests are the stories.
     packages.remove("posse-cli");
@@ -79,6 +86,10 @@ mod tests {
         ];
         assert_eq!(join(&packages_of(files.into_iter()), " "), "posse posse-store xtask");
         assert_eq!(packages_of(["crates/cli/src/lib.rs"].into_iter()), BTreeSet::new());
+        let front_end = packages_of(["examples/front-end/src/lib.rs", "examples/README.md"].into_iter());
+        assert_eq!(join(&front_end, " "), "posse-front-end");
+        let setup = packages_of(["crates/setup/src/lib.rs"].into_iter());
+        assert_eq!(join(&setup, " "), "posse-front-end posse-setup");
     }
 
     #[test]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::hooks::HookFailures;
-pub(crate) use posse::view::is_end;
 use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::commands::apply::apply_finished;
+use crate::commands::apply::apply_at_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::note;
@@ -60,7 +59,7 @@ async fn drive(
                 } else {
                     view.past(&event);
                 }
-                if is_end(event.kind) {
+                if event.kind.ends_run() {
                     break;
                 }
                 if event.seq > known {
@@ -206,7 +205,7 @@ pub(crate) async fn print_end(
     view: &mut View,
     apply: bool,
 ) -> Result<Exit, CliError> {
-    let outcome = if apply { apply_finished(posse, finished).await } else { None };
+    let outcome = if apply { apply_at_end(posse, finished).await } else { None };
     let applied = outcome.as_ref().map(Result::is_ok);
     view.result(finished, applied)?;
     match outcome {

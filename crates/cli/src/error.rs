@@ -239,6 +239,7 @@ impl From<posse::Error> for CliError {
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }
+            posse::Error::BundleName(_) => CliError::usage(format!("--output: {message}")),
             posse::Error::ExportExists(_) => CliError::failed(message)
                 .hint("it was left as it is; `--force` replaces it, `--output FILE` writes another"),
             posse::Error::NotExported { .. } => CliError::failed(message)
@@ -251,9 +252,9 @@ impl From<posse::Error> for CliError {
             }
             posse::Error::Workspace(_) => CliError::failed(message),
             posse::Error::Store(error)
-            | posse::Error::History(posse_engine::HistoryError::Store(error)) => error.into(),
+            | posse::Error::History(posse::HistoryError::Store(error)) => error.into(),
             posse::Error::Runtime(error) => error.into(),
-            posse::Error::History(posse_engine::HistoryError::Event { run, .. }) => {
+            posse::Error::History(posse::HistoryError::Event { run, .. }) => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
             posse::Error::History(_) => {
@@ -283,9 +284,9 @@ fn about_field(field: RequestField, problem: &str) -> CliError {
     }
 }
 
-impl From<posse_engine::RuntimeError> for CliError {
-    fn from(error: posse_engine::RuntimeError) -> Self {
-        use posse_engine::RuntimeError;
+impl From<posse::RuntimeError> for CliError {
+    fn from(error: posse::RuntimeError) -> Self {
+        use posse::RuntimeError;
         let message = error.to_string();
         match error {
             RuntimeError::Invalid { field, problem } => about_field(field, &problem),

@@ -4,9 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use posse::{AgentId, Posse, RunId};
-use posse_definitions::nearest;
-use posse_domain::id::{AGENT_ID_MAX_LEN, RUN_ID_LEN};
+use posse::{AGENT_ID_MAX_LEN, AgentId, Posse, RUN_ID_LEN, RunId, nearest};
 
 use crate::error::CliError;
 

@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use posse::Usage;
 use posse::view::time_of_day;
-use posse_domain::budget::Usd;
+use posse::{Usage, Usd};
 pub(crate) use posse_setup::text::{count, plural};
 
 /// The current time, in milliseconds since 1970.

@@ -1,19 +1,24 @@
 //! Stores answers of "always", which apply to later runs in the same directory.
 //!
 //! The facade stores them and not its caller, because an answer comes from a terminal, a page or a protocol, and must
-//! mean the same from each.
+//! mean the same from each. Reading goes through the same port: an answer in a store that no run reads would be lost.
 
-use posse_domain::permission::Pattern;
+use futures::future::BoxFuture;
+use posse_domain::permission::{Approvals, Pattern};
 use thiserror::Error;
 
-/// The port to a store of approvals, which a front end implements.
+/// The port to a store of approvals, by the whole path of the directory of the runs. The calls may wait for a file or
+/// a database, but they do not block the thread that polls them.
 pub trait ApprovalStore: Send + Sync {
-    /// Stores that this literal is allowed in the runs of a directory, given by its whole path. Storing it twice is not
-    /// an error.
-    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), ApprovalError>;
+    /// The literals that are allowed in the runs of a directory.
+    fn load(&self, dir: &str) -> BoxFuture<'static, Result<Approvals, ApprovalError>>;
+
+    /// Stores that this literal is allowed in the runs of a directory. Storing it twice is not an error. Once this
+    /// returns, [`ApprovalStore::load`] has it.
+    fn keep(&self, dir: &str, literal: &Pattern) -> BoxFuture<'static, Result<(), ApprovalError>>;
 }
 
-/// Why an approval was not stored. The stored ones are as they were.
+/// Why approvals were not read, or one was not stored. The stored ones are as they were.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ApprovalError {
     /// The stored approvals cannot be read.

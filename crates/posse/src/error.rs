@@ -9,7 +9,7 @@ use posse_engine::ports::{ApplyError, StoreError, WorkspaceError};
 use posse_engine::{HistoryError, RequestField, RuntimeError};
 use thiserror::Error;
 
-use crate::bundle::BundleError;
+use crate::bundle::{BUNDLE_EXTENSION, BundleError};
 
 /// Why an operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -87,6 +87,9 @@ pub enum Error {
         /// The reason, such as a conflict.
         problem: ApplyError,
     },
+    /// The name of an export does not end like that of a bundle. Nothing was written.
+    #[error("{}: its name must end in .{BUNDLE_EXTENSION}", .0.display())]
+    BundleName(PathBuf),
     /// The target of an export exists, and it was not to be replaced.
     #[error("{}: the file exists already", .0.display())]
     ExportExists(PathBuf),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_domain::event::{EventBody, StoredEvent};
+use posse_domain::event::{EventBody, EventKind, StoredEvent};
 use posse_domain::id::AgentId;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
 use posse_engine::{TaskEvent, TaskView};
@@ -19,7 +19,7 @@ pub struct JournalEvent {
     /// The agent that the event is about.
     pub agent_id: AgentId,
     /// Its kind, such as `agent.tool_finished`.
-    pub kind: &'static str,
+    pub kind: EventKind,
     /// When it happened, in milliseconds since 1970.
     pub at_ms: i64,
     /// What happened, in one line.
@@ -91,7 +91,7 @@ impl Events {
         Ok(JournalEvent {
             seq,
             agent_id: event.agent,
-            kind: event.body.kind(),
+            kind: (&event.body).into(),
             at_ms: event.at_ms,
             summary: event.body.summary(),
             detail: event.body.detail(),

@@ -1,12 +1,14 @@
 //! Explains decisions beyond the rules: whether the tool exists, whether the agent owns the path, and what a rule about
 //! a skill decides. The engine uses the same checks for an agent's call.
 
+use std::fmt;
+
 use posse_domain::contract::Contract;
 use posse_domain::event::EffectClass;
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::ownership;
 use posse_domain::permission::{
-    Approvals, Authority, Decision, DecisionReason, Explanation, NETWORK, Operation, Verdict,
+    Approvals, Authority, Decision, DecisionReason, Explanation, NETWORK, Operation, Pattern, Verdict,
 };
 use posse_domain::skill::{DELEGATE_TO_AGENT, SKILL_FILES, SKILL_TOOL};
 use posse_engine::ports::Tool;
@@ -15,6 +17,55 @@ use crate::{Error, RequestField};
 
 /// The tools that show files of skills.
 const SKILL_READERS: [&str; 2] = ["read", "list"];
+
+/// A fact about an operation that the rules do not show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BeyondRules {
+    /// The path is protected. An approval of this pattern, given with the request of a run, opens it.
+    OpenedBy(Pattern),
+    /// An address that is not public is refused, unless an approval names its host.
+    PublicAddressesOnly,
+    /// No approver is asked about the network. An approval that is given with the request of a run opens it.
+    NetworkInAdvance,
+    /// The sandbox limits what the command can do.
+    SandboxLimits,
+}
+
+impl BeyondRules {
+    /// The fact that applies to an explained operation, if there is one.
+    pub fn of(explanation: &Explanation) -> Option<Self> {
+        if let DecisionReason::Protected { opening: Some(opening), .. } = &explanation.verdict.because {
+            return Some(Self::OpenedBy(opening.clone()));
+        }
+        let allowed = explanation.verdict.decision == Decision::Allow;
+        let tool = explanation.operation.split([':', '@']).next().unwrap_or_default();
+        match tool {
+            "webfetch" if allowed => Some(Self::PublicAddressesOnly),
+            "bash" if allowed => Some(Self::SandboxLimits),
+            NETWORK if !allowed => Some(Self::NetworkInAdvance),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for BeyondRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenedBy(pattern) => {
+                write!(f, "a run may write there if its request has an approval of `{pattern}`")
+            }
+            Self::PublicAddressesOnly => f.write_str(
+                "beyond the rules: an address that is not public is refused, unless an approval names its host",
+            ),
+            Self::NetworkInAdvance => {
+                write!(f, "the network is never a question: it is opened in advance, by an approval of `{NETWORK}`")
+            }
+            Self::SandboxLimits => {
+                f.write_str("beyond the rules: what the command does is bounded by the sandbox")
+            }
+        }
+    }
+}
 
 /// The operation to explain.
 pub(crate) struct ExplainQuery<'a> {
@@ -208,5 +259,18 @@ mod tests {
     #[test]
     fn the_network_is_never_a_question() {
         assert_eq!(explained("network", &[]).verdict.decision, Decision::Deny);
+    }
+
+    #[test]
+    fn facts_beyond_the_rules_fit_the_decision() {
+        let beyond = |operation, denied: &[&str]| BeyondRules::of(&explained(operation, denied));
+        assert_eq!(beyond("bash:ls", &[]), Some(BeyondRules::SandboxLimits));
+        assert_eq!(beyond("bash", &[]), Some(BeyondRules::SandboxLimits));
+        assert_eq!(beyond("bash:ls", &["bash"]), None, "a denied command reaches no sandbox");
+        assert_eq!(beyond("network", &[]), Some(BeyondRules::NetworkInAdvance));
+        assert_eq!(beyond("read:a.txt", &[]), None);
+        assert_eq!(beyond("webfetch:docs.rs", &[]), None, "the tool is not granted");
+        let opening = "write:.npmrc".parse().expect("a pattern");
+        assert_eq!(beyond("write:.npmrc", &[]), Some(BeyondRules::OpenedBy(opening)));
     }
 }

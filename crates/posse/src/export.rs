@@ -3,10 +3,9 @@
 mod unused;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -18,8 +17,9 @@ use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{FileKind, WorkspaceError};
 use serde_json::Value;
 
+use crate::atomic_file::{self, Existing};
 use crate::base::BaseReader;
-use crate::bundle::{BUNDLE_VERSION, BaseFile, Content, Entry, Manifest, Writer};
+use crate::bundle::{BUNDLE_EXTENSION, BUNDLE_VERSION, BaseFile, Content, Entry, Manifest, Writer};
 use crate::secrets::{RedactedText, Secrets, hide, is_secret_field};
 use crate::{Error, Posse};
 use unused::OmittedTexts;
@@ -117,13 +117,17 @@ struct Journal {
 
 impl Posse {
     /// Exports a run to one file that can be replayed elsewhere: its events, its long texts and the files it began
-    /// with. Keys are replaced by a mark wherever they are. The file is created atomically.
+    /// with. Keys are replaced by a mark wherever they are. The file is created atomically. Its name ends in
+    /// [`BUNDLE_EXTENSION`], because a replay would take any other name for the id of a run.
     pub async fn export(
         &self,
         run: &RunId,
         to: &Path,
         options: ExportOptions,
     ) -> Result<ExportSummary, Error> {
+        if to.extension().is_none_or(|extension| extension != BUNDLE_EXTENSION) {
+            return Err(Error::BundleName(to.to_owned()));
+        }
         let journal = self.journal(run).await?;
         let files = self.files.clone();
         let base = journal.base_tree.zip(files).map(|(tree, files)| BaseReader::new(files, run, tree));
@@ -163,6 +167,20 @@ impl Posse {
             blobs.insert(name, self.store.get_blob(&self.tenant, &name).await?);
         }
         Ok(Journal { events, blobs, base_tree })
+    }
+}
+
+/// Why a bundle was not written.
+enum WriteError {
+    /// Its entries could not be made.
+    Content(Error),
+    /// Its file could not be created or named.
+    File(std::io::Error),
+}
+
+impl From<std::io::Error> for WriteError {
+    fn from(error: std::io::Error) -> Self {
+        Self::File(error)
     }
 }
 
@@ -273,35 +291,24 @@ impl Exporter {
 
     /// Writes the bundle to a temporary file and renames it once it is durable.
     fn write(&mut self, manifest: Manifest) -> Result<u64, Error> {
-        let folder = self.to.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).to_owned();
-        let name = self.to.file_name().ok_or_else(|| self.failed("it is no name of a file"))?;
-        let unfinished =
-            folder.join(format!(".{}.{}.unfinished", name.to_string_lossy(), std::process::id()));
-        let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished);
-        let file = opened.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => self.failed(format!("the folder {} does not exist", folder.display())),
-            _ => self.failed(error),
-        })?;
-        let written = self.write_to(file, manifest).and_then(|bytes| {
-            let named = if self.overwrite {
-                fs::rename(&unfinished, &self.to)
-            } else {
-                // A link, unlike a rename, does not replace a file that was created meanwhile.
-                fs::hard_link(&unfinished, &self.to)
-            };
-            let synced = named.and_then(|()| File::open(&folder)?.sync_all());
-            synced.map(|()| bytes).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => Error::ExportExists(self.to.clone()),
-                _ => self.failed(error),
-            })
+        let existing = if self.overwrite { Existing::Replace } else { Existing::Keep };
+        let written = atomic_file::write(&self.to, atomic_file::PRIVATE, existing, |file| {
+            self.write_to(file, manifest).map_err(WriteError::Content)
         });
-        // Gone already if it was renamed.
-        drop(fs::remove_file(&unfinished));
-        written
+        written.map_err(|error| match error {
+            WriteError::Content(error) => error,
+            WriteError::File(error) => match error.kind() {
+                ErrorKind::AlreadyExists => Error::ExportExists(self.to.clone()),
+                ErrorKind::NotFound => {
+                    let folder = self.to.parent().unwrap_or(&self.to);
+                    self.failed(format!("the folder {} does not exist", folder.display()))
+                }
+                _ => self.failed(error),
+            },
+        })
     }
 
-    fn write_to(&self, file: File, manifest: Manifest) -> Result<u64, Error> {
+    fn write_to(&self, file: &mut File, manifest: Manifest) -> Result<u64, Error> {
         let failed = |error: std::io::Error| self.failed(error);
         let mut writer = Writer::new(GzEncoder::new(BufWriter::new(file), Compression::default()));
         writer.entry(&Entry::Manifest(manifest)).map_err(failed)?;
@@ -319,7 +326,6 @@ impl Exporter {
         let mut buffer = gzip.finish().map_err(failed)?;
         buffer.flush().map_err(failed)?;
         let file = buffer.into_inner().map_err(|error| self.failed(error))?;
-        file.sync_all().map_err(failed)?;
         Ok(file.metadata().map_err(failed)?.len())
     }
 

@@ -1,10 +1,9 @@
 //! Garbage collection: removes what ended runs leave on disk and in the journal.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use posse_engine::ports::{GcOptions, GcSummary, RunEntry, StoreError};
+use posse_engine::ports::{GcOptions, GcSummary, KeptItem, RunEntry, RunPhase, StoreError};
 
 use crate::{Error, Posse};
 
@@ -53,19 +52,18 @@ impl Posse {
         }
         if let Some(files) = &self.files {
             entries.retain(|entry| !gone.contains(entry.run.as_str()));
-            let open: HashMap<String, bool> =
-                entries.into_iter().map(|entry| (entry.run.to_string(), is_open(&entry))).collect();
+            let phase = |entry: &RunEntry| if is_open(entry) { RunPhase::Open } else { RunPhase::Ended };
             let options = GcOptions {
                 dry_run: cleaning.dry_run,
                 workspaces_older_than: cleaning.workspaces_older_than,
                 salvage_older_than: cleaning.salvage_older_than,
-                is_open: Arc::new(move |run| open.get(run).copied()),
+                runs: entries.iter().map(|entry| (entry.run.to_string(), phase(entry))).collect(),
                 now,
             };
             cleaned.add(files.clean(options).await.map_err(Error::Cleaning)?);
         }
         // The directories of runs that a dry run would remove still exist.
-        cleaned.kept.retain(|(what, _)| !what.strip_prefix("run ").is_some_and(|run| gone.contains(run)));
+        cleaned.kept.retain(|item| !item.whole_run.as_ref().is_some_and(|run| gone.contains(run)));
         Ok(cleaned)
     }
 
@@ -78,17 +76,17 @@ impl Posse {
         cleaned: &mut GcSummary,
     ) -> Result<bool, Error> {
         let run = &entry.run;
-        let what = format!("run {run}");
+        let kept = |why: String| KeptItem::whole_run(run.as_str(), why);
         // Before its files are removed: a journal that cannot be removed would stay without them.
         if let Some(problem) = self.damage_of(entry).await? {
-            cleaned.kept.push((what, format!("it is damaged: {problem}")));
+            cleaned.kept.push(kept(format!("it is damaged: {problem}")));
             return Ok(false);
         }
         if let Some(files) = &self.files {
             match files.remove(run, dry_run).await {
                 Ok(report) => cleaned.add(report),
                 Err(problem) => {
-                    cleaned.kept.push((what, problem.to_string()));
+                    cleaned.kept.push(kept(problem.to_string()));
                     return Ok(false);
                 }
             }
@@ -100,7 +98,7 @@ impl Posse {
             // Another process may have removed it meanwhile.
             Ok(_) | Err(StoreError::UnknownRun(_)) => Ok(true),
             Err(error @ StoreError::Open(_)) => {
-                cleaned.kept.push((what, error.to_string()));
+                cleaned.kept.push(kept(error.to_string()));
                 Ok(false)
             }
             Err(error) => Err(error.into()),

@@ -35,6 +35,7 @@
 
 pub mod api;
 mod approvals;
+pub mod atomic_file;
 mod base;
 mod builder;
 mod bundle;
@@ -61,31 +62,38 @@ pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
+pub use explain::BeyondRules;
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::GcRequest;
 pub use jiff::tz::TimeZone;
 pub use new_run::NewRun;
 pub use outcome::RunOutcome;
-pub use posse_definitions::{Definitions, builtin, parse_agents};
-pub use posse_domain::budget::{Budget, Figures, Usage, effective_max_depth};
-pub use posse_domain::definition::{Definition, Trust};
-pub use posse_domain::event::{EventBody, FinalStatus, OrderChecker, RunResult};
-pub use posse_domain::id::{AgentId, RunId};
+pub use posse_definitions::{Definitions, builtin, nearest, parse_agents};
+pub use posse_domain::budget::{Budget, Figures, Usage, Usd, effective_max_depth};
+pub use posse_domain::code::Code;
+pub use posse_domain::contract::Criterion;
+pub use posse_domain::definition::{Definition, Mode, Trust};
+pub use posse_domain::event::{EventBody, EventKind, FinalStatus, OrderChecker, RunResult};
+pub use posse_domain::id::{AGENT_ID_MAX_LEN, AgentId, RUN_ID_LEN, RunId};
 pub use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
 pub use posse_domain::permission::{
-    Answer, Approvals, Decision, Explanation, OnAsk, Operation, Pattern, ProjectRules, Rule, Rules,
+    Answer, Approvals, Decision, DecisionReason, Explanation, LayerName, OnAsk, Operation, Pattern,
+    ProjectRules, Rule, Rules, ToolName,
 };
+pub use posse_domain::plan::{Plan, UnownedWriters};
 pub use posse_domain::request::{
     DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, GivenBaseUrl, RunRequest, RunTerms,
 };
-pub use posse_domain::skill::{DiscoveredDefinitions, Skill};
+pub use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
+pub use posse_domain::text::first_line;
+pub use posse_domain::{canonical_json, event, message, printable};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
     ApplyError, ApplySummary, DiffForm, DiffOptions, GcSummary, RestoredWork, WorkspaceError,
 };
 pub use posse_engine::{
-    Delta, DeltaCall, DeltaPart, REQUEST_MAX_BYTES, RequestField, RunHandle, TaskEvent, TaskState,
-    VerifiedJournal, VerifyError,
+    Delta, DeltaCall, DeltaPart, HistoryError, REQUEST_MAX_BYTES, RequestField, RunHandle, RuntimeError,
+    TaskEvent, TaskState, VerifiedJournal, VerifyError,
 };
 pub use posse_files::discovery;
 pub use posse_models::{
@@ -104,13 +112,13 @@ pub use posse_workspace::{
 pub use questions::{FoundQuestions, PendingQuestion, QuestionScope};
 pub use replay::{RecordedRun, replayed};
 pub use secrets::{names_a_secret, url_passwords};
-pub use view::{AgentRecord, AgentView, RunSummary, RunView};
+pub use view::{AgentRecord, AgentView, ListedRun, RunSummary, RunView};
 pub use waiting::{AgentWaitOutcome, WaitOutcome};
-pub use work::{AppliedRun, ApplyWhich, SalvagedWork};
+pub use work::{AppliedAtEnd, AppliedRun, ApplyWhich, SalvagedWork};
 
 use posse_domain::event::Event;
 use posse_engine::ports::{Holder, MailCommand, RunEntry, RunFiles, RunKey, Store, TenantId, Tool};
-use posse_engine::{HistoryError, ResumeOutcome, Runtime};
+use posse_engine::{ResumeOutcome, Runtime};
 
 /// The result of [`Posse::resume`].
 pub enum Resume {
@@ -212,6 +220,12 @@ impl Posse {
             (None, false) => self.runtime.resume(run).await?,
         };
         Ok(resumed.into())
+    }
+
+    /// The oldest open runs that no process executes, at most `limit` of them: for a process that looks for runs to
+    /// [resume](Self::resume). Another process may take one first, and [`Resume::Held`] then names it.
+    pub async fn claimable(&self, limit: u32) -> Result<Vec<RunId>, Error> {
+        Ok(self.store.claimable(&self.tenant, limit).await?)
     }
 
     /// The single run whose id starts with `prefix`.

@@ -29,7 +29,7 @@ pub struct PendingQuestion {
     /// The arguments of the call, as JSON.
     pub arguments: String,
     /// The permission layer that asks.
-    pub layer: Option<String>,
+    pub layer: Option<LayerName>,
     /// The rule of that layer, if a rule asks.
     pub rule: Option<String>,
     /// The layer's reason for this one call, if it has one: a hook does.
@@ -48,7 +48,7 @@ pub struct PendingQuestion {
 impl PendingQuestion {
     /// Which layer asks and why, in words.
     pub fn why(&self) -> String {
-        let layer = self.layer.as_deref().unwrap_or("the rules");
+        let layer = self.layer.as_ref().map_or_else(|| "the rules".to_owned(), ToString::to_string);
         match (&self.rule, &self.reason) {
             (Some(rule), _) => format!("{layer}, by the rule `{rule}`"),
             (None, Some(reason)) => format!("{layer}, which said: {reason}"),
@@ -65,7 +65,7 @@ impl PendingQuestion {
             operation: e.operation,
             tool: e.tool,
             arguments: e.arguments.to_shared().to_string(),
-            layer: e.layer,
+            layer: e.layer.as_deref().and_then(LayerName::parse),
             rule: e.rule.map(|rule| rule.pattern.to_string()),
             reason: e.reason,
             approval: e.approval,
@@ -169,7 +169,7 @@ impl Posse {
         let rows = self.store.agents(&self.key(run)).await?;
         for question in &mut open {
             // A stored literal answers a rule; a hook would ask again.
-            let by_hook = question.layer == Some(LayerName::Hook.to_string());
+            let by_hook = question.layer == Some(LayerName::Hook);
             let row = rows.iter().find(|row| row.id == question.agent && !by_hook);
             if let Some(authority) = row.map(authority).transpose()? {
                 question.always =
@@ -185,7 +185,7 @@ impl Posse {
     ///
     /// ```
     /// # async fn example() -> Result<(), posse::Error> {
-    /// use posse::{Answer, Decision, NewRun, Posse, Rule};
+    /// use posse::{Answer, Decision, EventKind, NewRun, Posse, Rule};
     ///
     /// let script = posse::scripted::ScriptedModel::from_yaml(r#"
     /// - when: {turn: 1}
@@ -198,7 +198,7 @@ impl Posse {
     /// let run = posse.start(run).await?;
     ///
     /// let mut events = posse.events(run.id(), 0);
-    /// while events.next().await?.kind != "agent.input_requested" {}
+    /// while events.next().await?.kind != EventKind::InputRequested {}
     /// let questions = posse.pending_questions(run.id()).await?;
     /// assert_eq!(questions[0].operation, "list:.");
     /// posse.answer(&questions[0], Answer::Once).await?;
@@ -233,7 +233,7 @@ impl Posse {
             return Ok(StoredApproval::None);
         };
         let dir = self.summary(&run).await?.dir;
-        Ok(match approvals.keep(&dir, literal) {
+        Ok(match approvals.keep(&dir, literal).await {
             Ok(()) => StoredApproval::Stored { literal: literal.clone(), dir },
             Err(error) => StoredApproval::Failed(error),
         })
@@ -254,7 +254,7 @@ impl Posse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Decision, NewRun, Rule, TimeZone};
+    use crate::{Decision, EventKind, NewRun, Rule, TimeZone};
 
     #[tokio::test]
     async fn questions_are_found_in_all_runs_in_one_run_and_of_one_agent() {
@@ -271,7 +271,7 @@ mod tests {
             let run = NewRun::new("List it.").model("scripted/ask").dir(".").run_rules(vec![ask].into());
             let run = posse.start(run.attended(true)).await.expect("started");
             let mut events = posse.events(run.id(), 0);
-            while events.next().await.expect("an event").kind != "agent.input_requested" {}
+            while events.next().await.expect("an event").kind != EventKind::InputRequested {}
             runs.push(run);
         }
         let [first, second] = [runs[0].id(), runs[1].id()];
@@ -290,10 +290,16 @@ mod tests {
         let error = posse.find_questions(&QuestionScope::Agent(unknown.clone()), None).await;
         assert_eq!(error, Err(Error::NoAgent(unknown)));
 
+        let listed = posse.listed_runs(9).await.expect("runs");
+        let waiting: Vec<usize> = listed.iter().map(|run| run.blocked.questions().len()).collect();
+        assert_eq!(waiting, [1, 1]);
         posse.answer(question, Answer::Once).await.expect("answered");
         let status = posse.wait(first).await.expect("it ends").status;
         let error = posse.find_questions(&scope, None).await;
         assert_eq!(error, Err(Error::Ended { run: first.clone(), status }));
+        let listed = posse.listed_runs(9).await.expect("runs");
+        let of_first = listed.iter().find(|listed| listed.run.run == *first).expect("the first run");
+        assert!(of_first.blocked.questions().is_empty() && !of_first.is_turn_limited, "{of_first:?}");
 
         posse.stop();
         assert!(runs[1].ended().await.is_err(), "no process executes it");

@@ -1,11 +1,13 @@
 //! Waiting for the end of a run or an agent, as long as a process executes the run.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use posse_domain::event::EventBody;
+use posse_domain::event::EventKind;
 use posse_domain::id::{AgentId, RunId};
+use posse_domain::lifecycle::AgentState;
 
-use crate::view::is_end;
+use crate::view::{ViewEvent, ViewPart};
 use crate::{Error, Posse, RunOutcome};
 
 /// How often a wait checks that a process still executes the run.
@@ -38,6 +40,20 @@ pub enum AgentWaitOutcome {
     /// The agent is open, and no process executes its run. A command to the agent takes effect once [`Posse::resume`]
     /// continues the run.
     Interrupted,
+}
+
+/// The closed agents of a run, each with how it closed.
+#[derive(Default)]
+struct ClosedAgents(HashMap<AgentId, String>);
+
+impl ViewPart for ClosedAgents {
+    fn needs(&self, kind: EventKind) -> bool {
+        kind == EventKind::SubagentClosed
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        self.0.insert(event.agent.clone(), event.body.summary());
+    }
 }
 
 impl Posse {
@@ -90,13 +106,25 @@ impl Posse {
     }
 
     async fn end_of_agent(&self, agent: &AgentId) -> Result<AgentWaitOutcome, Error> {
-        let mut events = self.events(&agent.run(), 0);
+        let run = agent.run();
+        let state = self.current_state(&run).await?;
+        if state.agents().get(agent).is_some_and(|agent| agent.state == AgentState::Closed) {
+            // The root closes with its run.
+            let mut closed: ClosedAgents = self.fold(&run).await?;
+            if let Some(summary) = closed.0.remove(agent) {
+                return Ok(AgentWaitOutcome::Closed { summary });
+            }
+        }
+        // The rows are at least as new as the head. The end of a run is its last event.
+        let is_running = state.status().is_running();
+        let known = if is_running { state.last_seq() } else { state.last_seq().saturating_sub(1) };
+        let mut events = self.events(&run, known);
         loop {
             let event = events.next().await?;
-            if event.agent_id == *agent && matches!(event.body, EventBody::SubagentClosed(_)) {
+            if event.agent_id == *agent && event.kind == EventKind::SubagentClosed {
                 return Ok(AgentWaitOutcome::Closed { summary: event.summary });
             }
-            if is_end(event.kind) {
+            if event.kind.ends_run() {
                 return Ok(AgentWaitOutcome::RunEnded { summary: event.summary });
             }
         }
@@ -109,7 +137,7 @@ mod tests {
 
     use super::*;
     use crate::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
-    use crate::{NewRun, Resume, RunStatus};
+    use crate::{AppliedAtEnd, NewRun, Resume, RunStatus};
 
     /// Longer than the test waits: a call with this latency is in flight until it is dropped.
     const FOR_EVER: Duration = Duration::from_hours(1);
@@ -149,16 +177,25 @@ mod tests {
         assert_eq!(waited, Ok(WaitOutcome::Interrupted));
         assert_eq!(waited_for_child, Ok(AgentWaitOutcome::Interrupted));
 
+        assert_eq!(posse.claimable(9).await, Ok(vec![run.clone()]));
+        assert_eq!(posse.claimable(0).await, Ok(Vec::new()));
+
         posse.cancel(&child, "enough of it").await.expect("posted");
         assert!(matches!(posse.resume(&run).await, Ok(Resume::Going(_))));
+        assert_eq!(posse.claimable(9).await, Ok(Vec::new()), "this process executes it");
         let waited = posse.wait_for_agent(&child).await;
         assert!(matches!(waited, Ok(AgentWaitOutcome::Closed { .. })), "its sibling is open: {waited:?}");
+        assert_eq!(posse.wait_for_agent(&child).await, waited, "an agent that has closed before");
+        let waited_for_closed = waited;
         posse.cancel(&run.root(), "enough").await.expect("posted");
         let waited = posse.wait_for_agent(&run.root()).await;
         let Ok(AgentWaitOutcome::RunEnded { summary }) = waited else { panic!("{waited:?}") };
         assert!(summary.contains("enough"), "{summary}");
+        assert_eq!(posse.wait_for_agent(&child).await, waited_for_closed, "also after the end of the run");
         let waited = posse.wait_while_executed(&run).await;
         let Ok(WaitOutcome::Ended(finished)) = waited else { panic!("{waited:?}") };
         assert_eq!(finished.status, RunStatus::Cancelled);
+        assert_eq!(posse.apply_at_end(&finished).await, Ok(AppliedAtEnd::NotCompleted));
+        assert_eq!(posse.claimable(9).await, Ok(Vec::new()), "it has ended");
     }
 }

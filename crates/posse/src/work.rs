@@ -13,7 +13,7 @@ use posse_engine::ports::{
 };
 
 use crate::view::{AgentCommits, AgentRecord, started_from};
-use crate::{Error, Posse};
+use crate::{Error, Posse, RunOutcome};
 
 /// Which runs may be applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,6 +32,17 @@ pub struct AppliedRun {
     pub dir: PathBuf,
     /// The number of files; `None` if the run changed none.
     pub applied: Option<ApplySummary>,
+}
+
+/// What became of a result that was to be applied when its run had completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppliedAtEnd {
+    /// The run did not complete, so nothing was applied.
+    NotCompleted,
+    /// No agent of the run could change files.
+    NoFiles,
+    /// The result was applied.
+    Applied(AppliedRun),
 }
 
 /// Work of one attempt of an agent that was kept when its workspace was closed.
@@ -95,6 +106,19 @@ impl Posse {
             problem => Error::NotApplied { run: run.clone(), dir: dir.clone(), problem },
         })?;
         Ok(AppliedRun { dir, applied: Some(applied) })
+    }
+
+    /// Applies the result of a run that has just ended, if it completed: for a run whose user asked for that when it
+    /// started.
+    pub async fn apply_at_end(&self, finished: &RunOutcome) -> Result<AppliedAtEnd, Error> {
+        if finished.status != RunStatus::Completed {
+            return Ok(AppliedAtEnd::NotCompleted);
+        }
+        match self.apply(&finished.run, ApplyWhich::Completed).await {
+            Ok(applied) => Ok(AppliedAtEnd::Applied(applied)),
+            Err(Error::NoFiles(_)) => Ok(AppliedAtEnd::NoFiles),
+            Err(error) => Err(error),
+        }
     }
 
     /// The salvage of a run's workspaces, oldest first.

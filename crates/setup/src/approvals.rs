@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use futures::future::BoxFuture;
 use posse::{ApprovalError, ApprovalStore, Approvals, Pattern};
 use posse_domain::permission::APPROVALS_MAX;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ struct StoredApprovals {
 }
 
 /// Loads the approvals for this directory, given by its whole path.
-pub fn load(state_dir: &Path, dir: &str) -> Result<Approvals, SetupError> {
+fn load(state_dir: &Path, dir: &str) -> Result<Approvals, ApprovalError> {
     let mut kept: StoredApprovals = FILE.read(state_dir)?;
     Ok(kept.directories.remove(dir).unwrap_or_default().into_iter().collect())
 }
@@ -44,8 +45,27 @@ impl FileApprovals {
 }
 
 impl ApprovalStore for FileApprovals {
-    fn keep(&self, dir: &str, literal: &Pattern) -> Result<(), ApprovalError> {
-        keep(&self.state_dir, dir, literal)
+    fn load(&self, dir: &str) -> BoxFuture<'static, Result<Approvals, ApprovalError>> {
+        let (state_dir, dir) = (self.state_dir.clone(), dir.to_owned());
+        Box::pin(on_own_thread(move || load(&state_dir, &dir)))
+    }
+
+    fn keep(&self, dir: &str, literal: &Pattern) -> BoxFuture<'static, Result<(), ApprovalError>> {
+        let (state_dir, dir, literal) = (self.state_dir.clone(), dir.to_owned(), literal.clone());
+        Box::pin(on_own_thread(move || keep(&state_dir, &dir, &literal)))
+    }
+}
+
+/// Waits for the lock of the file and for the disk on a thread of its own: others use the caller's thread meanwhile.
+async fn on_own_thread<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, ApprovalError> + Send + 'static,
+) -> Result<T, ApprovalError> {
+    match tokio::task::spawn_blocking(act).await {
+        Ok(done) => done,
+        // The runtime ends, and the answer is not stored.
+        Err(stopped) => {
+            Err(ApprovalError::Unwritable { store: FILE.name.to_owned(), problem: stopped.to_string() })
+        }
     }
 }
 
@@ -97,6 +117,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::error::Remedy;
 
     #[test]
     fn a_literal_is_kept_for_its_directory_and_no_other() {
@@ -127,7 +148,9 @@ mod tests {
             let error = keep(dir.path(), "/p", &literal).expect_err(text);
             assert!(matches!(error, ApprovalError::Unreadable { .. }), "{error:?}");
             let loaded = load(dir.path(), "/p").expect_err(text);
-            assert_eq!(SetupError::from(error), loaded, "the same words and the same remedy");
+            assert_eq!(error, loaded, "the same words");
+            let hint = Some(Remedy::Hint(FILE.hint()));
+            assert_eq!(SetupError::from(loaded).remedy, hint);
             assert_eq!(std::fs::read_to_string(dir.path().join(FILE.name)).expect("text"), text);
         }
     }

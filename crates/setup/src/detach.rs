@@ -11,10 +11,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use posse::{Posse, RunHandle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Remedy, SetupError};
+use crate::draft::{LocalOptions, PreparedRun};
+use crate::error::{OpenError, Remedy, SetupError};
+use crate::execution::RunExecution;
+use crate::setup::Setup;
 
 /// The folder of the logs in the state directory.
 const LOGS: &str = "logs";
@@ -100,6 +104,27 @@ fn log_file(state_dir: &Path) -> Result<(PathBuf, File), SetupError> {
         }
     }
     Err(SetupError::failed(format!("no free name for a log file in {}", dir.display())))
+}
+
+/// A run that was started by the process in the background.
+pub struct StartedRun {
+    /// The facade, opened for the run.
+    pub posse: Posse,
+    /// The run itself.
+    pub handle: RunHandle,
+    /// Options for this process.
+    pub local: LocalOptions,
+}
+
+/// The part of the process in the background: reads the run that its parent sent, and starts it. The parent has shown
+/// the notes.
+pub async fn start_received(json: &str, setup: &Setup) -> Result<StartedRun, OpenError> {
+    let prepared: PreparedRun = serde_json::from_str(json)
+        .map_err(|error| SetupError::usage(format!("the run in the background cannot be read: {error}")))?;
+    let posse = RunExecution::of_prepared(&prepared, setup).value?.open(setup)?;
+    let PreparedRun { request, local } = prepared;
+    let handle = posse.start_request(request, false).await?;
+    Ok(StartedRun { posse, handle, local })
 }
 
 /// Renames the log file once the run's id is known.

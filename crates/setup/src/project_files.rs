@@ -52,25 +52,25 @@ pub struct ProjectFiles {
 }
 
 impl ShownFile {
-    fn entry(&self) -> TrustedFile<'_> {
+    fn entry(&self) -> TrustedFile {
         TrustedFile {
-            path: &self.path,
+            path: self.path.clone(),
             kind: self.kind,
             trust: self.standing,
             hash: self.hash.to_string(),
-            does: &self.does,
-            undetermined: &self.undetermined,
+            does: self.does.clone(),
+            undetermined: self.undetermined.clone(),
         }
     }
 }
 
 impl ProjectFiles {
     /// The API type of the list.
-    pub fn list(&self) -> TrustList<'_> {
+    pub fn list(&self) -> TrustList {
         TrustList {
-            root: &self.root,
+            root: self.root.clone(),
             files: self.files.iter().map(ShownFile::entry).collect(),
-            passed_over: &self.passed_over,
+            passed_over: self.passed_over.clone(),
         }
     }
 

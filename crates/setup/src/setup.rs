@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use posse::ports::{Faults, Model, Tool};
 use posse::sandbox::{Environment as Passed, SandboxOptions};
-use posse::{ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions, WorkspaceSettings};
+use posse::{
+    ApprovalStore, Approvals, ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions,
+    WorkspaceSettings,
+};
 use posse_domain::event::EffectClass;
 
 use crate::approvals::FileApprovals;
@@ -23,6 +26,8 @@ pub struct Setup {
     models: Vec<(String, Arc<dyn Model>)>,
     faults: Faults,
     lease: Option<Duration>,
+    /// The front end's own store of approvals.
+    approvals: Option<Arc<dyn ApprovalStore>>,
     /// Shared by all registries: a process may serve several projects, and a provider limits all its calls together.
     queues: ProviderQueues,
 }
@@ -36,6 +41,7 @@ impl Setup {
             models: Vec::new(),
             faults: Faults::default(),
             lease: None,
+            approvals: None,
             queues: ProviderQueues::default(),
         }
     }
@@ -58,6 +64,20 @@ impl Setup {
     /// Sets how long a silent lease holder keeps its runs; `None` for the usual time.
     pub fn with_lease(self, lease: Option<Duration>) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Stores and reads approvals here instead of in the state directory.
+    pub fn with_approvals(self, approvals: Arc<dyn ApprovalStore>) -> Self {
+        Self { approvals: Some(approvals), ..self }
+    }
+
+    /// The approvals that are stored for the runs of a directory, given by its whole path.
+    pub async fn stored_approvals(&self, dir: &str) -> Result<Approvals, SetupError> {
+        match &self.approvals {
+            // What a user can do about it is known only to the front end.
+            Some(own) => own.load(dir).await.map_err(|error| SetupError::failed(error.to_string())),
+            None => Ok(FileApprovals::new(self.state_dir()?).load(dir).await?),
+        }
     }
 
     pub(crate) fn models(&self) -> &[(String, Arc<dyn Model>)] {
@@ -150,7 +170,9 @@ impl Setup {
     /// The builder of a `Posse` that writes to the state directory, including answers of "always".
     fn writing_builder(&self) -> Result<PosseBuilder, SetupError> {
         let state_dir = self.state_dir()?;
-        Ok(self.builder().state_dir(state_dir).approvals(Arc::new(FileApprovals::new(state_dir))))
+        let approvals = self.approvals.clone();
+        let approvals = approvals.unwrap_or_else(|| Arc::new(FileApprovals::new(state_dir)));
+        Ok(self.builder().state_dir(state_dir).approvals(approvals))
     }
 
     fn builder(&self) -> PosseBuilder {

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use posse::atomic_file::{self, Existing};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -111,19 +112,12 @@ impl KeptFile {
         change(&mut content)?;
         let text = serde_json::to_vec_pretty(&VersionedFile { version: VERSION, content })
             .map_err(|error| failed(error.into()))?;
-        Ok(replace(&path, state_dir, &text).map_err(failed)?)
+        let written =
+            atomic_file::write(&path, atomic_file::PRIVATE, Existing::Replace, |file| file.write_all(&text));
+        Ok(written.map_err(failed)?)
     }
 }
 
 fn own_file(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
-}
-
-/// Replaces the file atomically.
-fn replace(path: &Path, state_dir: &Path, text: &[u8]) -> std::io::Result<()> {
-    let mut file = tempfile::Builder::new().prefix(".kept-").tempfile_in(state_dir)?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    File::open(state_dir)?.sync_all()
 }

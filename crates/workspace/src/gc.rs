@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use posse_engine::ports::{GcOptions, GcSummary};
+use posse_engine::ports::{GcOptions, GcSummary, KeptItem, RunPhase};
 
 use super::project::Project;
 use super::refs::check_id;
@@ -38,6 +38,7 @@ impl From<RepositoryError> for KeepReason {
 /// Collects the report of a cleaning.
 trait CleaningReport {
     fn keep(&mut self, what: String, why: impl Into<KeepReason>);
+    fn keep_run(&mut self, run: &str, why: impl Into<KeepReason>);
     fn gone(&mut self, what: String, bytes: u64);
 
     /// Records the result for one entry and returns whether it was removed.
@@ -53,7 +54,11 @@ trait CleaningReport {
 
 impl CleaningReport for GcSummary {
     fn keep(&mut self, what: String, why: impl Into<KeepReason>) {
-        self.kept.push((what, why.into().0));
+        self.kept.push(KeptItem::part(what, why.into().0));
+    }
+
+    fn keep_run(&mut self, run: &str, why: impl Into<KeepReason>) {
+        self.kept.push(KeptItem::whole_run(run, why.into().0));
     }
 
     fn gone(&mut self, what: String, bytes: u64) {
@@ -81,7 +86,7 @@ impl LocalFiles {
                 }
                 Err(error) => {
                     unknown_project = true;
-                    report.keep(format!("run {run}"), error);
+                    report.keep_run(&run, error);
                 }
             }
         }
@@ -159,10 +164,10 @@ impl LocalFiles {
         options: &GcOptions,
         report: &mut GcSummary,
     ) {
-        match (options.is_open)(run) {
-            Some(false) => {}
-            Some(true) => return report.keep(format!("run {run}"), "it is open"),
-            None => return report.keep(format!("run {run}"), "the journal does not know it"),
+        match options.runs.get(run) {
+            Some(RunPhase::Ended) => {}
+            Some(RunPhase::Open) => return report.keep_run(run, "it is open"),
+            None => return report.keep_run(run, "the journal does not know it"),
         }
         let mut occupied = BTreeSet::new();
         match space.workspaces() {

@@ -24,6 +24,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("posse", 4),
     ("posse-setup", 5),
     ("posse-protocols", 6),
+    ("posse-front-end", 6),
     ("posse-cli", 7),
     ("posse-testkit", 8),
     ("xtask", 9),
@@ -39,6 +40,12 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("posse-tools", "posse-sandbox"),
     ("posse-tools", "posse-egress"),
 ];
+
+/// Crates between users and the library.
+const FRONT_ENDS: &[&str] = &["posse-protocols", "posse-front-end", "posse-cli"];
+
+/// The crates of Posse that a front end may use. The command also has the servers, as verbs.
+const USED_BY_FRONT_ENDS: &[&str] = &["posse", "posse-setup", "posse-protocols"];
 
 /// Foreign crates that would bring in what a crate must not know.
 struct Foreign {
@@ -118,8 +125,14 @@ pub(crate) fn check(metadata: &Value) -> Vec<Breach> {
 fn fault(name: &str, layer: u8, used: &str) -> Option<&'static str> {
     if let Some(used_layer) = layer_of(used) {
         let allowed = used_layer < layer || EXCEPTIONS.contains(&(name, used));
-        return (!allowed).then_some(
-            "domain <- agent <- engine <- adapters <- posse <- setup <- protocols <- cli; adapters never import each other, and only tests import the testkit",
+        if !allowed {
+            return Some(
+                "domain <- agent <- engine <- adapters <- posse <- setup <- protocols <- cli; adapters never import each other, and only tests import the testkit",
+            );
+        }
+        let bypasses = FRONT_ENDS.contains(&name) && !USED_BY_FRONT_ENDS.contains(&used);
+        return bypasses.then_some(
+            "a front end uses posse and posse-setup alone, as an embedder does: what it needs from another crate is missing in their interface, also for the next front end",
         );
     }
     let hit = |rule: &&Foreign| rule.names.contains(&used) && rule.crates.contains(&name) != rule.only;
@@ -148,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_lower_layer_may_be_used_and_a_higher_one_may_not() {
-        assert_eq!(found("posse-cli", "posse-domain", None), [""; 0]);
+        assert_eq!(found("posse-setup", "posse-domain", None), [""; 0]);
         assert_eq!(found("posse-agent", "posse-domain", None), [""; 0]);
         assert_eq!(
             found("posse-domain", "posse-agent", None),
@@ -170,6 +183,21 @@ mod tests {
         assert_eq!(found("posse-protocols", "posse-setup", None), [""; 0]);
         assert_eq!(found("posse-cli", "posse-protocols", None), [""; 0]);
         assert_eq!(found("posse-setup", "posse-protocols", None).len(), 1);
+    }
+
+    #[test]
+    fn front_ends_use_the_facade_and_the_setup_alone() {
+        for front_end in FRONT_ENDS {
+            assert_eq!(found(front_end, "posse", None), [""; 0]);
+            assert_eq!(found(front_end, "posse-setup", None), [""; 0]);
+            assert_eq!(found(front_end, "posse-engine", Some("dev")), [""; 0], "tests are free");
+            assert_eq!(
+                found(front_end, "posse-engine", None),
+                [format!("{front_end} (Cargo.toml): depends on `posse-engine`")]
+            );
+            assert_eq!(found(front_end, "posse-domain", Some("build")).len(), 1);
+        }
+        assert_eq!(found("posse-setup", "posse-engine", None), [""; 0], "it is no front end");
     }
 
     #[test]

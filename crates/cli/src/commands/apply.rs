@@ -1,6 +1,6 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
-use posse::{AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome, RunStatus, api};
+use posse::{AppliedAtEnd, AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -74,17 +74,15 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
     }
 }
 
-/// Applies a run that has just completed. Returns a description of the result, or the error. `None` for a run that did
-/// not complete.
-pub(crate) async fn apply_finished(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
-    if finished.status != RunStatus::Completed {
-        return None;
+/// Applies a run that has just ended, if it completed. Returns a description of the result, or the error. `None` for a
+/// run that did not complete.
+pub(crate) async fn apply_at_end(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
+    match posse.apply_at_end(finished).await {
+        Ok(AppliedAtEnd::NotCompleted) => None,
+        Ok(AppliedAtEnd::NoFiles) => Some(Ok(summary(&finished.run, None))),
+        Ok(AppliedAtEnd::Applied(applied)) => Some(Ok(summary(&finished.run, Some(&applied)))),
+        Err(error) => Some(Err(error.into())),
     }
-    let applied = match posse.apply(&finished.run, ApplyWhich::Completed).await {
-        Err(posse::Error::NoFiles(_)) => Ok(None),
-        applied => applied.map(Some),
-    };
-    Some(applied.map(|applied| summary(&finished.run, applied.as_ref())).map_err(CliError::from))
 }
 
 /// The error for a run that was not applied.

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use posse_setup::{PreparedRun, RunExecution};
+use posse_setup::detach::{StartedRun, start_received};
 
 use crate::context::Context;
 use crate::detach::{Answer, name_log};
@@ -34,17 +34,13 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
     runtime::driving(async {
         let started = async {
             let mut signals = Signals::listen()?;
-            let prepared = read_run()?;
-            // The command that prepared the run has printed the notes.
-            let posse = RunExecution::of_prepared(&prepared, context).value?.open(context)?;
-            let PreparedRun { request, local } = prepared;
-            let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
-                Ok(started) => started?,
-                Err(_) => return Err(CliError::failed("it was stopped before the run had begun")),
-            };
-            Ok((signals, posse, handle, local.apply))
+            let json = read_run()?;
+            match signals.unless_one_comes(Box::pin(start_received(&json, context))).await {
+                Ok(started) => Ok((signals, started?)),
+                Err(_) => Err(CliError::failed("it was stopped before the run had begun")),
+            }
         };
-        let (mut signals, posse, handle, apply) = match Box::pin(started).await {
+        let (mut signals, StartedRun { posse, handle, local }) = match Box::pin(started).await {
             Ok(started) => started,
             Err(error) => {
                 output.plain_json(&Answer::Refused(error))?;
@@ -61,15 +57,15 @@ pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exi
             &mut signals,
             View::plain(),
             QuestionPrompter::without_terminal(),
-            apply,
+            local.apply,
         )
         .await
     })
 }
 
-fn read_run() -> Result<PreparedRun, CliError> {
+fn read_run() -> Result<String, CliError> {
     let mut text = String::new();
     let read = std::io::stdin().lock().read_to_string(&mut text);
     read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
-    serde_json::from_str(&text).map_err(|error| CliError::usage(format!("this verb is Posse's own: {error}")))
+    Ok(text)
 }

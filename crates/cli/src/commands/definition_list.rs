@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use posse::discovery::DefinitionType;
-use posse_definitions::{Severity, Warning};
-use posse_setup::discovery::{DefinitionList, Entry, ListItem, Origin, Precedence, ValidationReport};
+use posse_setup::discovery::{
+    DefinitionList, Entry, ListItem, Origin, Precedence, Severity, ValidationReport, Warning,
+};
 
 use crate::error::CliError;
 use crate::exit::Exit;

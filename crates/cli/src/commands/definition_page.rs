@@ -2,11 +2,8 @@
 
 use std::fmt::Write;
 
-use posse::Definition;
-use posse_definitions::{UnusedModel, Warning};
-use posse_domain::definition::{Mode, Trust};
-use posse_domain::permission::Rule;
-use posse_setup::discovery::{self, Entry};
+use posse::{Definition, Mode, Rule, Trust};
+use posse_setup::discovery::{self, Entry, UnusedModel, Warning};
 
 use super::definition_list::warning_text;
 

@@ -6,15 +6,13 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
-use posse::RunId;
 use posse::ports::{
     Admission, CallSize, Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink,
 };
 use posse::sandbox::Sandbox;
 use posse::scripted::ScriptedModel;
 use posse::workspace::{Git, RepositoryError};
-use posse_domain::contract::Criterion;
-use posse_domain::plan::Plan;
+use posse::{Criterion, Plan, RunId};
 
 use posse_setup::discovery::DiscoveryResult;
 use posse_setup::draft::PlanInput;

@@ -1,7 +1,6 @@
 //! `posse explain`.
 
-use posse::{Decision, Explanation, api};
-use posse_domain::permission::DecisionReason;
+use posse::{BeyondRules, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -40,33 +39,28 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
     })?;
     let mut output = Output::new();
     if args.json {
-        let note = beyond_rules(tool, &explanation);
-        output.json(&api::Explanation::new(&explanation, note.as_deref()))?;
+        output.json(&api::Explanation::new(&explanation))?;
     } else {
         output.paragraph(&explanation.to_string())?;
-        if let Some(note) = beyond_rules(tool, &explanation) {
-            output.paragraph(&note)?;
+        if let Some(beyond) = BeyondRules::of(&explanation) {
+            output.paragraph(&beyond_rules(&beyond))?;
         }
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
-/// A note beyond the rules: further checks of an allowed call, and the flag that opens a protected name.
-fn beyond_rules(tool: &str, explanation: &Explanation) -> Option<String> {
-    if let DecisionReason::Protected { opening: Some(opening), .. } = &explanation.verdict.because {
-        return Some(format!("a run may write there with --allow '{opening}'"));
+/// What lies beyond the rules, with the flags of the command.
+fn beyond_rules(beyond: &BeyondRules) -> String {
+    match beyond {
+        BeyondRules::OpenedBy(pattern) => format!("a run may write there with --allow '{pattern}'"),
+        BeyondRules::PublicAddressesOnly => {
+            "beyond the rules: an address that is not public is refused, unless --allow names its host"
+                .to_owned()
+        }
+        BeyondRules::NetworkInAdvance => {
+            "the network is never a question: it is opened in advance, with --allow network".to_owned()
+        }
+        BeyondRules::SandboxLimits => beyond.to_string(),
     }
-    let allowed = explanation.verdict.decision == Decision::Allow;
-    let note = match tool {
-        "webfetch" if allowed => {
-            Some("beyond the rules: an address that is not public is refused, unless --allow names its host")
-        }
-        "network" if !allowed => {
-            Some("the network is never a question: it is opened in advance, with --allow network")
-        }
-        "bash" if allowed => Some("beyond the rules: what the command does is bounded by the sandbox"),
-        _ => None,
-    };
-    note.map(str::to_owned)
 }

@@ -1,6 +1,6 @@
 //! `posse export`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use posse::{BUNDLE_EXTENSION, ExportOptions, ExportSummary, api};
 use posse_setup::export::known_secrets;
@@ -44,7 +44,6 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
         let run = args.run.find(&posse).await?;
         let usual = || PathBuf::from(format!("{run}.{BUNDLE_EXTENSION}"));
         let to = context.environment.cwd.join(args.output.clone().unwrap_or_else(usual));
-        refuse(&to)?;
         let options = ExportOptions { secrets, overwrite: args.force };
         Ok::<_, CliError>(posse.export(&run, &to, options).await?)
     })?;
@@ -59,14 +58,6 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
         print_summary(&exported);
     }
     Ok(Exit::DONE)
-}
-
-/// Refuses a name that a replay could confuse with a run's id.
-fn refuse(to: &Path) -> Result<(), CliError> {
-    if to.extension().is_some_and(|extension| extension == BUNDLE_EXTENSION) {
-        return Ok(());
-    }
-    Err(CliError::usage(format!("--output: {}: its name must end in .{BUNDLE_EXTENSION}", to.display())))
 }
 
 fn print_summary(exported: &ExportSummary) {

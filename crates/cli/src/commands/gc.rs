@@ -1,8 +1,8 @@
 //! `posse gc`.
 
-use posse::{GcRequest, GcSummary, api};
+use posse::{GcSummary, api};
 use posse_setup::age::Age;
-use posse_setup::settings::Settings;
+use posse_setup::gc::PreparedCleaning;
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -31,16 +31,9 @@ pub(crate) struct GcArgs {
 
 /// Cleans the state directory.
 pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
-    let settings = Settings::own(&context.environment)?;
-    let cleaning = GcRequest {
-        dry_run: args.dry_run,
-        runs_older_than: args.runs.map(|age| age.0),
-        ..settings.gc.apply(GcRequest::default())
-    };
-    // A missing state directory is not created just to be cleaned.
-    let writes = args.runs.is_some() && !args.dry_run && context.state_dir()?.exists();
-    let posse = if writes { context.open_for_commands()? } else { context.open_read_only()? };
-    let cleaned = runtime::looking(async { Ok(posse.clean(cleaning).await?) })?;
+    let PreparedCleaning { request, posse } =
+        PreparedCleaning::new(args.dry_run, args.runs.map(|age| age.0), context)?;
+    let cleaned = runtime::looking(async { Ok(posse.clean(request).await?) })?;
     let mut output = Output::new();
     if args.json {
         output.json(&api::GcResult::new(&cleaned, args.dry_run))?;
@@ -54,7 +47,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
 fn page(cleaned: &GcSummary, dry_run: bool) -> String {
     let (removes, frees) = if dry_run { ("would remove", "would free") } else { ("removed", "freed") };
     let gone = cleaned.removed.iter().map(|what| format!("{removes} {what}\n"));
-    let kept = cleaned.kept.iter().map(|(what, why)| format!("kept {what}: {why}\n"));
+    let kept = cleaned.kept.iter().map(|item| format!("kept {}: {}\n", item.what, item.why));
     let (things, space) = (plural(cleaned.removed.len() as u64, "thing"), bytes(cleaned.freed_bytes));
     let sum = format!("{removes} {things}, kept {}, {frees} {space}\n", cleaned.kept.len());
     gone.chain(kept).chain([sum]).collect()

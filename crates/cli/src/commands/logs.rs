@@ -4,7 +4,6 @@ use posse::{AgentId, JournalEvent, Posse, api};
 
 use super::wait::interrupted;
 use crate::context::Context;
-use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{AgentArg, PartArg, check_known};
@@ -83,7 +82,7 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
             }
         };
         print_event(&mut output, &next, only.as_ref(), args.json)?;
-        if is_end(next.kind) {
+        if next.kind.ends_run() {
             break;
         }
     }
@@ -103,7 +102,8 @@ fn print_event(
     if json {
         return output.json(&api::Event::new(event));
     }
-    let kind = event.kind.strip_prefix("agent.").unwrap_or(event.kind);
+    let kind = event.kind.as_str();
+    let kind = kind.strip_prefix("agent.").unwrap_or(kind);
     let summary = term::line(&event.summary);
     output.own(&format!(
         "{:>6}  {}  {:12}  {kind:26}  {summary}\n",

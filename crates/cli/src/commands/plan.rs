@@ -7,7 +7,7 @@ pub(crate) use write::plan_for;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use posse_domain::plan::Plan;
+use posse::Plan;
 use posse_setup::discovery::DiscoveryResult;
 use posse_setup::models;
 use posse_setup::plan::file::{self as plan_file, Judge, plan_check};

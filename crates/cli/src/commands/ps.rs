@@ -1,10 +1,9 @@
 //! `posse ps`.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
 use posse::view::{BlockedAgents, ShownStatus};
-use posse::{RunId, RunSummary, api};
+use posse::{ListedRun, RunSummary, api};
 
 use crate::blocked;
 use crate::context::Context;
@@ -37,38 +36,23 @@ pub(crate) struct PsArgs {
 pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let limit = if args.all { u32::MAX } else { args.number };
-    let (runs, blocked, limited) = runtime::looking(async {
-        let runs = posse.runs("", limit).await?;
-        let mut blocked: HashMap<RunId, BlockedAgents> = HashMap::new();
-        // Only an unfinished run has blocked agents, and few runs are open at once.
-        for run in runs.iter().filter(|run| run.status.is_running() && run.damage.is_none()) {
-            blocked.insert(run.run.clone(), posse.blocked(&run.run).await?);
-        }
-        let mut limited = HashSet::new();
-        for run in &runs {
-            if posse.is_turn_limited(run).await? {
-                limited.insert(run.run.clone());
-            }
-        }
-        Ok((runs, blocked, limited))
-    })?;
-    let waiting = |run: &RunId| blocked.get(run).map_or(0, |blocked| blocked.questions().len());
+    let runs = runtime::looking(async { Ok(posse.listed_runs(limit).await?) })?;
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&api::RunSummary::new(run, waiting(&run.run), limited.contains(&run.run)))?;
+            output.json(&api::RunSummary::from(run))?;
         }
     } else if runs.is_empty() {
         note("no runs yet; `posse demo` shows one");
     } else {
-        output.own(&table(&runs, &limited, now_ms()))?;
+        output.own(&table(&runs, now_ms()))?;
         let is_interrupted =
             |run: &&RunSummary| run.damage.is_none() && run.shown_status() == ShownStatus::Interrupted;
         output.flush()?;
-        if let Some(run) = runs.iter().find(is_interrupted) {
+        if let Some(run) = runs.iter().map(|listed| &listed.run).find(is_interrupted) {
             note(&format!("no process executes an interrupted run: `posse resume {}` continues it", run.run));
         }
-        let mut all: Vec<&BlockedAgents> = blocked.values().collect();
+        let mut all: Vec<&BlockedAgents> = runs.iter().map(|listed| &listed.blocked).collect();
         all.sort_by_key(|blocked| blocked.agents().first().copied().cloned());
         for blocked in &all {
             for agent in blocked.agents() {
@@ -82,16 +66,16 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     }
     output.flush()?;
     // After the list: one damaged run must not hide the others.
-    match runs.iter().find(|run| run.damage.is_some()) {
+    match runs.iter().map(|listed| &listed.run).find(|run| run.damage.is_some()) {
         Some(run) => runtime::looking(async { Ok(posse.check_head(&run.run).await?) }).map(|()| Exit::DONE),
         None => Ok(Exit::DONE),
     }
 }
 
-fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
+fn table(runs: &[ListedRun], now_ms: i64) -> String {
     let mut table =
         format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
-    for run in runs {
+    for ListedRun { run, is_turn_limited, .. } in runs {
         let pid = run.holder.as_ref().and_then(|holder| holder.pid);
         let pid = pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
         let _ = writeln!(
@@ -99,7 +83,7 @@ fn table(runs: &[RunSummary], limited: &HashSet<RunId>, now_ms: i64) -> String {
             "{:8}  {:11}  {pid:>7}  {:>6}  {:>12}  {}",
             run.run,
             // It completed, but its work may be unfinished.
-            match (&run.damage, limited.contains(&run.run)) {
+            match (&run.damage, is_turn_limited) {
                 (Some(_), _) => "damaged",
                 (None, true) => "turn limit",
                 (None, false) => run.shown_status().as_str(),

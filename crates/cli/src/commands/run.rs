@@ -3,8 +3,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use posse::REQUEST_MAX_BYTES;
-use posse_domain::plan::UnownedWriters;
+use posse::{REQUEST_MAX_BYTES, UnownedWriters};
 use posse_setup::draft::{PlanInput, PreparedReplay, ReplayDraft};
 use posse_setup::{PreparedRun, RunDirectory, RunDraft};
 

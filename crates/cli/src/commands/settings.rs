@@ -61,9 +61,9 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     Ok(Exit::DONE)
 }
 
-fn page(report: &SettingsList<'_>) -> String {
+fn page(report: &SettingsList) -> String {
     let mut page = String::new();
-    let mut files = vec![("yours", report.user_file.map_or_else(|| "none".into(), there))];
+    let mut files = vec![("yours", report.user_file.as_deref().map_or_else(|| "none".into(), there))];
     files.extend(report.project_files.iter().map(|ProjectSettingsFile { path, trust, usable }| {
         let standing = if *usable { trust_words(*trust) } else { "cannot be read" };
         ("project", format!("{} ({standing})", path.display()))
@@ -83,7 +83,7 @@ fn page(report: &SettingsList<'_>) -> String {
 
 /// The effective value, or a description of the default.
 fn shown_value(row: &Setting) -> String {
-    row.words.map_or_else(|| shown(&row.value), str::to_owned)
+    row.words.clone().unwrap_or_else(|| shown(&row.value))
 }
 
 /// A file, and whether it exists.

@@ -129,7 +129,7 @@ const FIGURES_HEAD: [&str; 6] = ["TURNS", "CALLS", "IN", "OUT", "USD", "WALL"];
 
 fn cells(figures: &Figures) -> Cells {
     let usage = &figures.usage;
-    let usd = usage.micro_usd.map(posse_domain::budget::Usd::from_micros);
+    let usd = usage.micro_usd.map(posse::Usd::from_micros);
     [
         figures.turns.to_string(),
         figures.tool_calls.to_string(),

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use posse::Definition;
 use posse::discovery::DefinitionType;
-use posse_domain::permission::Decision;
-use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
+use posse::{DEFAULT_SKILL_AGENT, Decision, Definition, Skill};
 use posse_setup::discovery::{
     self, DefinitionList, Entry, Origin, ResolvedSkill, SKILL_FILE, skill_ruling, validate,
 };

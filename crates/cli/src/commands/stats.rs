@@ -5,8 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::view::{AgentView, SpendingOfRuns, SpendingTotal};
-use posse::{Figures, RunView, api};
-use posse_domain::budget::Usd;
+use posse::{Figures, RunView, Usd, api};
 
 use crate::context::Context;
 use crate::error::CliError;

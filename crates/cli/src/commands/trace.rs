@@ -2,16 +2,13 @@
 
 use std::fmt::Write;
 
+use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
+use posse::message::{ToolCall, pictures};
 use posse::view::BlockedAgents;
-use posse::{AgentRecord, EventBody, JournalEvent, Posse, api};
-use posse_domain::event::{ModelReplied, Sender};
-use posse_domain::lifecycle::FailKind;
-use posse_domain::message::{ToolCall, pictures};
-use posse_domain::permission::ToolName;
+use posse::{AgentRecord, EventBody, FailKind, JournalEvent, Posse, ToolName, api};
 
 use crate::blocked;
 use crate::context::Context;
-use crate::drive::is_end;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -63,7 +60,7 @@ async fn print(
                 output.own(&entry(&event))?;
             }
         }
-        if is_end(event.kind) {
+        if event.kind.ends_run() {
             break;
         }
     }
@@ -177,11 +174,11 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             (line, vec![term::visible(&e.operation, ""), e.arguments.to_shared().to_string()])
         }
         EventBody::TodoChanged(e) => {
-            let item = |item: &posse_domain::event::TodoItem| {
+            let item = |item: &TodoItem| {
                 let mark = match item.status {
-                    posse_domain::event::TodoStatus::Pending => " ",
-                    posse_domain::event::TodoStatus::InProgress => "~",
-                    posse_domain::event::TodoStatus::Done => "x",
+                    TodoStatus::Pending => " ",
+                    TodoStatus::InProgress => "~",
+                    TodoStatus::Done => "x",
                 };
                 format!("[{mark}] {}", item.text)
             };
@@ -213,7 +210,7 @@ fn call(call: &ToolCall) -> String {
     // Text that did not parse is shown as the model wrote it.
     let input = match &call.input {
         serde_json::Value::String(text) => text.clone(),
-        value => posse_domain::canonical_json(value),
+        value => posse::canonical_json(value),
     };
     format!("-> {} {input} (call {})", call.name, call.id)
 }

@@ -7,9 +7,9 @@ pub(crate) mod rows;
 
 use std::io::IsTerminal;
 
-use posse::{Delta, EventBody, JournalEvent, PendingQuestion, RunOutcome, RunResult, RunView, api};
-use posse_domain::code::Code;
-use posse_domain::lifecycle::FailKind;
+use posse::{
+    Code, Delta, EventBody, FailKind, JournalEvent, PendingQuestion, RunOutcome, RunResult, RunView, api,
+};
 
 use crate::context::Context;
 use crate::error::CliError;

@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use posse::view::{AgentView, BlockedOn, Stage};
-use posse::{AgentId, RunView};
-use posse_domain::text::first_line;
+use posse::{AgentId, RunView, first_line};
 
 use crate::blocked::on_provider;
 use crate::term;

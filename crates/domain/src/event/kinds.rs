@@ -50,6 +50,12 @@ macro_rules! events {
             }
         }
 
+        impl std::fmt::Display for EventKind {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
         impl From<&EventBody> for EventKind {
             fn from(body: &EventBody) -> Self {
                 match body { $(EventBody::$variant(_) => EventKind::$variant,)* }

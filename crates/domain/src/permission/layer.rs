@@ -39,6 +39,28 @@ pub enum LayerName {
 }
 
 impl LayerName {
+    /// Parses what `Display` writes, which is how events name a layer.
+    pub fn parse(text: &str) -> Option<Self> {
+        let definition = |name: &str| Arc::<str>::from(name);
+        match text {
+            "operator" => return Some(LayerName::Operator),
+            "project" => return Some(LayerName::Project),
+            "run" => return Some(LayerName::Run),
+            "contract" => return Some(LayerName::Contract),
+            "hook" => return Some(LayerName::Hook),
+            _ => {}
+        }
+        if let Some(name) = text.strip_prefix("definition ") {
+            return Some(LayerName::Definition { definition: definition(name) });
+        }
+        let (agent, part) = text.strip_prefix("ancestor ")?.split_once(", ")?;
+        let agent = agent.parse().ok()?;
+        match part.strip_prefix("definition ") {
+            Some(name) => Some(LayerName::AncestorDefinition { agent, definition: definition(name) }),
+            None => (part == "contract").then_some(LayerName::AncestorContract { agent }),
+        }
+    }
+
     /// Whether the rules belong to a definition: an approval lifts only a definition's ask.
     fn is_definition(&self) -> bool {
         matches!(self, LayerName::AncestorDefinition { .. } | LayerName::Definition { .. })
@@ -110,4 +132,30 @@ impl Layer {
 pub(super) fn restrains_paths(rules: &Rules, default: Option<Decision>) -> bool {
     let lowers = |rule: &Rule| rule.decision != Decision::Allow && rule.pattern.is_about_any(&PATH_TOOLS);
     default.is_some_and(|default| default != Decision::Allow) || rules.iter().any(lowers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_parsed_as_it_is_written() {
+        let agent: AgentId = "k3f9ab2c.1.2".parse().expect("an id");
+        let definition: Arc<str> = "my, definition".into();
+        for name in [
+            LayerName::Operator,
+            LayerName::Project,
+            LayerName::Run,
+            LayerName::AncestorDefinition { agent: agent.clone(), definition: definition.clone() },
+            LayerName::AncestorContract { agent },
+            LayerName::Definition { definition },
+            LayerName::Contract,
+            LayerName::Hook,
+        ] {
+            assert_eq!(LayerName::parse(&name.to_string()), Some(name));
+        }
+        for text in ["", "hooks", "ancestor x, contract", "ancestor k3f9ab2c, rules"] {
+            assert_eq!(LayerName::parse(text), None, "{text}");
+        }
+    }
 }

@@ -15,9 +15,8 @@
 //! salvage). A store that keeps these bytes can therefore move a run to another machine, which imports them and creates
 //! workspaces from them.
 
-use std::fmt;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
@@ -73,19 +72,13 @@ pub struct ApplySummary {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ApplyError {
     /// The user changed these files too. Nothing was written.
-    #[error(
-        "these files were changed since the run began, and nothing was written: {}; merge the run's branch by \
-         hand, or undo your change of those files and apply again",
-        .files.join(", ")
-    )]
+    #[error("these files were changed since the run began, and nothing was written: {}", .files.join(", "))]
     Conflict {
         /// The conflicting files, a bounded list.
         files: Vec<String>,
     },
     /// A file changed while the result was being written. A second call of `apply` continues.
-    #[error(
-        "{file} changed while the result was being written, after {written} other files; apply again to continue"
-    )]
+    #[error("{file} changed while the result was being written, after {written} other files")]
     Moved {
         /// The path of the file that changed.
         file: String,
@@ -160,11 +153,17 @@ pub struct FileListing {
     pub omitted: Vec<String>,
 }
 
-/// Whether a run is still open. `None` if that is unknown. The files of the run are then kept.
-pub type IsOpen = Arc<dyn Fn(&str) -> Option<bool> + Send + Sync>;
+/// Whether a run that the store knows may still change its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunPhase {
+    /// It has not ended, or a process still holds its lease.
+    Open,
+    /// No process will write its files again.
+    Ended,
+}
 
 /// What `clean` may remove.
-#[derive(Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcOptions {
     /// Only report what would be removed.
     pub dry_run: bool,
@@ -172,19 +171,32 @@ pub struct GcOptions {
     pub workspaces_older_than: Duration,
     /// Minimum age of salvaged work.
     pub salvage_older_than: Duration,
-    /// Tells for a run id whether the run is open.
-    pub is_open: IsOpen,
+    /// The runs of the store, by id. The files of every other run are kept: its store may be another one.
+    pub runs: HashMap<String, RunPhase>,
     /// The time from which ages are counted.
     pub now: SystemTime,
 }
 
-impl fmt::Debug for GcOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GcOptions")
-            .field("dry_run", &self.dry_run)
-            .field("workspaces_older_than", &self.workspaces_older_than)
-            .field("salvage_older_than", &self.salvage_older_than)
-            .finish_non_exhaustive()
+/// Something that a cleaning kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptItem {
+    /// The run, if all of its files were kept.
+    pub whole_run: Option<String>,
+    /// A description of what was kept.
+    pub what: String,
+    /// The reason.
+    pub why: String,
+}
+
+impl KeptItem {
+    /// All files of a run.
+    pub fn whole_run(run: &str, why: impl Into<String>) -> Self {
+        Self { whole_run: Some(run.to_owned()), what: format!("run {run}"), why: why.into() }
+    }
+
+    /// A part of the files of a run or of a project.
+    pub fn part(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { whole_run: None, what: what.into(), why: why.into() }
     }
 }
 
@@ -194,7 +206,7 @@ pub struct GcSummary {
     /// The paths and refs that were removed, or would be removed.
     pub removed: Vec<String>,
     /// What was kept, and why.
-    pub kept: Vec<(String, String)>,
+    pub kept: Vec<KeptItem>,
     /// The bytes on disk that were freed, or would be freed.
     pub freed_bytes: u64,
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse::{NewRun, Posse};
+use posse::{EventKind, NewRun, Posse};
 use posse_engine::ports::{Model, ModelError, Models};
 use posse_models::Format;
 use posse_testkit::mock::{
@@ -69,8 +69,8 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
     let mut events = posse.events(handle.id(), 0);
     let mut calls = Vec::new();
     while let Some(event) = events.try_next().await.expect("an event") {
-        if matches!(event.kind, "agent.model_called" | "agent.model_replied") {
-            calls.push(json!({"kind": event.kind, "detail": event.detail}));
+        if matches!(event.kind, EventKind::ModelCalled | EventKind::ModelReplied) {
+            calls.push(json!({"kind": event.kind.as_str(), "detail": event.detail}));
         }
     }
     calls

@@ -40,7 +40,7 @@ impl<'a> Event<'a> {
         Self {
             seq: event.seq,
             agent_id: event.agent_id.as_str().into(),
-            kind: event.kind.into(),
+            kind: event.kind.as_str().into(),
             at: timestamp(event.at_ms),
             summary: event.summary.as_str().into(),
             detail,

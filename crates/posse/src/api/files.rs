@@ -87,7 +87,7 @@ impl<'a> GcResult<'a> {
         Self {
             dry_run,
             removed: &cleaned.removed,
-            kept: cleaned.kept.iter().map(|(what, why)| KeptItem { what, why }).collect(),
+            kept: cleaned.kept.iter().map(|item| KeptItem { what: &item.what, why: &item.why }).collect(),
             freed_bytes: cleaned.freed_bytes,
         }
     }

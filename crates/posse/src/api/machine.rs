@@ -1,13 +1,13 @@
 //! API types of the user's machine: settings, trust, and the findings of `doctor`.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Whether the user trusts a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrustState {
     /// The user trusts exactly its content.
@@ -19,7 +19,7 @@ pub enum TrustState {
 }
 
 /// Which layer a setting's value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingLayer {
     /// No layer sets it.
@@ -35,7 +35,7 @@ pub enum SettingLayer {
 }
 
 /// A value of a setting that has no effect.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct UnusedValue {
     /// The value as a file would have it.
     pub value: Value,
@@ -46,7 +46,7 @@ pub struct UnusedValue {
 }
 
 /// A setting with every value that was set for it.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// Its key, with dots.
     pub key: String,
@@ -54,7 +54,7 @@ pub struct Setting {
     pub value: Value,
     /// The default in words, if it is not one value.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub words: Option<&'static str>,
+    pub words: Option<String>,
     /// Where the value is set.
     pub origin: String,
     /// The layer that sets it.
@@ -64,10 +64,10 @@ pub struct Setting {
 }
 
 /// A settings file of the project.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct ProjectSettingsFile<'a> {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectSettingsFile {
     /// Its path.
-    pub path: &'a Path,
+    pub path: PathBuf,
     /// Whether the user trusts it.
     pub trust: TrustState,
     /// Whether it can be read; a file that cannot is ignored.
@@ -75,12 +75,12 @@ pub struct ProjectSettingsFile<'a> {
 }
 
 /// All settings in effect for a directory.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct SettingsList<'a> {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SettingsList {
     /// The user's file, whether it exists or not.
-    pub user_file: Option<&'a Path>,
+    pub user_file: Option<PathBuf>,
     /// The project's files, the nearest first.
-    pub project_files: Vec<ProjectSettingsFile<'a>>,
+    pub project_files: Vec<ProjectSettingsFile>,
     /// Every key in the order of the documentation.
     pub settings: Vec<Setting>,
     /// Warnings about them.
@@ -88,7 +88,7 @@ pub struct SettingsList<'a> {
 }
 
 /// What a file that needs trust is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProjectFileKind {
     /// Settings of the project.
@@ -102,10 +102,10 @@ pub enum ProjectFileKind {
 }
 
 /// A file of the project that needs trust.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct TrustedFile<'a> {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TrustedFile {
     /// Its path.
-    pub path: &'a Path,
+    pub path: PathBuf,
     /// What it is for.
     pub kind: ProjectFileKind,
     /// Whether the user trusts it.
@@ -113,24 +113,24 @@ pub struct TrustedFile<'a> {
     /// The hash of its content.
     pub hash: String,
     /// What it does once it is trusted.
-    pub does: &'a [String],
+    pub does: Vec<String>,
     /// Commands that may run files which trust does not cover, each with the reason.
-    pub undetermined: &'a [String],
+    pub undetermined: Vec<String>,
 }
 
 /// The files of a project that need trust.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct TrustList<'a> {
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TrustList {
     /// The project's directory.
-    pub root: &'a Path,
+    pub root: PathBuf,
     /// The files that could run code or widen permissions.
-    pub files: Vec<TrustedFile<'a>>,
+    pub files: Vec<TrustedFile>,
     /// Files that are ignored, each with the reason.
-    pub passed_over: &'a [String],
+    pub passed_over: Vec<String>,
 }
 
 /// The result of one check of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckStatus {
     /// Nothing is wrong.
@@ -142,10 +142,10 @@ pub enum CheckStatus {
 }
 
 /// One check of the machine.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MachineCheck {
     /// What was checked.
-    pub name: &'static str,
+    pub name: String,
     /// Whether the check found something missing.
     pub status: CheckStatus,
     /// What was found.
@@ -156,12 +156,12 @@ pub struct MachineCheck {
 }
 
 /// What the machine offers to runs.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct MachineReport {
     /// Whether everything that commands of agents need is available.
     pub ok: bool,
     /// The version of Posse.
-    pub posse: &'static str,
+    pub posse: String,
     /// The version of the kernel.
     pub kernel: String,
     /// Whether Posse runs as root.

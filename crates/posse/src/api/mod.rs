@@ -33,7 +33,7 @@ pub use machine::{
     CheckStatus, MachineCheck, MachineReport, ProjectFileKind, ProjectSettingsFile, Setting, SettingLayer,
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
-pub use permission::{Answer, AnswerDecision, Explanation, LayerDecision, Question};
+pub use permission::{Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question};
 pub use plan::{PlanCheck, PlanProblem};
 pub use run::{
     Agent, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, RunDetail, RunReference,

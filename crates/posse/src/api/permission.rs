@@ -84,45 +84,83 @@ impl Answer {
 }
 
 /// The decision of one permission layer about an operation.
-#[derive(Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LayerDecision {
-    layer: String,
+    /// The name of the layer.
+    pub layer: String,
     /// Null if the layer does not decide about the operation.
-    decision: Option<Decision>,
-    source: Option<String>,
+    pub decision: Option<Decision>,
+    /// What in the layer decides.
+    pub source: Option<String>,
+}
+
+/// A fact about an operation that the rules do not show.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum BeyondRules {
+    /// The path is protected. An approval of this pattern, given with the request of a run, opens it.
+    OpenedBy {
+        /// The pattern to approve.
+        pattern: String,
+    },
+    /// An address that is not public is refused, unless an approval names its host.
+    PublicAddressesOnly,
+    /// No approver is asked about the network. An approval that is given with the request of a run opens it.
+    NetworkInAdvance,
+    /// The sandbox limits what the command can do.
+    SandboxLimits,
+}
+
+impl From<&crate::BeyondRules> for BeyondRules {
+    fn from(beyond: &crate::BeyondRules) -> Self {
+        match beyond {
+            crate::BeyondRules::OpenedBy(pattern) => Self::OpenedBy { pattern: pattern.to_string() },
+            crate::BeyondRules::PublicAddressesOnly => Self::PublicAddressesOnly,
+            crate::BeyondRules::NetworkInAdvance => Self::NetworkInAdvance,
+            crate::BeyondRules::SandboxLimits => Self::SandboxLimits,
+        }
+    }
 }
 
 /// Why an agent may or may not execute an operation.
-#[derive(Serialize, JsonSchema)]
-pub struct Explanation<'a> {
-    operation: &'a str,
-    decision: Decision,
-    because: String,
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Explanation {
+    /// The operation, as `tool:specifier`.
+    pub operation: String,
+    /// The strictest decision of all layers.
+    pub decision: Decision,
+    /// Why, in words.
+    pub because: String,
     /// The layer that decides.
-    layer: Option<String>,
+    pub layer: Option<String>,
     /// The rule of that layer, if a rule decides.
-    rule: Option<&'a Rule>,
-    layers: Vec<LayerDecision>,
-    /// A limit of the operation beyond the rules.
-    note: Option<&'a str>,
+    pub rule: Option<Rule>,
+    /// The decision of every layer.
+    pub layers: Vec<LayerDecision>,
+    /// A limit of the operation beyond the rules, in words.
+    pub note: Option<String>,
+    /// The same for programs.
+    pub beyond_rules: Option<BeyondRules>,
 }
 
-impl<'a> Explanation<'a> {
-    /// Converts an explanation, with a note about limits beyond the rules.
-    pub fn new(explanation: &'a crate::Explanation, note: Option<&'a str>) -> Self {
+impl Explanation {
+    /// Converts an explanation, with what lies beyond the rules.
+    pub fn new(explanation: &crate::Explanation) -> Self {
+        let beyond = crate::BeyondRules::of(explanation);
         let layers = explanation.layers.iter().map(|layer| LayerDecision {
             layer: layer.layer.to_string(),
             decision: layer.say.as_ref().map(|say| say.decision),
             source: layer.say.as_ref().map(|say| say.source.to_string()),
         });
         Self {
-            operation: &explanation.operation,
+            operation: explanation.operation.clone(),
             decision: explanation.verdict.decision,
             because: explanation.verdict.to_string(),
             layer: explanation.verdict.by().map(ToString::to_string),
-            rule: explanation.verdict.rule(),
+            rule: explanation.verdict.rule().cloned(),
             layers: layers.collect(),
-            note,
+            note: beyond.as_ref().map(ToString::to_string),
+            beyond_rules: beyond.as_ref().map(BeyondRules::from),
         }
     }
 }

@@ -215,6 +215,12 @@ pub struct RunSummary {
     pub turns_exhausted: bool,
 }
 
+impl From<&crate::ListedRun> for RunSummary {
+    fn from(listed: &crate::ListedRun) -> Self {
+        Self::new(&listed.run, listed.blocked.questions().len(), listed.is_turn_limited)
+    }
+}
+
 impl RunSummary {
     /// Converts the summary of a run with `waiting` questions.
     pub fn new(run: &crate::RunSummary, waiting: usize, turns_exhausted: bool) -> Self {

@@ -41,7 +41,7 @@ objects! {
     Event<'_>,
     Question,
     Answer,
-    Explanation<'_>,
+    Explanation,
     RunStats,
     AllStats,
     ApplyResult<'_>,
@@ -55,8 +55,8 @@ objects! {
     SkillList<'_>,
     SkillDetail<'_>,
     DefinitionCheck<'_>,
-    SettingsList<'_>,
-    TrustList<'_>,
+    SettingsList,
+    TrustList,
     MachineReport,
 }
 

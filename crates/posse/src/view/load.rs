@@ -9,7 +9,7 @@ use posse_domain::printable;
 use posse_engine::ports::{AgentRow, RunEntry, StoreError};
 
 use super::{
-    AgentRecord, AgentView, Agents, BlockedAgents, OpenQuestions, PlanView, RunSummary, RunView,
+    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RunSummary, RunView,
     SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent, ViewPart,
 };
 use crate::{Error, Posse};
@@ -40,6 +40,23 @@ impl Posse {
     pub async fn runs(&self, prefix: &str, limit: u32) -> Result<Vec<RunSummary>, Error> {
         let runs = self.store.runs(&self.tenant, prefix, limit).await?;
         Ok(runs.into_iter().map(RunSummary::from).collect())
+    }
+
+    /// The newest runs as a list shows them, newest first: each with what its agents wait for.
+    pub async fn listed_runs(&self, limit: u32) -> Result<Vec<ListedRun>, Error> {
+        let mut listed = Vec::new();
+        for run in self.runs("", limit).await? {
+            // Only an unfinished run has blocked agents, and few runs are open at once. A damaged run is listed
+            // nevertheless: it must not hide the others.
+            let blocked = if run.status.is_running() && run.damage.is_none() {
+                self.blocked(&run.run).await?
+            } else {
+                BlockedAgents::default()
+            };
+            let is_turn_limited = self.is_turn_limited(&run).await?;
+            listed.push(ListedRun { run, blocked, is_turn_limited });
+        }
+        Ok(listed)
     }
 
     /// What the newest runs spent together, at most `limit` of them, in a single query. `day_of` returns the day of a

@@ -42,7 +42,7 @@ pub use questions::{OpenQuestion, OpenQuestions};
 pub use rows::AgentRecord;
 pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
-pub use summary::{RunSummary, ShownStatus};
+pub use summary::{ListedRun, RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
 pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 
@@ -108,11 +108,6 @@ pub(crate) trait ViewPart: Default {
             self.apply(event);
         }
     }
-}
-
-/// Whether an event of this kind is the last one of its run.
-pub fn is_end(kind: &str) -> bool {
-    EventKind::parse(kind).is_some_and(EventKind::ends_run)
 }
 
 /// A run for display.

@@ -5,6 +5,8 @@ use posse_domain::id::RunId;
 use posse_domain::lifecycle::RunStatus;
 use posse_engine::ports::{Holder, RunEntry};
 
+use super::BlockedAgents;
+
 /// A run as an entry of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSummary {
@@ -61,6 +63,17 @@ impl RunSummary {
     pub fn shown_status(&self) -> ShownStatus {
         ShownStatus::new(self.status, self.holder.is_some())
     }
+}
+
+/// A run in a list, with what its row does not have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedRun {
+    /// The run as its row describes it.
+    pub run: RunSummary,
+    /// What its agents wait for; empty if it has ended or is damaged.
+    pub blocked: BlockedAgents,
+    /// Whether it completed, but its root or a required sub-agent ran out of turns.
+    pub is_turn_limited: bool,
 }
 
 /// The status of a run for display: a run that has not ended and that no process executes is interrupted.

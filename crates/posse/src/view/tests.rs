@@ -35,7 +35,7 @@ impl Story {
         let mut all = Vec::new();
         loop {
             let event = events.next().await.expect("an event");
-            let (is_question, ends) = (event.kind == "agent.input_requested", is_end(event.kind));
+            let (is_question, ends) = (event.kind == EventKind::InputRequested, event.kind.ends_run());
             all.push(event);
             if is_question {
                 for request in self.posse.pending_questions(&self.run).await.expect("questions") {
@@ -208,7 +208,7 @@ async fn waits_for_a_provider_begin_and_end() {
     let script = "- times: 1\n  error: {status: 429, message: slow down, retry_after_ms: 1100, limited: true}\n- reply: {text: done}\n";
     let story = started(script, &[]).await;
     let events = story.events(Answer::Once).await;
-    assert!(events.iter().any(|event| event.kind == "agent.provider_wait_started"));
+    assert!(events.iter().any(|event| event.kind == EventKind::ProviderWaitStarted));
     held_against_the_engine(&events);
 }
 
@@ -232,7 +232,7 @@ async fn a_view_that_starts_from_rows_and_goes_on_is_the_view_of_the_whole_journ
         let story = started(script, &["list"]).await;
         // After its question nothing happens before the answer.
         let mut events = story.posse.events(&story.run, 0);
-        while events.next().await.expect("an event").kind != "agent.input_requested" {}
+        while events.next().await.expect("an event").kind != EventKind::InputRequested {}
         let mut view = story.posse.view(&story.run).await.expect("a view");
         assert_eq!(view.blocked().questions().len(), 1);
         let from = view.last_seq();

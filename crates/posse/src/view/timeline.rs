@@ -22,7 +22,7 @@ pub struct TimelineEntry {
     /// The agent that the event is about.
     pub agent: AgentId,
     /// Its kind, such as `agent.tool_finished`.
-    pub kind: &'static str,
+    pub kind: EventKind,
     /// When it happened, in milliseconds since 1970.
     pub at_ms: i64,
     /// What happened, in one line.
@@ -52,7 +52,7 @@ impl ViewPart for Timeline {
         self.0.push_back(TimelineEntry {
             seq: event.seq,
             agent: event.agent.clone(),
-            kind: event.body.kind(),
+            kind: event.body.into(),
             at_ms: event.at_ms,
             summary: printable::line(&first_line(&event.summary(), SUMMARY_MAX_CHARS)),
         });

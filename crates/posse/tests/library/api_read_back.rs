@@ -2,7 +2,7 @@
 
 use posse::api::{self, Object, VersionedObject};
 use posse::scripted::ScriptedModel;
-use posse::{Answer, Decision, NewRun, Posse, Rule, TimeZone};
+use posse::{Answer, Decision, EventKind, NewRun, Posse, Rule, TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     loop {
         let event = events.next().await.expect("an event");
         let printed = read_back(&api::Event::new(&event).into_owned());
-        assert_eq!(printed["kind"], event.kind);
-        if event.kind == "agent.input_requested" {
+        assert_eq!(printed["kind"], event.kind.as_str());
+        if event.kind == EventKind::InputRequested {
             break;
         }
     }

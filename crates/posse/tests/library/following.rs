@@ -50,9 +50,9 @@ async fn every_event_once(in_memory: bool) {
                     },
                     _ => events.next().await.unwrap(),
                 };
-                order.push(&event.agent_id, event.kind).unwrap();
+                order.push(&event.agent_id, event.kind.as_str()).unwrap();
                 seen.push(event.seq);
-                if event.kind.starts_with("run.") && event.seq > 1 {
+                if event.kind.as_str().starts_with("run.") && event.seq > 1 {
                     return seen;
                 }
             }

@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 use posse::discovery;
 use posse::{Definition, ModelRegistry};
 use posse_definitions::{
-    CheckedFile, CheckedType, DEFINITION_MAX_BYTES, Mention, Severity, UnusedModel, Warning, builtin_names,
-    cross_check,
+    CheckedFile, CheckedType, DEFINITION_MAX_BYTES, Mention, builtin_names, cross_check,
 };
 use posse_domain::definition::Mode;
 use posse_domain::printable as term;
@@ -28,6 +27,7 @@ use posse_domain::skill::Skill;
 
 pub use detail::{ResolvedAgent, ResolvedSkill, skill_ruling};
 pub use list::{DefinitionList, ListItem};
+pub use posse_definitions::{Severity, UnusedModel, Warning};
 pub use precedence::Precedence;
 pub use reachable::{SkillFolder, folders_outside, reaches_skills};
 pub use read_files::{ReadFile, Value};

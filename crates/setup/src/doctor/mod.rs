@@ -103,14 +103,14 @@ pub async fn inspect(setup: &Setup, words: &dyn MachineWords) -> MachineReport {
     findings.push(models::prices(&resolved, environment));
     findings.push(search(environment));
     let check = |MachineFinding { name, status, value, remedy }| MachineCheck {
-        name,
+        name: name.to_owned(),
         status,
         value,
         remedy: remedy.as_ref().map(|remedy| words.remedy(remedy)),
     };
     MachineReport {
         ok: findings.iter().all(|finding| finding.status != Status::Missing),
-        posse: env!("CARGO_PKG_VERSION"),
+        posse: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: machine.kernel,
         root: machine.root,
         sandbox: level.ok().map(|level| level.to_string()),

@@ -29,7 +29,7 @@ use crate::models::{self, canonical_model};
 use crate::notes::{Notes, WithNotes};
 use crate::plan::file::{Judge, report};
 use crate::settings::{Origin, Settings, WithOrigin};
-use crate::{Setup, approvals, given_agents, hide_state_dir, hooks, money};
+use crate::{Setup, given_agents, hide_state_dir, hooks, money};
 
 /// A run as a user asks for it, in the terms of any front end. Unset fields come from the user's settings, from what
 /// the project may choose, and from the defaults, in this order.
@@ -152,7 +152,7 @@ impl RunDraft {
             notes.extend(money::unpriced_notes(&limit.origin, others, &catalogue.skills, models));
         }
         self.permissions.check(&setup.tool_names())?;
-        let (run_rules, approvals) = self.permissions.with_stored(&approvals::load(state_dir, dir)?)?;
+        let (run_rules, approvals) = self.permissions.with_stored(&setup.stored_approvals(dir).await?)?;
         let skill_folders = folders_outside(&catalogue.skills, dir_path);
         let call = parts.call.as_ref();
         let mut request = RunRequest {

@@ -25,9 +25,9 @@ impl ResolvedSettings {
     }
 
     /// Every setting. `words` converts a note to the front end's words. The list contains no key or password.
-    pub fn list<'a>(&'a self, setup: &'a Setup, words: impl Fn(&Note) -> String) -> SettingsList<'a> {
+    pub fn list(&self, setup: &Setup, words: impl Fn(&Note) -> String) -> SettingsList {
         SettingsList {
-            user_file: setup.environment.settings_file.as_deref(),
+            user_file: setup.environment.settings_file.clone(),
             project_files: self.project.iter().map(project_file).collect(),
             settings: rows(self, setup),
             notes: self.notes.iter().map(words).collect(),
@@ -35,8 +35,8 @@ impl ResolvedSettings {
     }
 }
 
-fn project_file(file: &ProjectFile) -> ProjectSettingsFile<'_> {
-    ProjectSettingsFile { path: &file.path, trust: file.standing, usable: file.settings.is_ok() }
+fn project_file(file: &ProjectFile) -> ProjectSettingsFile {
+    ProjectSettingsFile { path: file.path.clone(), trust: file.standing, usable: file.settings.is_ok() }
 }
 
 /// Every key, in the order of the table. A key that no layer sets has its default.
@@ -71,7 +71,7 @@ fn rows(resolved: &ResolvedSettings, setup: &Setup) -> Vec<Setting> {
             rows.push(Setting {
                 key: key.to_owned(),
                 value,
-                words,
+                words: words.map(str::to_owned),
                 origin: "default".to_owned(),
                 from: SettingLayer::Default,
                 unused: Vec::new(),

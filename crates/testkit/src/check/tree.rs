@@ -31,7 +31,7 @@ fn numbers(journal: &Journal, findings: &mut Findings) {
 fn order(journal: &Journal, findings: &mut Findings) {
     let mut order = OrderChecker::default();
     for event in &journal.events {
-        if let Err(breach) = order.push(&event.agent_id, event.kind) {
+        if let Err(breach) = order.push(&event.agent_id, event.kind.as_str()) {
             findings.add(Harm::Broken, format!("event {}: {breach}", event.seq));
         }
     }

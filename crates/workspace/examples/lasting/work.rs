@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
-use posse_engine::ports::{GcOptions, Merge, RunFiles};
+use posse_engine::ports::{GcOptions, Merge, RunFiles, RunPhase};
 use posse_workspace::{Faults, LocalFiles, ObjectId, RunSpace, TreeMerge, WorkspaceOptions};
 
 /// Runs of one piece of work.
@@ -175,12 +174,13 @@ impl Work {
     fn clean(&mut self, open: &str, old: &str) -> Done<()> {
         let spaces = self.spaces();
         self.once(&format!("gc {open}"), || {
-            let open = open.to_owned();
+            let phase = |run: &str| if run == open { RunPhase::Open } else { RunPhase::Ended };
+            let runs = (0..=RUNS).map(run_id);
             let options = GcOptions {
                 dry_run: false,
                 workspaces_older_than: Duration::ZERO,
                 salvage_older_than: KEEP,
-                is_open: Arc::new(move |run| Some(run == open)),
+                runs: runs.map(|run| (run.clone(), phase(&run))).collect(),
                 now: SystemTime::now(),
             };
             spaces.gc(&options).map(|_| String::new()).map_err(text)

@@ -3,10 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use posse_engine::ports::{GcOptions, GcSummary};
+use posse_engine::ports::{GcOptions, GcSummary, RunPhase};
 use posse_workspace::{LocalFiles, ObjectId, WorkspaceOptions, salvage_ref, work_ref};
 
 use sha1::{Digest, Sha1};
@@ -19,28 +18,25 @@ const STATES: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 200 } else {
 
 /// Cleans with a clock that is this many days ahead.
 fn gc(project: &Project, days: u32, dry_run: bool) -> GcSummary {
-    gc_with(&project.spaces(), days, dry_run, |_| Some(false))
+    gc_with(&project.spaces(), days, dry_run, Some(RunPhase::Ended))
 }
 
-fn gc_with(
-    spaces: &LocalFiles,
-    days: u32,
-    dry_run: bool,
-    is_open: impl Fn(&str) -> Option<bool> + Send + Sync + 'static,
-) -> GcSummary {
+/// The same for a store with the given knowledge of all runs.
+fn gc_with(spaces: &LocalFiles, days: u32, dry_run: bool, phase: Option<RunPhase>) -> GcSummary {
+    let known = |phase| ["r1", "r2", "r10"].map(|run| (run.to_owned(), phase)).into();
     let options = GcOptions {
         dry_run,
         workspaces_older_than: DAY,
         salvage_older_than: DAY * 30,
-        is_open: Arc::new(is_open),
+        runs: phase.map(known).unwrap_or_default(),
         now: SystemTime::now() + DAY * days,
     };
     spaces.gc(&options).expect("cleaned")
 }
 
 fn why(report: &GcSummary, what: &str) -> String {
-    let kept = report.kept.iter().find(|(kept, _)| kept == what);
-    kept.map(|(_, why)| why.clone()).unwrap_or_default()
+    let kept = report.kept.iter().find(|kept| kept.what == what);
+    kept.map(|kept| kept.why.clone()).unwrap_or_default()
 }
 
 fn worked_in(project: &Project) -> Run {
@@ -59,9 +55,10 @@ fn only_what_is_ended_old_and_salvaged_goes() {
     let salvaged = run.space.salvage("r1", 1).expect("salvaged");
     assert_eq!(salvaged.left_out_count, 1);
     assert_eq!(why(&gc(&project, 0, false), "workspace r1/1"), "not old enough");
-    for (open, said) in [(Some(true), "it is open"), (None, "the journal does not know it")] {
-        let report = gc_with(&project.spaces(), 2, false, move |_| open);
+    for (open, said) in [(Some(RunPhase::Open), "it is open"), (None, "the journal does not know it")] {
+        let report = gc_with(&project.spaces(), 2, false, open);
         assert_eq!(why(&report, "run r1"), said);
+        assert_eq!(report.kept[0].whole_run.as_deref(), Some("r1"));
     }
     write(&run.root, "late", "after salvage\n");
     assert!(why(&gc(&project, 2, false), "workspace r1/1").contains("salvage it again"));
@@ -115,7 +112,7 @@ fn a_crash_leaves_trash_that_the_next_call_removes() {
         assert!(point != "workspace.remove.after_rename", "crash");
     }));
     let spaces = LocalFiles::new(&project.state(), options);
-    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, |_| Some(false)));
+    let crash = std::panic::AssertUnwindSafe(|| gc_with(&spaces, 2, false, Some(RunPhase::Ended)));
     assert!(std::panic::catch_unwind(crash).is_err());
     assert!(!run.root.exists());
     assert_eq!(fs::read_dir(project.state().join("trash")).expect("listed").count(), 1);
@@ -273,7 +270,7 @@ fn dirty_states_with_a_git_that_fails_lose_nothing() {
         }
         let before = work(&dir);
         if dice.below(3) == 0 {
-            gc_with(&failing, 2, false, |_| Some(false));
+            gc_with(&failing, 2, false, Some(RunPhase::Ended));
         } else {
             drop(space.remove(&agent, 1));
         }

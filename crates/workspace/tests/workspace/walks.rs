@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use posse_engine::ports::GcOptions;
+use posse_engine::ports::{GcOptions, RunPhase};
 use posse_files::{DirHandle, GlobPattern, GrepQuery, RelPath, Stop};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
@@ -388,8 +388,8 @@ fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
         Err(error) if is_named(&error.to_string()) => {}
         removed => return wrong("removing", &removed.map_err(|error| error.to_string())),
     }
-    let report = world.spaces().gc(&old(|_| Some(false))).expect("cleaned");
-    if !report.kept.iter().any(|(_, why)| is_named(why)) {
+    let report = world.spaces().gc(&old()).expect("cleaned");
+    if !report.kept.iter().any(|kept| is_named(&kept.why)) {
         return wrong("gc", &report);
     }
     if fs::read(foreign.join("precious.f")).ok().as_deref() != Some(b"mine")
@@ -403,17 +403,17 @@ fn walk_mounted(name: &str, make: Mount, kept: usize) -> Option<String> {
     for place in ours {
         drop(Command::new("umount").arg(place).output());
     }
-    let report = world.spaces().gc(&old(|_| Some(false))).expect("cleaned");
+    let report = world.spaces().gc(&old()).expect("cleaned");
     let left = fs::read_dir(world.state().join("trash")).map_or(0, Iterator::count);
     (left > 0).then(|| format!("{name}: something is left: {report:?}"))
 }
 
-fn old(is_open: fn(&str) -> Option<bool>) -> GcOptions {
+fn old() -> GcOptions {
     GcOptions {
         dry_run: false,
         workspaces_older_than: Duration::ZERO,
         salvage_older_than: Duration::MAX,
-        is_open: std::sync::Arc::new(is_open),
+        runs: [(RUN.to_owned(), RunPhase::Ended)].into(),
         now: SystemTime::now(),
     }
 }

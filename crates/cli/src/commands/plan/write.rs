@@ -1,12 +1,10 @@
 //! Executes the planner's runs and writes the resulting plan.
 
-use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use posse::{Posse, RunOutcome, RunRequest, RunStatus};
-use posse_domain::plan::Plan;
+use posse::atomic_file::{self, Existing};
+use posse::{Plan, Posse, RunOutcome, RunRequest, RunStatus};
 use posse_setup::plan::file::report;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
 use posse_setup::{RunDirectory, RunDraft};
@@ -23,9 +21,6 @@ use crate::runtime;
 use crate::setting_flags::SettingFlags;
 use crate::signals::Signals;
 use crate::view::{View, print_end};
-
-/// Permissions of a plan file, before the user's umask.
-const FILE_MODE: u32 = 0o666;
 
 /// The goal and the options of the planner's run.
 #[derive(Debug, Default, clap::Args)]
@@ -203,15 +198,9 @@ impl Target {
             CliError::failed(format!("{}: cannot write the plan: {error}", self.path.display()))
                 .hint("the plan is printed above")
         };
-        let folder = self.path.parent().unwrap_or(&self.path);
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".posse-plan-").permissions(Permissions::from_mode(FILE_MODE));
-        let mut file = builder.tempfile_in(folder).map_err(failed)?;
         let end = if plan.ends_with('\n') { "" } else { "\n" };
-        file.write_all(plan.as_bytes()).and_then(|()| file.write_all(end.as_bytes())).map_err(failed)?;
-        file.as_file().sync_all().map_err(failed)?;
-        let persisted =
-            if self.force { file.persist(&self.path) } else { file.persist_noclobber(&self.path) };
-        persisted.map(drop).map_err(|error| failed(error.error))
+        let existing = if self.force { Existing::Replace } else { Existing::Keep };
+        atomic_file::write(&self.path, atomic_file::SHARED, existing, |file| write!(file, "{plan}{end}"))
+            .map_err(failed)
     }
 }

@@ -1,7 +1,7 @@
 //! Trees as they are drawn, from the events of real runs.
 
 use posse::scripted::ScriptedModel;
-use posse::{NewRun, Posse};
+use posse::{EventKind, NewRun, Posse};
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn events(script: &str, mut take: impl FnMut(&posse::JournalEvent)) {
         loop {
             let event = events.next().await.expect("an event");
             take(&event);
-            if crate::drive::is_end(event.kind) {
+            if event.kind.ends_run() {
                 break;
             }
         }
@@ -55,11 +55,11 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
             let event = events.next().await.expect("an event");
             tree.apply(&event);
             saw.push(drawn(&tree, 10).remove(0));
-            if event.kind == "agent.input_requested" {
+            if event.kind == EventKind::InputRequested {
                 let questions = posse.pending_questions(handle.id()).await.expect("questions");
                 posse.answer(&questions[0], posse::Answer::Once).await.expect("answered");
             }
-            if crate::drive::is_end(event.kind) {
+            if event.kind.ends_run() {
                 break;
             }
         }
@@ -83,7 +83,7 @@ fn what_a_model_is_saying_is_shown_while_it_says_it() {
             let call = posse::DeltaCall { attempt: 1, turn, call: 1 };
             tree.apply_delta(&posse::Delta { agent_id, parent_id, part, content: content.to_owned(), call });
         };
-        if event.kind == "agent.model_called" {
+        if event.kind == EventKind::ModelCalled {
             say(&mut tree, posse::DeltaPart::Text, "First line\nI look\u{1b}[2");
             say(&mut tree, posse::DeltaPart::Text, "J around");
             saw.push(drawn(&tree, 10).remove(0));
@@ -123,12 +123,12 @@ fn the_words_of_two_turns_are_not_joined() {
             });
         };
         let turn = tree.agents().root().map_or(0, |root| root.turn);
-        if event.kind == "agent.model_called" && turn == 1 {
+        if event.kind == EventKind::ModelCalled && turn == 1 {
             say(&mut tree, 1, "fin red");
             // A piece of the second turn arrives before the end of the first.
             say(&mut tree, 2, "fin ");
             say(&mut tree, 1, "too late");
-        } else if event.kind == "agent.model_called" {
+        } else if event.kind == EventKind::ModelCalled {
             say(&mut tree, 2, "blue");
             saw = tree.agents().root().expect("root").last_lines(5);
         }
