@@ -59,6 +59,10 @@ pub(crate) fn check(args: &[String], stdout: &str) {
             "settings" => read_back::<api::SettingsList>(&object),
             "trust" => read_back::<api::TrustList>(&object),
             "doctor" => read_back::<api::MachineReport>(&object),
+            "apply" => read_back::<api::ApplyResult>(&object),
+            "salvage" => read_back::<api::Salvage>(&object),
+            "gc" => read_back::<api::GcResult>(&object),
+            "export" => read_back::<api::ExportResult>(&object),
             _ => {}
         }
     }

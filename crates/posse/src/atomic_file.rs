@@ -12,7 +12,7 @@ pub const SHARED: u32 = 0o666;
 
 /// What happens to a file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Existing {
+pub enum ExistingFile {
     /// It stays as it is, and the error has the kind [`io::ErrorKind::AlreadyExists`].
     Keep,
     /// It is replaced.
@@ -24,7 +24,7 @@ pub enum Existing {
 pub fn write<T, E: From<io::Error>>(
     path: &Path,
     mode: u32,
-    existing: Existing,
+    existing: ExistingFile,
     content: impl FnOnce(&mut File) -> Result<T, E>,
 ) -> Result<T, E> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -34,8 +34,8 @@ pub fn write<T, E: From<io::Error>>(
     let written = content(file.as_file_mut())?;
     file.as_file().sync_all()?;
     let named = match existing {
-        Existing::Keep => file.persist_noclobber(path),
-        Existing::Replace => file.persist(path),
+        ExistingFile::Keep => file.persist_noclobber(path),
+        ExistingFile::Replace => file.persist(path),
     };
     named.map_err(|error| error.error)?;
     File::open(folder)?.sync_all()?;
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    fn write_text(path: &Path, existing: Existing, text: &str) -> io::Result<()> {
+    fn write_text(path: &Path, existing: ExistingFile, text: &str) -> io::Result<()> {
         write(path, PRIVATE, existing, |file| file.write_all(text.as_bytes()))
     }
 
@@ -57,10 +57,10 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
         let text = || std::fs::read_to_string(&path).expect("text");
-        write_text(&path, Existing::Keep, "one").expect("written");
-        let error = write_text(&path, Existing::Keep, "two").expect_err("it exists");
+        write_text(&path, ExistingFile::Keep, "one").expect("written");
+        let error = write_text(&path, ExistingFile::Keep, "two").expect_err("it exists");
         assert_eq!((error.kind(), text().as_str()), (io::ErrorKind::AlreadyExists, "one"));
-        write_text(&path, Existing::Replace, "two").expect("replaced");
+        write_text(&path, ExistingFile::Replace, "two").expect("replaced");
         assert_eq!(text(), "two");
         assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o777, PRIVATE);
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
@@ -70,12 +70,12 @@ mod tests {
     fn a_failure_leaves_the_old_content_and_nothing_else() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("file");
-        write_text(&path, Existing::Keep, "old").expect("written");
+        write_text(&path, ExistingFile::Keep, "old").expect("written");
         let failing = |file: &mut File| {
             file.write_all(b"half")?;
             Err::<(), _>(io::Error::other("the disk is full"))
         };
-        let error = write(&path, PRIVATE, Existing::Replace, failing).expect_err("it fails");
+        let error = write(&path, PRIVATE, ExistingFile::Replace, failing).expect_err("it fails");
         assert_eq!(error.to_string(), "the disk is full");
         assert_eq!(std::fs::read_to_string(&path).expect("text"), "old");
         assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);

@@ -17,7 +17,7 @@ use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{FileKind, WorkspaceError};
 use serde_json::Value;
 
-use crate::atomic_file::{self, Existing};
+use crate::atomic_file::{self, ExistingFile};
 use crate::base::BaseReader;
 use crate::bundle::{BUNDLE_EXTENSION, BUNDLE_VERSION, BaseFile, Content, Entry, Manifest, Writer};
 use crate::secrets::{RedactedText, Secrets, hide, is_secret_field};
@@ -291,7 +291,7 @@ impl Exporter {
 
     /// Writes the bundle to a temporary file and renames it once it is durable.
     fn write(&mut self, manifest: Manifest) -> Result<u64, Error> {
-        let existing = if self.overwrite { Existing::Replace } else { Existing::Keep };
+        let existing = if self.overwrite { ExistingFile::Replace } else { ExistingFile::Keep };
         let written = atomic_file::write(&self.to, atomic_file::PRIVATE, existing, |file| {
             self.write_to(file, manifest).map_err(WriteError::Content)
         });

@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use posse::atomic_file::{self, Existing};
+use posse::atomic_file::{self, ExistingFile};
 
 use crate::Setup;
 use crate::error::SetupError;
@@ -86,7 +86,7 @@ fn check_target(dir: &Path, setup: &Setup) -> Result<Option<Note>, SetupError> {
 /// Writes a file; an existing one only with `overwrite`. Returns whether it was written.
 fn write(path: &Path, text: &str, overwrite: bool) -> std::io::Result<bool> {
     DirBuilder::new().recursive(true).create(path.parent().unwrap_or(path))?;
-    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
+    let existing = if overwrite { ExistingFile::Replace } else { ExistingFile::Keep };
     match atomic_file::write(path, atomic_file::SHARED, existing, |file| file.write_all(text.as_bytes())) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),

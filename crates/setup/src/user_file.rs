@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use posse::atomic_file::{self, Existing};
+use posse::atomic_file::{self, ExistingFile};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -112,8 +112,9 @@ impl KeptFile {
         change(&mut content)?;
         let text = serde_json::to_vec_pretty(&VersionedFile { version: VERSION, content })
             .map_err(|error| failed(error.into()))?;
-        let written =
-            atomic_file::write(&path, atomic_file::PRIVATE, Existing::Replace, |file| file.write_all(&text));
+        let written = atomic_file::write(&path, atomic_file::PRIVATE, ExistingFile::Replace, |file| {
+            file.write_all(&text)
+        });
         Ok(written.map_err(failed)?)
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use posse::atomic_file::{self, Existing};
+use posse::atomic_file::{self, ExistingFile};
 use posse::{Plan, Posse, RunOutcome, RunRequest, RunStatus};
 use posse_setup::plan::file::report;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
@@ -199,7 +199,7 @@ impl Target {
                 .hint("the plan is printed above")
         };
         let end = if plan.ends_with('\n') { "" } else { "\n" };
-        let existing = if self.force { Existing::Replace } else { Existing::Keep };
+        let existing = if self.force { ExistingFile::Replace } else { ExistingFile::Keep };
         atomic_file::write(&self.path, atomic_file::SHARED, existing, |file| write!(file, "{plan}{end}"))
             .map_err(failed)
     }
