@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_domain::event::{EventBody, StoredEvent};
+use posse_domain::event::{EventBody, EventKind, StoredEvent};
 use posse_domain::id::AgentId;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
 use posse_engine::{TaskEvent, TaskView};
@@ -128,10 +128,7 @@ impl TaskEvents {
             let event = self.events.next().await?;
             self.ready.extend(self.view.push(&event.agent_id, &event.body));
             // No event follows the end of a run, even if the agent does not exist.
-            self.over = matches!(
-                event.body,
-                EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-            );
+            self.over = EventKind::from(&event.body).ends_run();
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use posse::view::is_end;
 use posse::{Answer, Posse, Resume, StoredApproval};
 use posse_setup::draft::PlanInput;
 use posse_setup::execution::last_interrupted;
@@ -128,9 +129,9 @@ async fn kinds_to_end(posse: &Posse, run: &posse::RunId) -> Vec<String> {
     let mut kinds = Vec::new();
     loop {
         let kind = events.next().await.expect("an event").kind.to_owned();
-        let is_end = ["run.completed", "run.failed", "run.cancelled"].contains(&kind.as_str());
+        let is_last = is_end(&kind);
         kinds.push(kind);
-        if is_end {
+        if is_last {
             return kinds;
         }
     }

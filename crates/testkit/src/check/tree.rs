@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use posse::view::is_end;
 use posse::{AgentId, EventBody, OrderChecker};
 
 use super::{Findings, Harm, Journal};
@@ -41,11 +42,8 @@ fn order(journal: &Journal, findings: &mut Findings) {
 }
 
 fn ending(journal: &Journal, findings: &mut Findings) {
-    let is_end = |body: &EventBody| {
-        matches!(body, EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_))
-    };
     let ends: Vec<u64> =
-        journal.events.iter().filter(|event| is_end(&event.body)).map(|event| event.seq).collect();
+        journal.events.iter().filter(|event| is_end(event.kind)).map(|event| event.seq).collect();
     let last = journal.events.last().map(|event| event.seq);
     findings.expect(ends.len() == 1 && ends.last() == last.as_ref(), Harm::Broken, || {
         format!("the run must end once, with its last event ({last:?}); it ends at {ends:?}")
