@@ -43,8 +43,8 @@ fn command(home: &Home, dialect: Dialect, args: &[&str]) -> Command {
     command
 }
 
-fn server(brain: impl posse_testkit::mock::Brain) -> Mock {
-    Mock::with(brain, Options { key: Some(KEY.to_owned()), ..Options::default() }).expect("a server")
+fn server(source: impl posse_testkit::mock::ReplySource) -> Mock {
+    Mock::with(source, Options { key: Some(KEY.to_owned()), ..Options::default() }).expect("a server")
 }
 
 /// The files beneath a folder that contain the key.

@@ -37,9 +37,9 @@ async fn heard(mock: &Arc<Mock>, patience: Duration, count: usize) -> bool {
 /// The journalled model calls of a run whose first answer is this one and whose second succeeds.
 async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec<Value> {
     let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-    let brain =
+    let source =
         move |asked: &MockRequest| if asked.number == 1 { first.clone() } else { Answer::text("done") };
-    let mock = Arc::new(Mock::with(brain, options).expect("a server"));
+    let mock = Arc::new(Mock::with(source, options).expect("a server"));
     let home = tempfile::tempdir().expect("a directory");
     let posse = Posse::builder()
         .state_dir(home.path().join("state"))

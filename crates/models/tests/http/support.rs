@@ -47,8 +47,8 @@ pub(crate) fn cases_of(
     FORMATS.into_iter().map(move |(format, dialect, name)| {
         let answer = answer.clone();
         let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-        let brain = move |asked: &posse_testkit::mock::MockRequest| answer(asked.number);
-        let mock = Mock::with(brain, options).expect("a server");
+        let source = move |asked: &posse_testkit::mock::MockRequest| answer(asked.number);
+        let mock = Mock::with(source, options).expect("a server");
         let model = model(format, name, &mock.url());
         Case { dialect, mock, model }
     })

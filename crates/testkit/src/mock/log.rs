@@ -58,7 +58,7 @@ impl LogEntry {
 pub enum Outcome {
     /// The answer was sent completely.
     Sent,
-    /// The server aborted the answer, as its brain decided.
+    /// The server aborted the answer, as its reply source decided.
     Broken,
     /// The client disconnected first.
     Left,

@@ -18,7 +18,7 @@ use super::delivery::{self, Ready};
 use super::http::{Connection, Head};
 use super::log::{Log, LogEntry, Outcome};
 use super::request::{Dialect, MockRequest};
-use super::{Brain, shapes};
+use super::{ReplySource, shapes};
 
 /// Connections that may wait to be accepted: a thousand clients can arrive within one tick.
 const BACKLOG: u32 = 4_096;
@@ -63,7 +63,7 @@ pub struct Stats {
 }
 
 struct ServerState {
-    brain: Box<dyn Brain>,
+    source: Box<dyn ReplySource>,
     options: Options,
     log: Log,
     requests: AtomicU64,
@@ -80,14 +80,14 @@ pub struct Mock {
 }
 
 impl Mock {
-    pub fn start(brain: impl Brain) -> io::Result<Self> {
-        Self::with(brain, Options::default())
+    pub fn start(source: impl ReplySource) -> io::Result<Self> {
+        Self::with(source, Options::default())
     }
 
-    pub fn with(brain: impl Brain, options: Options) -> io::Result<Self> {
+    pub fn with(source: impl ReplySource, options: Options) -> io::Result<Self> {
         let port = options.port;
         let shared = Arc::new(ServerState {
-            brain: Box::new(brain),
+            source: Box::new(source),
             options,
             log: Log::new(),
             requests: AtomicU64::new(0),
@@ -276,7 +276,7 @@ impl ServerState {
             return delivery::ready(&wrong_key(dialect), dialect, None);
         }
         match MockRequest::new(dialect, number, head, body) {
-            Ok(asked) => delivery::ready(&self.brain.answer(&asked), dialect, Some(&asked)),
+            Ok(asked) => delivery::ready(&self.source.answer(&asked), dialect, Some(&asked)),
             Err((problem, _, _)) => Ready::json(400, &shapes::plain_error(dialect, 400, &problem)),
         }
     }

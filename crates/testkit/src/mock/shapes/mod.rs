@@ -86,7 +86,7 @@ pub(super) fn refusal(dialect: Dialect, refusal: &Refusal) -> Value {
     }
 }
 
-/// The error of a request that no brain has seen.
+/// The error of a request that no reply source has seen.
 pub(super) fn plain_error(dialect: Dialect, status: u16, message: &str) -> Value {
     refusal(dialect, &Refusal::new(status, message))
 }

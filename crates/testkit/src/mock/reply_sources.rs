@@ -1,10 +1,10 @@
-//! Brains of the mock server that serve whole runs.
+//! Reply sources of the mock server, for whole runs.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::Brain;
+use super::ReplySource;
 use super::answer::{
     Answer, CallOrder, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Stop, Tokens,
 };
@@ -14,7 +14,7 @@ use super::request::{Dialect, MockRequest};
 pub const FANOUT: &str = "Look at every part.";
 
 /// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
-pub fn fanout(width: usize, latency: Duration) -> impl Brain {
+pub fn fanout(width: usize, latency: Duration) -> impl ReplySource {
     let task = |n: usize| json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")});
     let split = (0..width).fold(MockReply::text("I will split this."), |say, n| say.call("task", &task(n)));
     let split = Answer::from(split);
