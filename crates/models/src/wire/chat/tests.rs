@@ -1,3 +1,5 @@
+//! The Chat Completions format: requests as they are written, and recorded streams as they are read.
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
