@@ -115,7 +115,7 @@ fn a_bad_flag_is_named() {
     ] {
         run_refused(&home, &[&["--model", "scripted/script.yaml"], flags, &["x"]].concat(), named);
     }
-    run_refused(&home, &["--model", "scripted/script.yaml"], &["REQUEST"]);
+    run_refused(&home, &["--model", "scripted/script.yaml"], &["the request is missing"]);
     run_refused(&home, &["--model", "scripted/script.yaml", " "], &["the request is empty"]);
     run_refused(&home, &["--model", "scripted/script.yaml", "-"], &["the request is empty"]);
 }

@@ -92,7 +92,7 @@ impl Ground {
         assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
     }
 
-    /// Runs a subcommand to its end; returns the programs it started and the ports it connected to, in all its
+    /// Runs a verb to its end; returns the programs it started and the ports it connected to, in all its
     /// processes.
     fn traced(&self, args: &[&str]) -> (Done, Trace) {
         let (done, log) = self.home.traced("execve,execveat,connect", args);
@@ -104,7 +104,7 @@ impl Ground {
         (done, Trace { started, ports: ports.collect() })
     }
 
-    /// Runs a subcommand and asserts that nothing of the project is run or contacted.
+    /// Runs a verb and asserts that nothing of the project is run or contacted.
     #[track_caller]
     fn is_inert(&self, args: &[&str], own_ports: &[u16]) -> Done {
         let (done, trace) = self.traced(args);
@@ -122,7 +122,7 @@ impl Ground {
     }
 }
 
-/// The effects of a subcommand on the outside.
+/// The effects of a verb on the outside.
 struct Trace {
     started: Vec<String>,
     ports: Vec<u16>,

@@ -1,4 +1,4 @@
-//! `--json` of every subcommand: objects, one per line, each with its version.
+//! `--json` of every verb: objects, one per line, each with its version.
 
 use serde_json::Value;
 
@@ -13,17 +13,10 @@ const SCRIPT: &str = "
 ";
 const PLAN: &str = "goal: look\nsteps:\n  - {title: one, description: Look., agent: explore}\n";
 
-/// Every subcommand that takes `--json`, according to its own help.
+/// Every verb that takes `--json`, according to its own help.
 fn verbs_with_json(home: &Home) -> Vec<String> {
-    let help = home.posse(&["--help"]).exits(0).stdout;
-    let listed =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let verbs =
-        listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty()));
-    let verbs: Vec<String> = verbs.map(str::to_owned).collect();
-    assert!(verbs.len() > 20, "{help}");
     let has_json = |verb: &String| home.posse(&[verb, "--help"]).stdout.contains("--json");
-    verbs.into_iter().filter(|verb| verb != "help").filter(has_json).collect()
+    home.verbs().into_iter().filter(has_json).collect()
 }
 
 #[test]

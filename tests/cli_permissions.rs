@@ -233,7 +233,7 @@ fn an_answer_given_between_a_kill_and_a_resume_counts() {
         let answered = home.posse(&[verb, &[run.as_str()][..]].concat()).exits(0);
         assert!(answered.stderr.contains(&format!("`posse resume {run}`")), "{}", answered.stderr);
         let twice = home.posse(&[verb, &[run.as_str()][..]].concat()).exits(1);
-        assert!(twice.stderr.contains("has its answer already"), "{}", twice.stderr);
+        assert!(twice.stderr.contains("was already answered"), "{}", twice.stderr);
         let show = home.posse(&["show", &run]).exits(0);
         assert!(show.stdout.contains("asked.txt (answered)]"), "{}", show.stdout);
         let done = home.posse(&["resume", "--json", &run]).exits(0);

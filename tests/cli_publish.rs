@@ -255,6 +255,7 @@ fn a_run_that_goes_on_is_shown_and_not_applied() {
     let waiting = SCRIPT
         .replace("  reply: {text: All is done.}", "  reply: {text: All is done.}\n  latency_ms: 3600000");
     let home = repository(&waiting);
+    home.not_replayed("how far a workspace had come when a cancel ended its agent is not in the record");
     let mut going = home.start(&["run", "--json", "--model", "scripted/../script.yaml", "go"]);
     let run = run_of(&going.until_event(".1", "agent.subagent_closed"));
     let names = home.posse(&["diff", "--name-status", &run]).exits(0).stdout;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use posse_testkit::mock::{
-    Answer, Call, Dialect, FaultMoment, FaultType, Mock, MockReply, MockRequest, Options,
+    Answer, Call, FaultMoment, FaultType, Mock, MockReply, MockRequest, Options, WireFormat,
 };
 use serde_json::json;
 
@@ -32,19 +32,19 @@ fn curious(asked: &MockRequest, echo: &AtomicBool) -> Answer {
     }
 }
 
-fn variable(dialect: Dialect) -> &'static str {
-    if dialect == Dialect::Messages { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" }
+fn variable(wire_format: WireFormat) -> &'static str {
+    if wire_format == WireFormat::Messages { "ANTHROPIC_API_KEY" } else { "OPENAI_API_KEY" }
 }
 
 /// The command of a user who has the key in their environment and enables the whole log.
-fn command(home: &Home, dialect: Dialect, args: &[&str]) -> Command {
+fn command(home: &Home, wire_format: WireFormat, args: &[&str]) -> Command {
     let mut command = home.command(args);
-    command.env(variable(dialect), KEY).env("POSSE_LOG", "trace");
+    command.env(variable(wire_format), KEY).env("POSSE_LOG", "trace");
     command
 }
 
-fn server(brain: impl posse_testkit::mock::Brain) -> Mock {
-    Mock::with(brain, Options { key: Some(KEY.to_owned()), ..Options::default() }).expect("a server")
+fn server(source: impl posse_testkit::mock::ReplySource) -> Mock {
+    Mock::with(source, Options { key: Some(KEY.to_owned()), ..Options::default() }).expect("a server")
 }
 
 /// The files beneath a folder that contain the key.
@@ -68,29 +68,30 @@ fn contains_key(bytes: &[u8]) -> bool {
 
 #[test]
 fn a_key_of_the_environment_is_in_no_event_log_error_file_or_program() {
-    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+    for (wire_format, model) in MODELS.into_iter().filter(|(wire_format, _)| *wire_format != WireFormat::Chat)
+    {
         let echo = AtomicBool::new(true);
         let mock = server(move |asked: &MockRequest| curious(asked, &echo));
         let home = Home::new();
         let url = mock.url();
         let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
-        let done = Done::of(command(&home, dialect, &args)).exits(0);
-        assert!(!done.stderr.is_empty(), "{dialect:?}: the log is there to be searched");
+        let done = Done::of(command(&home, wire_format, &args)).exits(0);
+        assert!(!done.stderr.is_empty(), "{wire_format:?}: the log is there to be searched");
         let seen = done.stdout.matches("PATH=").count();
-        assert!(seen >= 2, "{dialect:?}: the programs saw their environment: {}", done.stdout);
-        assert!(!contains_key(done.stdout.as_bytes()), "{dialect:?}: in an event");
-        assert!(!contains_key(done.stderr.as_bytes()), "{dialect:?}: in the log");
-        assert!(done.stdout.contains("[key]"), "{dialect:?}: where it was echoed it was taken out");
-        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{dialect:?}");
+        assert!(seen >= 2, "{wire_format:?}: the programs saw their environment: {}", done.stdout);
+        assert!(!contains_key(done.stdout.as_bytes()), "{wire_format:?}: in an event");
+        assert!(!contains_key(done.stderr.as_bytes()), "{wire_format:?}: in the log");
+        assert!(done.stdout.contains("[key]"), "{wire_format:?}: where it was echoed it was taken out");
+        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{wire_format:?}");
         let bundle = home.project().join("run.posse");
         let run = run_of(&done.result());
         let args = ["export", &run, "--output", bundle.to_str().expect("UTF-8")];
-        Done::of(command(&home, dialect, &args)).exits(0);
+        Done::of(command(&home, wire_format, &args)).exits(0);
         let unpacked = Command::new("gzip").args(["-dc"]).arg(&bundle).output().expect("gzip runs").stdout;
-        assert!(unpacked.len() > 1_000 && !contains_key(&unpacked), "{dialect:?}: in what was exported");
+        assert!(unpacked.len() > 1_000 && !contains_key(&unpacked), "{wire_format:?}: in what was exported");
         // Every request had it in its header, and no body contained it.
         let log = mock.requests();
-        assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{dialect:?}");
+        assert!(log.len() >= 6 && log.iter().all(|logged| !contains_key(&logged.body)), "{wire_format:?}");
     }
 }
 
@@ -112,46 +113,49 @@ fn echoing(asked: &MockRequest, echo: &AtomicBool) -> Answer {
 
 #[test]
 fn a_key_that_a_provider_echoes_in_any_field_is_kept_nowhere() {
-    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+    for (wire_format, model) in MODELS.into_iter().filter(|(wire_format, _)| *wire_format != WireFormat::Chat)
+    {
         let echo = AtomicBool::new(true);
         let mock = server(move |asked: &MockRequest| echoing(asked, &echo));
         let home = Home::new();
         let url = mock.url();
         let args = ["run", "--json", "--model", model, "--base-url", &url, REQUEST];
-        let done = Done::of(command(&home, dialect, &args)).exits(0);
-        assert!(done.stdout.contains("[key]"), "{dialect:?}: {}", done.stdout);
-        assert!(!contains_key(done.stdout.as_bytes()), "{dialect:?}: in an event");
-        assert!(!contains_key(done.stderr.as_bytes()), "{dialect:?}: in the log");
-        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{dialect:?}");
-        assert!(!done.stdout.contains("%73%6b"), "{dialect:?}: as in a URL");
+        let done = Done::of(command(&home, wire_format, &args)).exits(0);
+        assert!(done.stdout.contains("[key]"), "{wire_format:?}: {}", done.stdout);
+        assert!(!contains_key(done.stdout.as_bytes()), "{wire_format:?}: in an event");
+        assert!(!contains_key(done.stderr.as_bytes()), "{wire_format:?}: in the log");
+        assert_eq!(leaks(home.state_dir().parent().expect("a home")), [""; 0], "{wire_format:?}");
+        assert!(!done.stdout.contains("%73%6b"), "{wire_format:?}: as in a URL");
     }
 }
 
 #[test]
 fn a_bad_key_is_told_by_the_name_of_its_variable() {
-    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Chat) {
+    for (wire_format, model) in MODELS.into_iter().filter(|(wire_format, _)| *wire_format != WireFormat::Chat)
+    {
         let mock = server(|_: &MockRequest| Answer::text("never"));
         let home = Home::new();
         let url = mock.url();
-        let mut command = command(&home, dialect, &["run", "--model", model, "--base-url", &url, "hello"]);
+        let mut command =
+            command(&home, wire_format, &["run", "--model", model, "--base-url", &url, "hello"]);
         let wrong = "sk-wrong-5c0a1e7b93f2";
-        command.env(variable(dialect), wrong);
+        command.env(variable(wire_format), wrong);
         let done = Done::of(command).exits(4);
-        assert!(done.stderr.contains(variable(dialect)), "{}", done.stderr);
+        assert!(done.stderr.contains(variable(wire_format)), "{}", done.stderr);
         assert!(!done.stderr.contains(wrong) && !done.stdout.contains(wrong), "{}", done.stderr);
-        assert_eq!(mock.requests().len(), 1, "{dialect:?}: a bad key is not tried again");
+        assert_eq!(mock.requests().len(), 1, "{wire_format:?}: a bad key is not tried again");
     }
 }
 
 #[test]
 fn no_process_of_a_run_has_the_key_in_its_title() {
-    let (dialect, model) = MODELS[0];
+    let (wire_format, model) = MODELS[0];
     let mock = server(|_: &MockRequest| Answer::text("well").fault(FaultMoment::Event(3), FaultType::Stall));
     let home = Home::new();
     let url = mock.url();
     // In the background, where the user's flags have to reach another process.
     let args = ["run", "-d", "--model", model, "--base-url", &url, "hello"];
-    let started = Done::of(command(&home, dialect, &args)).exits(0);
+    let started = Done::of(command(&home, wire_format, &args)).exits(0);
     assert!(mock.wait(PATIENCE, |log| log.iter().any(|logged| logged.status == 200)), "no request came");
     let run = started.stdout.trim().to_owned();
     let ps = home.posse(&["ps", "--json"]).exits(0).json();

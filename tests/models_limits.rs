@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use posse_testkit::mock::{Answer, Dialect, LogEntry, MockReply, MockRequest, RetryAfter};
+use posse_testkit::mock::{Answer, LogEntry, MockReply, MockRequest, RetryAfter, WireFormat};
 use serde_json::{Value, json};
 
 use crate::models_world::{MODELS, World, of_kind};
@@ -117,30 +117,32 @@ fn forgetful(asked: &MockRequest, overflows: bool) -> Answer {
 
 #[test]
 fn a_conversation_that_is_too_long_is_cut_and_sent_once_more() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let world = World::new(model, "", |asked: &MockRequest| forgetful(asked, asked.number == 5));
         world.home.write("long.txt", &"a line of a long file\n".repeat(300));
         let result = world.run(&["--json", "read it"]).exits(0).result();
-        assert_eq!(result["text"], "That was long.", "{dialect:?}");
+        assert_eq!(result["text"], "That was long.", "{wire_format:?}");
         let log = world.mock.requests();
-        assert_eq!(log.len(), 6, "{dialect:?}: once more, and not again");
-        assert!(log[5].body.len() < log[4].body.len(), "{dialect:?}: it is shorter");
+        assert_eq!(log.len(), 6, "{wire_format:?}: once more, and not again");
+        assert!(log[5].body.len() < log[4].body.len(), "{wire_format:?}: it is shorter");
         let journal = world.journal();
-        assert_eq!(of_kind(&journal, "agent.context_trimmed").len(), 1, "{dialect:?}");
+        assert_eq!(of_kind(&journal, "agent.context_trimmed").len(), 1, "{wire_format:?}");
         let replied = of_kind(&journal, "agent.model_replied");
-        assert_eq!(replied[4]["detail"]["error"]["code"], "CONTEXT_OVERFLOW", "{dialect:?}");
+        assert_eq!(replied[4]["detail"]["error"]["code"], "CONTEXT_OVERFLOW", "{wire_format:?}");
     }
 }
 
 #[test]
 fn a_conversation_that_stays_too_long_is_no_loop() {
-    for (dialect, model) in MODELS.into_iter().filter(|(dialect, _)| *dialect != Dialect::Responses) {
+    for (wire_format, model) in
+        MODELS.into_iter().filter(|(wire_format, _)| *wire_format != WireFormat::Responses)
+    {
         let world = World::new(model, "", |asked: &MockRequest| forgetful(asked, true));
         world.home.write("long.txt", &"a line of a long file\n".repeat(300));
         let result = world.run(&["--json", "read it"]).exits(1).result();
-        assert_eq!(result["status"], "failed", "{dialect:?}");
+        assert_eq!(result["status"], "failed", "{wire_format:?}");
         let log = world.mock.requests();
-        assert!(log.len() <= 7, "{dialect:?}: {} requests", log.len());
-        assert!(result.to_string().contains("longer than"), "{dialect:?}: {result}");
+        assert!(log.len() <= 7, "{wire_format:?}: {} requests", log.len());
+        assert!(result.to_string().contains("longer than"), "{wire_format:?}: {result}");
     }
 }

@@ -27,34 +27,37 @@ fn family(asked: &MockRequest) -> Answer {
 
 #[test]
 fn a_run_with_children_goes_over_http_in_every_format() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let world = World::new(model, "", family);
         let result = world.run(&["--json", REQUEST]).exits(0).result();
         assert_eq!((&result["status"], &result["agents"]), (&json!("completed"), &json!(3)), "{result}");
         let text = result["text"].as_str().expect("a text");
-        assert_eq!(text.matches("hello from the file").count(), 2, "{dialect:?}: {text}");
+        assert_eq!(text.matches("hello from the file").count(), 2, "{wire_format:?}: {text}");
 
         let log = world.mock.requests();
-        assert_eq!(log.len(), 6, "{dialect:?}: two turns of each agent, and nothing twice");
-        assert!(log.iter().all(|logged| logged.dialect == Some(dialect) && logged.status == 200));
+        assert_eq!(log.len(), 6, "{wire_format:?}: two turns of each agent, and nothing twice");
+        assert!(log.iter().all(|logged| logged.wire_format == Some(wire_format) && logged.status == 200));
         // A child's connection is reused for the next call.
-        assert!(world.mock.stats().connections <= 4, "{dialect:?}: {:?}", world.mock.stats());
+        assert!(world.mock.stats().connections <= 4, "{wire_format:?}: {:?}", world.mock.stats());
         let usage = &result["usage"];
         assert_eq!(
             (&usage["input_tokens"], &usage["output_tokens"]),
             (&json!(600), &json!(120)),
-            "{dialect:?}"
+            "{wire_format:?}"
         );
         let journal = world.journal();
         let replies = of_kind(&journal, "agent.model_replied");
-        assert!(replies.iter().all(|reply| reply["detail"]["usage"]["cached_tokens"] == 50), "{dialect:?}");
+        assert!(
+            replies.iter().all(|reply| reply["detail"]["usage"]["cached_tokens"] == 50),
+            "{wire_format:?}"
+        );
         assert!(world.home.posse(&["verify", &run_of(&result)]).exits(0).stderr.is_empty());
     }
 }
 
 #[test]
 fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let first = AtomicBool::new(true);
         let world = World::new(model, "", move |asked: &MockRequest| {
             let answer = family(asked);
@@ -75,16 +78,24 @@ fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
         world.wait(|log| log.iter().all(|logged| logged.ended.is_some()));
 
         let result = world.home.posse(&["resume", "--json", &run]).exits(0).result();
-        assert_eq!((&result["status"], &result["agents"]), (&json!("completed"), &json!(3)), "{dialect:?}");
+        assert_eq!(
+            (&result["status"], &result["agents"]),
+            (&json!("completed"), &json!(3)),
+            "{wire_format:?}"
+        );
         let log = world.mock.requests();
-        assert_eq!(log.len(), 7, "{dialect:?}: the call that was cut, again, and the root's second turn");
+        assert_eq!(log.len(), 7, "{wire_format:?}: the call that was cut, again, and the root's second turn");
         let cut = &log[usize::try_from(stuck.expect("one is stuck")).expect("small") - 1];
-        assert_eq!(cut.json(), log[5].json(), "{dialect:?}: the same request");
+        assert_eq!(cut.json(), log[5].json(), "{wire_format:?}: the same request");
 
         let journal = world.journal();
         let (called, replied) =
             (of_kind(&journal, "agent.model_called"), of_kind(&journal, "agent.model_replied"));
-        assert_eq!((called.len(), replied.len()), (7, 7), "{dialect:?}: every request has its two events");
+        assert_eq!(
+            (called.len(), replied.len()),
+            (7, 7),
+            "{wire_format:?}: every request has its two events"
+        );
         let again =
             called.iter().find(|event| event["detail"]["call"] == 2).expect("a call that was made again");
         let agent = again["agent_id"].as_str().and_then(|id| id.get(8..)).expect("an agent");
@@ -94,21 +105,21 @@ fn a_stream_that_a_kill_cut_is_asked_for_again_and_both_calls_are_counted() {
         );
         let (reserved, cut) = (&called[1]["detail"]["reserved"], &replied[1]["detail"]);
         assert_eq!((&called[1]["detail"]["turn"], &called[2]["detail"]["turn"]), (&json!(2), &json!(2)));
-        assert_eq!(cut["estimated"], true, "{dialect:?}: {cut}");
-        assert_eq!(tokens(&cut["usage"]), tokens(reserved), "{dialect:?}: all that was set aside");
+        assert_eq!(cut["estimated"], true, "{wire_format:?}: {cut}");
+        assert_eq!(tokens(&cut["usage"]), tokens(reserved), "{wire_format:?}: all that was set aside");
         let counted: u64 = of_kind(&journal, "agent.model_replied")
             .iter()
             .map(|event| tokens(&event["detail"]["usage"]))
             .sum();
-        assert_eq!(tokens(&result["usage"]), counted, "{dialect:?}: nothing is left out");
-        assert!(counted >= 6 * 120 + tokens(reserved), "{dialect:?}");
+        assert_eq!(tokens(&result["usage"]), counted, "{wire_format:?}: nothing is left out");
+        assert!(counted >= 6 * 120 + tokens(reserved), "{wire_format:?}");
         world.home.posse(&["verify", &run]).exits(0);
     }
 }
 
 #[test]
 fn a_stream_that_breaks_is_asked_for_again_and_says_so_in_the_journal() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let world = World::new(model, "", move |asked: &MockRequest| {
             let answer = Answer::from(MockReply::text("I look.").call("read", &json!({"path": "hello.txt"})));
             match asked.number {
@@ -119,17 +130,25 @@ fn a_stream_that_breaks_is_asked_for_again_and_says_so_in_the_journal() {
             }
         });
         let result = world.run(&["--json", "read it"]).exits(0).result();
-        assert_eq!(result["text"], "done", "{dialect:?}");
+        assert_eq!(result["text"], "done", "{wire_format:?}");
         let journal = world.journal();
         let replied = of_kind(&journal, "agent.model_replied");
-        assert_eq!(replied.len(), 3, "{dialect:?}");
+        assert_eq!(replied.len(), 3, "{wire_format:?}");
         let cut = &replied[0]["detail"];
         assert_eq!(
             (&cut["error"]["again"], &cut["estimated"]),
             (&json!(true), &json!(true)),
-            "{dialect:?}: {cut}"
+            "{wire_format:?}: {cut}"
         );
-        assert_eq!(cut.get("reply").unwrap_or(&Value::Null), &Value::Null, "{dialect:?}: no part of a reply");
-        assert_eq!(of_kind(&journal, "agent.tool_finished").len(), 1, "{dialect:?}: the file is read once");
+        assert_eq!(
+            cut.get("reply").unwrap_or(&Value::Null),
+            &Value::Null,
+            "{wire_format:?}: no part of a reply"
+        );
+        assert_eq!(
+            of_kind(&journal, "agent.tool_finished").len(),
+            1,
+            "{wire_format:?}: the file is read once"
+        );
     }
 }

@@ -33,11 +33,11 @@ fn contains(logged: &LogEntry, text: &str) -> bool {
 
 #[test]
 fn what_a_child_that_shares_sends_begins_with_the_bytes_that_its_parent_sent() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let world = World::new(model, "", sharing);
         let result = world.run(&["--json", "--may-share-history", REQUEST]).exits(0).result();
         let text = result["text"].as_str().expect("a text");
-        assert!(text.contains("I have seen it."), "{dialect:?}: {text}");
+        assert!(text.contains("I have seen it."), "{wire_format:?}: {text}");
         let log = world.mock.requests();
         let child = log.iter().find(|logged| contains(logged, HANDOVER)).expect("the child's request");
         // The request that was answered with the `task` call.
@@ -45,18 +45,18 @@ fn what_a_child_that_shares_sends_begins_with_the_bytes_that_its_parent_sent() {
         let until = parent.body.windows(LAST_READ.len()).rposition(|window| window == LAST_READ);
         let until = until.expect("it has read the file") + LAST_READ.len();
         let alike = parent.body.iter().zip(&child.body).take_while(|(one, other)| one == other).count();
-        assert!(alike >= until, "{dialect:?}: {alike} of {until} bytes are the same");
+        assert!(alike >= until, "{wire_format:?}: {alike} of {until} bytes are the same");
     }
 }
 
 #[test]
 fn without_the_persons_word_a_child_is_told_nothing_and_none_is_made_that_asks_for_more() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let world = World::new(model, "", sharing);
         let result = world.run(&["--json", REQUEST]).exits(0).result();
         let text = result["text"].as_str().expect("a text");
-        assert!(text.contains("PERMISSION_DENIED"), "{dialect:?}: {text}");
-        assert_eq!(result["agents"], json!(1), "{dialect:?}");
-        assert!(!world.mock.requests().iter().any(|logged| contains(logged, HANDOVER)), "{dialect:?}");
+        assert!(text.contains("PERMISSION_DENIED"), "{wire_format:?}: {text}");
+        assert_eq!(result["agents"], json!(1), "{wire_format:?}");
+        assert!(!world.mock.requests().iter().any(|logged| contains(logged, HANDOVER)), "{wire_format:?}");
     }
 }

@@ -16,7 +16,7 @@ const LIMITS: &str = "agent:\n  idle_timeout: 60s\n";
 
 #[test]
 fn words_are_on_the_screen_while_their_stream_is_open() {
-    for (dialect, model) in MODELS {
+    for (wire_format, model) in MODELS {
         let (begin, end) = (Hold::default(), Hold::default());
         let held = (begin.clone(), end.clone());
         let world = World::new(model, LIMITS, move |asked: &MockRequest| {
@@ -34,10 +34,10 @@ fn words_are_on_the_screen_while_their_stream_is_open() {
         begin.release();
         terminal.until(FIRST);
         let log = world.mock.requests();
-        assert!(log.len() == 1 && log[0].ended.is_none(), "{dialect:?}: {log:?}");
+        assert!(log.len() == 1 && log[0].ended.is_none(), "{wire_format:?}: {log:?}");
         end.release();
         let (written, code) = terminal.ends();
-        assert_eq!(code, Some(0), "{dialect:?}: {written}");
-        assert!(written.contains(LAST), "{dialect:?}: {written}");
+        assert_eq!(code, Some(0), "{wire_format:?}: {written}");
+        assert!(written.contains(LAST), "{wire_format:?}: {written}");
     }
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use posse_testkit::mock::{Brain, Dialect, LogEntry, Mock, Options};
+use posse_testkit::mock::{LogEntry, Mock, Options, ReplySource, WireFormat};
 use serde_json::Value;
 
 use crate::support::{Done, Home, RunningCommand, run_of};
@@ -14,10 +14,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const KEY: &str = "sk-canary-93b1f0c2a7d54e68";
 
 /// A provider of each format, with a model.
-pub(crate) const MODELS: [(Dialect, &str); 3] = [
-    (Dialect::Messages, "anthropic/claude-sonnet-4-5"),
-    (Dialect::Responses, "openai/gpt-5.2"),
-    (Dialect::Chat, "openai-compatible/mock-large"),
+pub(crate) const MODELS: [(WireFormat, &str); 3] = [
+    (WireFormat::Messages, "anthropic/claude-sonnet-4-5"),
+    (WireFormat::Responses, "openai/gpt-5.2"),
+    (WireFormat::Chat, "openai-compatible/mock-large"),
 ];
 
 /// A user with a key, and a provider on loopback.
@@ -28,10 +28,10 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A provider with this brain. Its key and further settings are in the user's settings.
-    pub(crate) fn new(model: &'static str, more: &str, brain: impl Brain) -> Self {
+    /// A provider with this reply source. Its key and further settings are in the user's settings.
+    pub(crate) fn new(model: &'static str, more: &str, source: impl ReplySource) -> Self {
         let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-        let mock = Mock::with(brain, options).expect("a server");
+        let mock = Mock::with(source, options).expect("a server");
         let home = Home::new();
         let (provider, _) = model.split_once('/').expect("a provider");
         home.write_settings(&format!("providers:\n  {provider}:\n    key: {KEY}\n{more}"));

@@ -138,6 +138,18 @@ impl Home {
         Done::of(self.command(args))
     }
 
+    /// The verbs of the command, in the order of its help.
+    pub(crate) fn verbs(&self) -> Vec<String> {
+        let help = self.posse(&["--help"]).exits(0).stdout;
+        let listed =
+            help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let verbs = listed
+            .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty()));
+        let verbs: Vec<String> = verbs.filter(|verb| *verb != "help").map(str::to_owned).collect();
+        assert!(verbs.len() > 20, "{help}");
+        verbs
+    }
+
     /// Runs the command on a machine without namespaces: inside one whose limit is zero.
     pub(crate) fn without_namespaces(&self, args: &[&str]) -> Done {
         const THROUGH: &str = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"";

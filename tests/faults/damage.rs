@@ -85,7 +85,7 @@ fn a_cut_tail_is_found() {
     assert_eq!(verdict["first_bad_seq"], 13, "{verdict}");
 }
 
-/// The subcommands that read a run. Each of them ends, whatever was done to its rows.
+/// The verbs that read a run. Each of them ends, whatever was done to its rows.
 const VERBS: [&[&str]; 9] = [
     &["show", "RUN"],
     &["wait", "RUN"],
@@ -110,7 +110,7 @@ const HEADS: [&str; 8] = [
     "DELETE FROM events",
 ];
 
-/// Damage to other rows, with the subcommands that rely on them.
+/// Damage to other rows, with the verbs that rely on them.
 const ROWS: [(&str, &[&str]); 11] = [
     ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 1", &["logs", "explain"]),
     ("UPDATE events SET payload = 'x' WHERE (id & 1099511627775) = 3", &["logs"]),
@@ -156,7 +156,7 @@ fn with_damage(home: &Home, change: &str, look: impl FnOnce()) {
     fs::write(home.database(), whole).unwrap();
 }
 
-/// Calls every subcommand: each ends, and one that meets the damage names the run and how to check it.
+/// Calls every verb: each ends, and one that meets the damage names the run and how to check it.
 #[track_caller]
 fn each_verb_ends(home: &Home, run: &str, change: &str, must_refuse: impl Fn(&str) -> bool) {
     with_damage(home, change, || {

@@ -52,16 +52,18 @@ pub enum SchemaProblem {
     #[error("it has more than {NODES_MAX} parts")]
     Nodes,
     /// Beyond `LEVELS_MAX`.
-    #[error("it is nested more than {LEVELS_MAX} levels deep, with what its references stand for")]
+    #[error("it is nested more than {LEVELS_MAX} levels deep, counting the schemas it refers to")]
     Levels,
     /// Beyond `PATTERNS_MAX`.
     #[error("it has more than {PATTERNS_MAX} patterns")]
     Patterns,
     /// A reference that is not `#` or `#/…`, or leads nowhere.
-    #[error("`$ref` is {0:?}; a reference must be `#` or `#/` and the way to a part of the same schema")]
+    #[error(
+        "`$ref` is {0:?}; a reference must be `#`, or `#/` followed by the path of a part of the same schema"
+    )]
     Reference(String),
     /// One of `UNCOUNTED`.
-    #[error("it has `{0}` below its beginning; name parts under `$defs` and refer to them by `#/$defs/…`")]
+    #[error("it has `{0}` below its root; name parts under `$defs` and refer to them by `#/$defs/…`")]
     Uncounted(String),
     /// No schema.
     #[error("{0}")]

@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// One variant per subcommand. The arguments of each are in its own file.
+/// One variant per verb. The arguments of each are in its own file.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::RunArgs),

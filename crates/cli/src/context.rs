@@ -1,4 +1,4 @@
-//! The context of every subcommand: the environment, additions of a test binary, and the state directory.
+//! The context of every verb: the environment, additions of a test binary, and the state directory.
 
 use std::ops::Deref;
 
@@ -35,7 +35,7 @@ impl Context {
     }
 }
 
-/// Lets a subcommand pass its context to the library as the setup.
+/// Lets a verb pass its context to the library as the setup.
 impl Deref for Context {
     type Target = Setup;
 

@@ -1,4 +1,4 @@
-//! Starts runs in the background: this program under a hidden subcommand ([`posse_setup::detach`]).
+//! Starts runs in the background: this program under a hidden verb ([`posse_setup::detach`]).
 
 pub(crate) use posse_setup::detach::name_log;
 

@@ -160,8 +160,7 @@ pub(crate) fn remedy_text(remedy: &Remedy) -> String {
         Remedy::SetStateDir => "set POSSE_HOME to a directory of your own".to_owned(),
         Remedy::MakeStateDirWritable => "make it writable, or set POSSE_HOME to another directory".to_owned(),
         Remedy::ListSettings => {
-            "`posse settings` lists those there are; unset the variable if it is not meant for Posse"
-                .to_owned()
+            "`posse settings` lists all settings; unset the variable if it is not meant for Posse".to_owned()
         }
         Remedy::NameModelAtAddress => {
             "name it with --model, for example --model openai-compatible/<name>".to_owned()
@@ -264,20 +263,34 @@ impl From<posse::Error> for CliError {
     }
 }
 
-/// The error for an invalid part of a run request, with the flag that sets it.
+/// The error for an invalid part of a run request, with the flag or the argument that sets it.
 fn about_field(field: RequestField, problem: &str) -> CliError {
     let flag = match field {
-        RequestField::BudgetAgents => "max-agents".to_owned(),
-        RequestField::BudgetUsd => "max-usd".to_owned(),
-        RequestField::BudgetTime => "max-time".to_owned(),
-        RequestField::BudgetTokens => "max-tokens".to_owned(),
-        RequestField::Turns => "max-turns".to_owned(),
-        other => other.to_string(),
+        RequestField::Agent => "--agent",
+        RequestField::Agents => "--agents",
+        RequestField::Approvals => "--allow",
+        RequestField::BudgetAgents => "--max-agents",
+        RequestField::BudgetUsd => "--max-usd",
+        RequestField::BudgetTime => "--max-time",
+        RequestField::BudgetTokens => "--max-tokens",
+        // No flag sets what was found on the machine, nor all definitions together.
+        RequestField::Catalogue => "discovered definitions",
+        RequestField::Definitions => "definitions",
+        RequestField::Dir => "--dir",
+        // The model of a replay names the recorded run.
+        RequestField::Model | RequestField::Replay => "--model",
+        RequestField::Operation => "OPERATION",
+        RequestField::Parallel => "--parallel",
+        RequestField::Prompt | RequestField::Request => "REQUEST",
+        RequestField::Rules => "--ask and --deny",
+        RequestField::Skill => "--skill",
+        RequestField::Turns => "--max-turns",
     };
     let error = CliError::usage(format!("{flag}: {problem}"));
     match field {
-        RequestField::BudgetTokens | RequestField::BudgetUsd | RequestField::BudgetTime => error
-            .hint(format!("nothing was started; give --{flag} more, or lift the limit with --{flag} none")),
+        RequestField::BudgetTokens | RequestField::BudgetUsd | RequestField::BudgetTime => {
+            error.hint(format!("nothing was started; raise {flag}, or remove the limit with {flag} none"))
+        }
         RequestField::Rules => error.hint("nothing was started; give fewer rules with --ask and --deny"),
         RequestField::Approvals => error.hint("nothing was started; give fewer approvals with --allow"),
         _ => error,

@@ -1,4 +1,4 @@
-//! Parses ids of runs and agents for all subcommands: any unique prefix of a run's id, or `last` for the newest run;
+//! Parses ids of runs and agents for all verbs: any unique prefix of a run's id, or `last` for the newest run;
 //! `PREFIX.2.1` and `last.2.1` for an agent.
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Starts the async runtime for a subcommand, after the arguments are parsed: help and version need none.
+//! Starts the async runtime for a verb, after the arguments are parsed: help and version need none.
 
 use std::future::Future;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use crate::error::CliError;
 /// How long threads that are still in a system call may delay the end of the command.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Runs a subcommand that reads or posts: one thread is enough.
+/// Runs a verb that reads or posts: one thread is enough.
 pub(crate) fn looking<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     wait(Builder::new_current_thread(), verb)
 }
 
-/// Runs a subcommand that executes a run.
+/// Runs a verb that executes a run.
 pub(crate) fn driving<T>(verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     wait(Builder::new_multi_thread(), verb)
 }

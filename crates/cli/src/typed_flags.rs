@@ -1,4 +1,4 @@
-//! Records which arguments of a subcommand were typed.
+//! Records which arguments of a verb were typed.
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};

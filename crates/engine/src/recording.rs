@@ -10,7 +10,7 @@ use posse_agent::prompts::report_prompt;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
-    AnsweredBy, Event, EventBody, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
+    AnsweredBy, Event, EventBody, EventKind, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
     QuestionAnswer, RunStarted, Sender,
 };
 use posse_domain::hash::Hash;
@@ -183,9 +183,7 @@ impl Recording {
             EventBody::RunStarted(e) => agent.contract = Some(e.contract.clone()),
             EventBody::SubagentCreated(e) => agent.contract = Some(e.contract.clone()),
             EventBody::RunPlanned(e) => self.plan = Some(e.plan.clone()),
-            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_) => {
-                self.has_ended = true;
-            }
+            body if EventKind::from(body).ends_run() => self.has_ended = true,
             EventBody::ModelCalled(called) => {
                 if let Some(preamble) = &called.preamble {
                     let texts =

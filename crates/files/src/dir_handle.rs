@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 
-use super::{FileError, FileKind, Gate, RelPath};
+use super::{FileError, FileKind, ReadFilter, RelPath};
 
 /// How often a path is resolved again when directories moved meanwhile.
 const OPEN_TRIES: usize = 64;
@@ -30,10 +30,10 @@ pub struct DirHandle {
     root: OwnedFd,
     /// The path of `root` in the workspace, so that errors and results name paths as the caller does.
     pub(super) at: RelPath,
-    /// The real path in the workspace. It differs from `at` if a link led here and there is a gate.
+    /// The real path in the workspace. It differs from `at` if a link led here and there is a read filter.
     pub(super) real: RelPath,
     /// Decides which paths may be read. None allows all.
-    pub(super) gate: Option<Arc<dyn Gate>>,
+    pub(super) filter: Option<Arc<dyn ReadFilter>>,
 }
 
 impl DirHandle {
@@ -55,7 +55,7 @@ impl DirHandle {
     fn open_with(workspace: &Path, resolve: ResolveFlags) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, workspace, flags, Mode::empty(), resolve)?;
-        Ok(Self { root, at: RelPath::root(), real: RelPath::root(), gate: None })
+        Ok(Self { root, at: RelPath::root(), real: RelPath::root(), filter: None })
     }
 
     /// Checks that a path is a directory beneath the workspace.
@@ -66,13 +66,13 @@ impl DirHandle {
     /// Opens a directory beneath this one as a new root: nothing above it can be reached from there.
     pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
         let (root, real) = self.enter_admitted(dir)?;
-        Ok(Self { root, at: self.shown(dir), real, gate: self.gate.clone() })
+        Ok(Self { root, at: self.shown(dir), real, filter: self.filter.clone() })
     }
 
     /// Like [`descend`](Self::descend), for a directory that is already open and was reached without a link. The caller
-    /// has checked the gate for the one file it needs.
+    /// has checked the read filter for the one file it needs.
     pub(super) fn at_directory(&self, dir: OwnedFd, path: &RelPath) -> Self {
-        Self { root: dir, at: self.shown(path), real: self.real.below(path), gate: None }
+        Self { root: dir, at: self.shown(path), real: self.real.below(path), filter: None }
     }
 
     pub(super) fn directory(&self) -> &OwnedFd {
@@ -101,11 +101,11 @@ impl DirHandle {
         self.regular(path, fd)
     }
 
-    /// Opens an admitted file from the kernel's cache. With a gate, a path through a link is left to the blocking
-    /// variant.
+    /// Opens an admitted file from the kernel's cache. With a read filter, a path through a link is left to the
+    /// blocking variant.
     pub(super) fn open_admitted_cached(&self, path: &RelPath) -> Result<Option<(File, Stat)>, FileError> {
         self.admit(path)?;
-        let links = if self.gate.is_some() { Links::Refuse } else { Links::Inside };
+        let links = if self.filter.is_some() { Links::Refuse } else { Links::Inside };
         match self.open_once(path, READ_FLAGS, links, ResolveFlags::CACHED) {
             Ok(fd) => self.regular(path, fd).map(Some),
             Err(Errno::AGAIN | Errno::INVAL | Errno::INTR) => Ok(None),

@@ -70,12 +70,12 @@ pub enum FileError {
         /// The requested path.
         path: RelPath,
     },
-    /// The gate refuses the path.
+    /// The read filter refuses the path.
     #[error("`{path}` is not for you to see: {reason}")]
     Refused {
         /// The requested path.
         path: RelPath,
-        /// The gate's reason.
+        /// The read filter's reason.
         reason: String,
     },
     /// The file, or its filesystem, is read-only.

@@ -8,7 +8,8 @@
 //!
 //! - Reading follows links that stay inside. Writing follows none: permission rules and intents name the path that is
 //!   written, and a link would make them refer to another file.
-//! - A [`Gate`] decides which files may be seen at all. It checks the file that was opened, not only the given path.
+//! - A [`ReadFilter`] decides which files may be seen at all. It checks the file that was opened, not only the given
+//!   path.
 //! - Walking ([`DirHandle::glob`], [`DirHandle::grep`]) follows no link below its start.
 //! - Paths are normalised as text ([`RelPath`]) before the kernel sees them, so that a permission rule and the kernel
 //!   judge the same path.
@@ -18,7 +19,6 @@
 mod dir_handle;
 pub mod discovery;
 mod error;
-mod gate;
 mod glob;
 mod grep;
 mod ignored;
@@ -29,6 +29,7 @@ mod list;
 pub mod parallel;
 mod path;
 mod read;
+mod read_filter;
 mod stop;
 pub mod trees;
 mod walk;
@@ -39,7 +40,6 @@ mod tests;
 
 pub use dir_handle::DirHandle;
 pub use error::FileError;
-pub use gate::Gate;
 pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, GlobResult};
 pub use grep::{
     GREP_CONTEXT_MAX_LINES, GREP_FILE_MAX_BYTES, GREP_LINE_MAX_BYTES, GREP_OUTPUT_MAX_BYTES,
@@ -51,6 +51,7 @@ pub use lines::{LineRange, line_range};
 pub use list::{DirEntry, LIST_MAX_ENTRIES, Listing};
 pub use path::{PATH_MAX_BYTES, PathProblem, RelPath, spelled};
 pub use read::{READ_MAX_BYTES, is_binary};
+pub use read_filter::ReadFilter;
 pub use stop::Stop;
 pub use walk::{DIR_MAX_ENTRIES, WALK_MAX_DEPTH, WALK_MAX_FILES};
 pub use write::{ExpectedFile, WRITE_MAX_BYTES};

@@ -128,10 +128,7 @@ impl TaskEvents {
             let event = self.events.next().await?;
             self.ready.extend(self.view.push(&event.agent_id, &event.body));
             // No event follows the end of a run, even if the agent does not exist.
-            self.over = matches!(
-                event.body,
-                EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-            );
+            self.over = EventKind::from(&event.body).ends_run();
         }
     }
 }

@@ -3,6 +3,12 @@
 //! A [`Posse`] is opened on a state directory (or on memory, for tests). It starts runs, each of which is a tree
 //! of agents; everything that happens is in a durable journal that any process can read while it grows.
 //!
+//! The `main` of a program that executes runs calls [`init`] before anything else, because a sandbox starts the same
+//! program again as its init. Otherwise agents can run no commands, unless [`SandboxOptions::init`] names another
+//! binary that calls it.
+//!
+//! [`SandboxOptions::init`]: sandbox::SandboxOptions::init
+//!
 //! ```
 //! use posse::{NewRun, Posse, RunStatus};
 //!

@@ -85,7 +85,7 @@ impl NewRun {
         self
     }
 
-    /// Sets the root's prompt, if it differs from the typed request.
+    /// Sets the root's prompt, if it differs from the request that the user typed.
     pub fn prompt(mut self, prompt: impl Into<Text>) -> Self {
         self.request.prompt = Some(prompt.into());
         self

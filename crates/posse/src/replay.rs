@@ -118,9 +118,28 @@ impl RecordedRun {
 
     /// The recorded request, with the rights of the user who replays it.
     fn request_again(&self, dir: String, overrides: RunRequest) -> Result<RunRequest, Error> {
+        // Every field is named, so that the compiler asks whether a replay takes a new one from the user who replays.
+        // The callers have read the text and the directory.
+        let RunRequest {
+            terms,
+            text: _,
+            dir: _,
+            definition: _,
+            model: _,
+            session_id: _,
+            prompt: _,
+            definitions: _,
+            catalogue: _,
+            agents_md: _,
+            max_depth: _,
+            budget: _,
+            idle_timeout_ms: _,
+            may_share_history: _,
+            on_ask: _,
+            plan: _,
+        } = overrides;
         let recorded = self.recording.run_request();
-        let mut request = rights::limited(recorded, self.is_bundle(), &overrides.terms)?;
-        request.terms.operator_rules = overrides.terms.operator_rules;
+        let mut request = rights::limited(recorded, self.is_bundle(), terms)?;
         // No provider is called.
         request.terms.base_url = None;
         let model = &self.recording.started().contract.execution.model;

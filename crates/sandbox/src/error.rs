@@ -22,9 +22,10 @@ pub struct Unavailable {
 impl Unavailable {
     pub(super) fn not_wired() -> Self {
         Self {
-            missing: "this program does not start its sandboxes".to_owned(),
-            remedy: "Call `posse::init()` first in `main`, or name a binary that does with `sandbox_init`"
-                .to_owned(),
+            missing: "this program cannot start sandboxes".to_owned(),
+            remedy:
+                "Call `posse::init()` first in `main`, or set `SandboxOptions::init` to a binary that does"
+                    .to_owned(),
         }
     }
 

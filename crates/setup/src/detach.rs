@@ -1,4 +1,4 @@
-//! Starts runs in the background: the same program under a hidden subcommand, in its own session, with a log file in
+//! Starts runs in the background: the same program under a hidden verb, in its own session, with a log file in
 //! the state directory.
 //!
 //! The order matters. Everything was checked before. The parent creates the log file, starts the child and sends it the

@@ -77,7 +77,7 @@ impl Environment {
         }
     }
 
-    /// The state directory, or an error that says which variable to set.
+    /// The state directory, or an error with the remedy [`Remedy::SetStateDir`].
     pub fn state_dir(&self) -> Result<&Path, SetupError> {
         self.state_dir.as_deref().ok_or_else(|| {
             SetupError::usage(

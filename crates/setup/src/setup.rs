@@ -89,7 +89,7 @@ impl Setup {
         self.queues.clone()
     }
 
-    /// The state directory, or an error that says which variable to set.
+    /// The state directory, or an error with the remedy [`SetStateDir`](crate::Remedy::SetStateDir).
     pub fn state_dir(&self) -> Result<&Path, SetupError> {
         self.environment.state_dir()
     }

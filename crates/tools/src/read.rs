@@ -24,7 +24,7 @@ use crate::input::{Check, parse};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
 use crate::skill_files::{OF_SKILL, failure_in, of_skill};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, gate, inspect, path, path_specifier};
+use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, path, path_specifier, read_filter};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "read";
@@ -186,8 +186,8 @@ async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
 /// Reads a small file without blocking. None if that is not possible.
 fn read_from_memory(call: &CallContext, wanted: &ReadRequest) -> Result<Option<Vec<u8>>, ToolFailure> {
     let beneath = DirHandle::open_cached(&call.workspace).map_err(|error| failure(&error))?;
-    let guarded = beneath.map(|beneath| beneath.guarded(gate(call, NAME)));
-    let bytes = guarded.map(|beneath| beneath.read_cached(&wanted.path, INLINE_MAX_BYTES)).transpose();
+    let filtered = beneath.map(|beneath| beneath.with_read_filter(read_filter(call, NAME)));
+    let bytes = filtered.map(|beneath| beneath.read_cached(&wanted.path, INLINE_MAX_BYTES)).transpose();
     Ok(bytes.map_err(|error| wanted.whose.failure(&error))?.flatten())
 }
 

@@ -8,7 +8,7 @@ use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
 use posse_domain::text::shorten;
 use posse_engine::ports::{CallContext, PreparedEffect, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
-use posse_files::{DirHandle, FileError, FileKind, Gate, PathProblem, RelPath, Stop, spelled};
+use posse_files::{DirHandle, FileError, FileKind, PathProblem, ReadFilter, RelPath, Stop, spelled};
 use serde_json::Value;
 
 use crate::input::Check;
@@ -119,20 +119,20 @@ fn capital(text: &str) -> String {
 /// The tools whose answers show the content of a file.
 const SHOW_CONTENT: [&str; 3] = ["read", "grep", "edit"];
 
-/// The rules of a call as a gate for file access. None if they allow everything.
-pub(crate) fn gate(call: &CallContext, tool: &'static str) -> Option<Arc<dyn Gate>> {
+/// The rules of a call as a filter of what its tool may read. None if they allow everything.
+pub(crate) fn read_filter(call: &CallContext, tool: &'static str) -> Option<Arc<dyn ReadFilter>> {
     let rules = call.rules.clone();
-    (!rules.allow_everything()).then(|| Arc::new(ToolGate { rules, tool }) as Arc<dyn Gate>)
+    (!rules.allow_everything()).then(|| Arc::new(RuleFilter { rules, tool }) as Arc<dyn ReadFilter>)
 }
 
 /// Applies the rules to the paths that one tool reaches.
 #[derive(Debug)]
-struct ToolGate {
+struct RuleFilter {
     rules: PathRules,
     tool: &'static str,
 }
 
-impl ToolGate {
+impl RuleFilter {
     fn ask(&self, tool: &str, path: &RelPath) -> Result<(), String> {
         let path = path.text();
         match self.rules.refusal(tool, &path) {
@@ -142,7 +142,7 @@ impl ToolGate {
     }
 }
 
-impl Gate for ToolGate {
+impl ReadFilter for RuleFilter {
     fn enter(&self, dir: &RelPath) -> Result<(), String> {
         self.ask(self.tool, dir)
     }
@@ -161,12 +161,12 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce(&DirHandle, &Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
     let workspace = call.workspace.clone();
-    let gate = gate(call, tool);
+    let filter = read_filter(call, tool);
     let stop = Stop::new();
     let _asks_to_stop = StopOnDrop(stop.clone());
     let done = tokio::task::spawn_blocking(move || {
         let beneath = DirHandle::open(&workspace).map_err(|error| failure(&error))?;
-        work(&beneath.guarded(gate), &stop)
+        work(&beneath.with_read_filter(filter), &stop)
     });
     done.await.unwrap_or_else(|_| Err(ToolFailure::failed("The tool broke down. This is a defect of Posse.")))
 }

@@ -1,7 +1,7 @@
 //! Measures snapshots and workspaces beside plain git, on a generated repository.
 //!
 //! `cargo run --release -p posse-workspace --example workspaces [FILES [ROUNDS]]` prints `name value unit` lines:
-//! medians of the rounds, with everything in the page cache except in measurements of a first time.
+//! medians of the rounds, with everything in the page cache except in cold-cache measurements.
 
 use std::error::Error;
 use std::fs;

@@ -109,7 +109,10 @@ impl Terms<'_> {
                 problem(RefusedCode::Name, "its name has characters that a terminal obeys or does not show")
             }),
             closed.and_then(|name| {
-                problem(RefusedCode::Protected, &format!("`{name}` is protected; a person can open it"))
+                problem(
+                    RefusedCode::Protected,
+                    &format!("`{name}` is protected; only the user can allow changes to it"),
+                )
             }),
             (!self.owns.is_empty() && !self.owns.iter().any(|pattern| holds(pattern, &change.path)))
                 .then(|| problem(RefusedCode::Ownership, "not owned by the child"))

@@ -2,7 +2,7 @@
 //!
 //! `domain <- {agent, definitions} <- engine <- {store, models, files, sandbox, workspace, egress, tools} <- posse <-
 //! setup <- protocols <- cli`: a crate may use crates of a lower layer, and never of its own. Dev-dependencies are
-//! free: a test of a lower crate may use a real store, because none of it reaches the product.
+//! exempt: a test of a lower crate may use a real store, because none of it reaches the product.
 
 use serde_json::Value;
 

@@ -8,11 +8,13 @@ use super::Breach;
 use super::mask::is_word;
 use super::source::Source;
 
-/// The pages whose file names are checked.
+/// The pages whose file names and names of types are checked, and the folder of further ones.
 const PAGES: &[&str] = &["ARCHITECTURE.md", "CONTRIBUTING.md"];
-/// The pages whose names of types are checked, beside those, and the folder of further ones.
-const MORE_PAGES: &[&str] = &["GLOSSARY.md"];
 const DECISIONS: &str = "docs/decisions/";
+/// The pages of which only the names of types are checked.
+const MORE_PAGES: &[&str] = &["GLOSSARY.md"];
+/// Files of users' projects, which this repository need not have.
+const FILES_OF_PROJECTS: &[&str] = &["AGENTS.md"];
 /// Types of the standard library and of dependencies, whose names are not in the sources.
 const FOREIGN_TYPES: &[&str] =
     &["Arc", "Box", "Drop", "HashMap", "Instant", "Option", "Path", "Result", "String", "SystemTime", "Vec"];
@@ -23,7 +25,7 @@ const ENDINGS: &[&str] = &[".rs", ".md", ".toml", "/"];
 
 pub(crate) fn check(texts: &[(String, String)], sources: &[Source]) -> Vec<Breach> {
     let mut breaches = check_types(texts, sources);
-    for (page, text) in texts.iter().filter(|(path, _)| PAGES.contains(&path.as_str())) {
+    for (page, text) in texts.iter().filter(|(path, _)| is_page(path)) {
         for (number, line) in text.lines().enumerate() {
             let missing = named_files(line).filter(|named| !exists(named, texts));
             breaches.extend(missing.map(|named| Breach {
@@ -50,14 +52,9 @@ pub(crate) fn check(texts: &[(String, String)], sources: &[Source]) -> Vec<Breac
 fn check_types(texts: &[(String, String)], sources: &[Source]) -> Vec<Breach> {
     let codes = sources.iter().map(|source| source.masked.code.as_str());
     let identifiers: HashSet<&str> = codes.flat_map(|code| code.split(|c| !is_word(c))).collect();
-    let is_page = |path: &str| {
-        PAGES.contains(&path)
-            || MORE_PAGES.contains(&path)
-            || (path.starts_with(DECISIONS)
-                && Path::new(path).extension().is_some_and(|extension| extension == "md"))
-    };
+    let has_types = |path: &str| is_page(path) || MORE_PAGES.contains(&path);
     let mut breaches = Vec::new();
-    for (page, text) in texts.iter().filter(|(path, _)| is_page(path)) {
+    for (page, text) in texts.iter().filter(|(path, _)| has_types(path)) {
         for (number, line) in text.lines().enumerate() {
             let missing = named_items(line).into_iter().filter(|(name, item)| {
                 !(FOREIGN_TYPES.contains(name) || identifiers.contains(name) && identifiers.contains(item))
@@ -71,6 +68,12 @@ fn check_types(texts: &[(String, String)], sources: &[Source]) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Whether it is a page for developers that describes the code as it is.
+fn is_page(path: &str) -> bool {
+    let is_markdown = Path::new(path).extension().is_some_and(|extension| extension == "md");
+    PAGES.contains(&path) || (path.starts_with(DECISIONS) && is_markdown)
 }
 
 /// Every `Type::name` between backticks; a module (`posse::api`) is no type.
@@ -99,7 +102,8 @@ fn named_files(line: &str) -> impl Iterator<Item = &str> {
     quoted.filter(|word| {
         let is_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         // A name with only an ending is a kind of file, and a path from the root or home belongs to a user.
-        let of_a_user = word.starts_with(['/', '.']) || word.starts_with("refs/");
+        let of_a_user =
+            word.starts_with(['/', '.']) || word.starts_with("refs/") || FILES_OF_PROJECTS.contains(word);
         word.chars().all(is_path) && !of_a_user && ENDINGS.iter().any(|ending| word.ends_with(ending))
     })
 }
@@ -175,11 +179,11 @@ mod tests {
     #[test]
     fn decisions_and_the_glossary_are_checked_and_other_pages_are_not() {
         let breaches = |path: &str| {
-            let texts = [(path.to_owned(), "`Writer::close`".to_owned())];
+            let texts = [(path.to_owned(), "`Writer::close`, `reader.rs`, `AGENTS.md`".to_owned())];
             check(&texts, &[]).into_iter().map(|breach| breach.rule).collect::<Vec<_>>()
         };
-        assert_eq!(breaches("docs/decisions/view-read-model.md"), ["page-name"]);
-        assert_eq!(breaches("GLOSSARY.md"), ["page-name"]);
+        assert_eq!(breaches("docs/decisions/view-read-model.md"), ["page-name", "page-file"]);
+        assert_eq!(breaches("GLOSSARY.md"), ["page-name"], "its words name files of users, too");
         assert_eq!(breaches("CHANGELOG.md"), [""; 0], "it names what was removed");
     }
 

@@ -1,3 +1,5 @@
+//! Answers checked against schemas of every draft, and schemas and answers beyond the limits.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -37,8 +37,7 @@ pub(super) fn answer(
     }
     let Some((info, question)) = waiting.pop() else {
         return Err(if has_answered {
-            CliError::failed("the call has its answer already")
-                .hint("it takes effect once its run is resumed")
+            CliError::failed("the call was already answered").hint("it takes effect once its run is resumed")
         } else if which.agent.is_some() || which.call.is_some() {
             CliError::failed("no such call waits for an answer")
         } else {

@@ -1,4 +1,4 @@
-//! The hidden subcommand that executes a run in the background; see [`crate::detach`].
+//! The hidden verb that executes a run in the background; see [`crate::detach`].
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(crate) struct BackgroundArgs {
 
 /// Executes a run in the background.
 pub(crate) fn background(args: &BackgroundArgs, context: &Context) -> Result<Exit, CliError> {
-    // A separate session, so that closing the terminal does not end it. It fails only if a user typed the subcommand;
+    // A separate session, so that closing the terminal does not end it. It fails only if a user typed the verb;
     // then the session stays unchanged.
     let _ = rustix::process::setsid();
     let mut output = Output::new();

@@ -42,7 +42,7 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
     })?;
     drop(reader);
     if is_closed {
-        note(&format!("agent {agent} had ended already"));
+        note(&format!("agent {agent} has already ended"));
         return Ok(Exit::DONE);
     }
     runtime::driving(async {

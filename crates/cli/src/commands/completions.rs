@@ -18,7 +18,7 @@ pub(crate) struct CompletionsArgs {
 /// Prints the script.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    // Without hidden subcommands.
+    // Without hidden verbs.
     let whole = Cli::command();
     let verbs = whole.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     let mut shown = clap::Command::new("posse").version(env!("CARGO_PKG_VERSION")).subcommands(verbs);

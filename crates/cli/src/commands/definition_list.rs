@@ -40,7 +40,7 @@ impl<T: ListItem> List<'_, T> {
         let odd = self.0.entries.iter().filter(|entry| entry.is_first() && entry.has_problem()).count();
         if odd > 0 {
             let files = plural(odd as u64, "file");
-            note(&format!("{files} with mistakes; `posse {} validate` lists them", self.verb()));
+            note(&format!("mistakes in {files}; `posse {} validate` lists them", self.verb()));
         }
         if self.0.entries.iter().any(|entry| !entry.trusted) {
             note("what is not trusted may use nothing without asking; `posse trust` shows and trusts it");
@@ -48,7 +48,7 @@ impl<T: ListItem> List<'_, T> {
         Ok(())
     }
 
-    /// The subcommand that lists them.
+    /// The verb that lists them.
     fn verb(&self) -> &'static str {
         match self.0.holds {
             DefinitionType::Agents => "agents",

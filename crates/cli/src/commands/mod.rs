@@ -1,4 +1,4 @@
-//! One file for each subcommand: its arguments, with doc comments that are its help, and one function.
+//! One file for each verb: its arguments, with doc comments that are its help, and one function.
 
 pub(crate) mod agents;
 mod answer;
@@ -39,7 +39,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// Executes a subcommand.
+/// Executes a verb.
 pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliError> {
     match command {
         Command::Run(args) => run::run(args, context),

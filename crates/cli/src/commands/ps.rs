@@ -50,7 +50,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
             |run: &&RunSummary| run.damage.is_none() && run.shown_status() == ShownStatus::Interrupted;
         output.flush()?;
         if let Some(run) = runs.iter().map(|listed| &listed.run).find(is_interrupted) {
-            note(&format!("no process executes an interrupted run: `posse resume {}` continues it", run.run));
+            note(&format!("no process is running {0}: `posse resume {0}` continues it", run.run));
         }
         let mut all: Vec<&BlockedAgents> = runs.iter().map(|listed| &listed.blocked).collect();
         all.sort_by_key(|blocked| blocked.agents().first().copied().cloned());
@@ -61,7 +61,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
             }
         }
         if all.iter().any(|blocked| !blocked.questions().is_empty()) {
-            note("`posse approve` and `posse deny` answer");
+            note("answer questions with `posse approve` or `posse deny`");
         }
     }
     output.flush()?;

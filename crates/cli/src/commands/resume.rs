@@ -73,7 +73,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
 
 /// The error for a run that another process executes.
 fn held(run: &RunId, holder: &Holder) -> CliError {
-    CliError::failed(format!("run {run} is being run by {holder}"))
+    CliError::failed(format!("run {run} is already being executed by {holder}"))
         .hint(format!("`posse logs -f {run}` follows it, `posse wait {run}` waits for its end"))
 }
 

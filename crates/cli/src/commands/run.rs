@@ -167,7 +167,11 @@ impl RunArgs {
             permissions: self.permissions.0,
             unowned_writers: self.unowned_writers.unwrap_or_default(),
             apply: self.apply,
-            ..RunDraft::default()
+            // `run` sets the plan. Every field is named, so that the compiler asks for the flag of a new one.
+            plan: None,
+            prompt: None,
+            session_id: None,
+            own_model: None,
         };
         Ok((draft, self.plan))
     }
@@ -185,7 +189,7 @@ fn unowned_writers(text: &str) -> Result<UnownedWriters, String> {
 pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
     let wrong = |problem: &str| CliError::usage(format!("the {what} {problem}"));
     let text = match words {
-        [] => return Err(wrong(&format!("is missing: {} is what to do", what.to_uppercase()))),
+        [] => return Err(wrong("is missing: say what to do")),
         [dash] if dash == "-" => from_stdin()?,
         words => words.join(" "),
     };
@@ -204,4 +208,41 @@ fn from_stdin() -> Result<String, CliError> {
     let read = std::io::stdin().lock().take(most).read_to_end(&mut bytes);
     read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
     String::from_utf8(bytes).map_err(|_| CliError::usage("standard input is not UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+
+    use super::*;
+
+    fn replay_draft(args: &[&str]) -> String {
+        let command = RunArgs::augment_args(clap::Command::new("run").no_binary_name(true));
+        let matches = command.try_get_matches_from(args).expect("arguments");
+        let args = RunArgs::from_arg_matches(&matches).expect("arguments");
+        format!("{:?}", args.replay().expect("accepted").expect("a replay"))
+    }
+
+    #[test]
+    fn every_argument_that_a_replay_accepts_changes_the_replay() {
+        let changing: [(&str, &[&str]); 6] = [
+            ("request", &["--model=replay/a", "again"]),
+            ("model", &["--model=replay/b"]),
+            ("dir", &["--model=replay/a", "--dir=elsewhere"]),
+            ("allow", &["--model=replay/a", "--allow=bash:ls"]),
+            ("ask", &["--model=replay/a", "--ask=bash:ls"]),
+            ("deny", &["--model=replay/a", "--deny=bash:ls"]),
+        ];
+        // `run` reads these two itself.
+        let of_the_command = ["detach", "json"];
+        let tried: Vec<&str> = changing.iter().map(|(id, _)| *id).chain(of_the_command).collect();
+        assert_eq!(tried, REPLAY_TAKES);
+        for (id, args) in changing {
+            assert_ne!(
+                replay_draft(args),
+                replay_draft(&["--model=replay/a"]),
+                "{id} is accepted and ignored"
+            );
+        }
+    }
 }

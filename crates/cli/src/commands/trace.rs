@@ -55,7 +55,7 @@ async fn print(
     while let Some(event) = events.try_next().await? {
         if event.agent_id == record.agent.id {
             if json {
-                output.json(&api::Event::in_full(&event))?;
+                output.json(&api::Event::with_images(&event))?;
             } else {
                 output.own(&entry(&event))?;
             }

@@ -101,7 +101,7 @@ fn revoke(dir: &Path, context: &Context) -> Result<Exit, CliError> {
 fn asked(files: usize) -> Result<bool, CliError> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(CliError::usage("no terminal to ask on, so nothing was trusted")
+        return Err(CliError::usage("there is no terminal to ask on, so nothing was trusted")
             .hint("read what is shown above, then confirm it with --yes"));
     }
     // Input that was typed before the question is not an answer to it.

@@ -1,3 +1,5 @@
+//! Agent files of Claude Code and opencode: every key, defaults, malformed front matter, and warnings.
+
 use super::*;
 use crate::parse_options::Severity;
 

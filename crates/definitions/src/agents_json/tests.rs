@@ -1,3 +1,5 @@
+//! Definitions given as JSON: every field, defaults, and errors with file, line and field.
+
 use posse_domain::definition::Trust;
 
 use super::super::builtin::plain;

@@ -1,3 +1,5 @@
+//! Skill files as Markdown and YAML: every key, defaults, and warnings.
+
 use posse_domain::definition::Trust;
 use posse_domain::permission::Decision;
 

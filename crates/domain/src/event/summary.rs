@@ -63,7 +63,7 @@ impl EventBody {
                 format!("not merged, {}: {first}", counted(e.files.len(), "file"))
             }
             EventBody::WorktreeMerged(e) => format!("merged, {}", counted(number(e.paths), "path")),
-            EventBody::WorkspaceMade(_) => "workspace made".to_owned(),
+            EventBody::WorkspaceMade(_) => "workspace created".to_owned(),
             EventBody::WorkspaceSalvaged(e) => match &e.problem {
                 None => {
                     format!(
@@ -71,7 +71,9 @@ impl EventBody {
                         counted(number(e.left_out_count), "ignored file")
                     )
                 }
-                Some(problem) => format!("workspace kept, it could not be looked at: {}", shown(problem)),
+                Some(problem) => {
+                    format!("workspace kept because it could not be inspected: {}", shown(problem))
+                }
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, shown(&e.model)),

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_is_the_contracts_permissions_object() {
+    fn the_json_is_the_contracts_permissions() {
         let text = r#"{"allowed_tools":["bash","edit","grep","read"],"rules":[{"pattern":"bash:git push*","decision":"deny"}],"can_spawn_children":false,"max_delegation_depth":0,"may_share_history":false,"on_ask":"deny"}"#;
         let grant: Grant = serde_json::from_str(text).expect("grant");
         assert_eq!(serde_json::to_string(&grant).expect("json"), text);

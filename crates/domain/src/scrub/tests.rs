@@ -1,3 +1,5 @@
+//! Secrets in every spelling, split over pieces of a stream, and near misses that stay.
+
 use serde_json::json;
 
 use super::*;

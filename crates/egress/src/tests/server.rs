@@ -30,7 +30,7 @@ impl ServerReply {
     }
 }
 
-type Speech = Arc<dyn Fn(&str) -> ServerReply + Send + Sync>;
+type ReplyFn = Arc<dyn Fn(&str) -> ServerReply + Send + Sync>;
 
 /// A server on its own port.
 pub(super) struct Server {
@@ -60,7 +60,7 @@ impl Server {
         };
         let (connections, heads, left) =
             (server.connections.clone(), server.heads.clone(), server.left.clone());
-        let says: Speech = Arc::new(says);
+        let says: ReplyFn = Arc::new(says);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
@@ -86,7 +86,7 @@ impl Server {
 
 pub(super) async fn serve(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    says: Speech,
+    says: ReplyFn,
     heads: Arc<Mutex<Vec<String>>>,
     left: Arc<Notify>,
 ) {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_domain::event::{Event, EventBody, HostNote, MessageReceived, Sender};
+use posse_domain::event::{Event, EventBody, EventKind, HostNote, MessageReceived, Sender};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{OpenState, Run};
 use tokio::sync::mpsc;
@@ -72,10 +72,7 @@ impl Core {
             replaying.observe(&event);
         }
         self.projection.observe(&event, &self.run);
-        self.batch.run_changed |= matches!(
-            event.body,
-            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-        );
+        self.batch.run_changed |= EventKind::from(&event.body).ends_run();
         self.batch.touched.insert(event.agent.clone());
         self.batch.events.push(event);
     }

@@ -43,7 +43,7 @@ impl Moment {
     }
 
     /// Whether an objection at this moment prevents the operation. After a tool call it is too late for that.
-    pub fn is_gate(self) -> bool {
+    pub fn can_prevent(self) -> bool {
         self != Moment::PostToolUse
     }
 }

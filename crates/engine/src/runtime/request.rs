@@ -167,19 +167,38 @@ impl CheckedRequest {
 
     fn root_contract(&self, id: &RunId) -> Contract {
         let Self { request, tools, text, root, discovered } = self;
+        // Every field is named, so that the compiler asks whether a new one is a term of the root's contract.
+        let RunRequest {
+            text: request_text,
+            prompt,
+            model,
+            max_depth,
+            budget,
+            idle_timeout_ms,
+            may_share_history,
+            on_ask,
+            terms,
+            plan,
+            definition: _,
+            dir: _,
+            session_id: _,
+            definitions: _,
+            catalogue: _,
+            agents_md: _,
+        } = request;
         let rights = SkillRights::new(root, None);
-        let spawns = request.terms.skill.is_some() || rights.can_spawn(tools, discovered.skills.iter());
+        let spawns = terms.skill.is_some() || rights.can_spawn(tools, discovered.skills.iter());
         let clipped = |text: &str| text[..text.floor_char_boundary(TASK_PROMPT_MAX_BYTES)].into();
         Contract {
             version: CONTRACT_VERSION,
-            context: ExecutionContext::root(request.max_depth),
+            context: ExecutionContext::root(*max_depth),
             parent: ParentTerms {
                 run_id: id.clone(),
                 agent_id: id.root(),
                 message_id: None,
                 step_idx: 0,
                 task_prompt: clipped(text),
-                goal_summary: match &request.plan {
+                goal_summary: match plan {
                     Some(plan) => clipped(&plan.goal),
                     None => first_line(text, GOAL_MAX_CHARS).into(),
                 },
@@ -188,7 +207,7 @@ impl CheckedRequest {
             },
             step: StepTerms {
                 title: first_line(text, GOAL_MAX_CHARS),
-                description: request.prompt.as_ref().unwrap_or(&request.text).to_shared().to_string(),
+                description: prompt.as_ref().unwrap_or(request_text).to_shared().to_string(),
                 success_criteria: Vec::new(),
                 owns: Vec::new(),
                 required: true,
@@ -197,28 +216,28 @@ impl CheckedRequest {
                 allowed_tools: tools.clone(),
                 rules: Rules::default(),
                 can_spawn_children: spawns,
-                max_delegation_depth: request.max_depth,
-                may_share_history: request.may_share_history,
-                on_ask: request.on_ask,
+                max_delegation_depth: *max_depth,
+                may_share_history: *may_share_history,
+                on_ask: *on_ask,
             },
             execution: ExecutionTerms {
                 definition: root.name.clone(),
                 skill: None,
-                model: request.model.clone(),
+                model: model.clone(),
                 temperature: root.temperature,
                 top_p: root.top_p,
-                max_turns: turn_limit(0, request.terms.base_turns, root.max_turns, None),
+                max_turns: turn_limit(0, terms.base_turns, root.max_turns, None),
                 turn_timeout_ms: None,
                 // The root has one attempt, and no attempt timeout unless the request sets one.
                 attempt_timeout_ms: None,
-                idle_timeout_ms: request.idle_timeout_ms,
+                idle_timeout_ms: *idle_timeout_ms,
                 max_retries: 0,
                 max_retries_per_tool: DEFAULT_MAX_RETRIES_PER_TOOL,
                 close_on_completion: true,
                 share_history: false,
                 extra_context: None,
             },
-            budget: request.budget,
+            budget: *budget,
             outputs: OutputTerms {
                 report_format: ReportFormat::Markdown,
                 report_path_pattern: DEFAULT_REPORT_PATH_PATTERN.to_owned(),

@@ -396,8 +396,8 @@ async fn a_cancel_while_somebody_is_asked_answers_every_call_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parent_sees_what_its_child_waits_for() {
-    let gate = crate::tools::Gate::closed();
-    let held = gate.clone();
+    let latch = crate::tools::Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", crate::world::background("builder", "x")),
         (0, 2) => text("").call("task_status", json!({"task_id": "1"})),
@@ -408,7 +408,7 @@ async fn a_parent_sees_what_its_child_waits_for() {
     let process = world.process();
     let handle = start(&process, escalating(striking(&world))).await;
     let question = asked(&world, handle.id()).await;
-    gate.open();
+    latch.open();
     let is_told =
         |event: &Event| matches!(&event.body, EventBody::ToolFinished(e) if e.tool == "task_status");
     world.until(handle.id(), is_told).await;

@@ -5,7 +5,7 @@ use posse_domain::event::{EffectClass, EventBody};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::tools::{Gate, slow_to_act, slow_to_prepare};
+use crate::tools::{Latch, slow_to_act, slow_to_prepare};
 use crate::world::{World, background, child};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -14,8 +14,8 @@ fn text(text: &str) -> ScriptedAnswer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelling_the_root_ends_the_whole_tree_children_first() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0 | 1, 1) => {
             text("").call("task", child("lead", "deeper")).call("task", background("lead", "deeper"))
@@ -25,7 +25,7 @@ async fn cancelling_the_root_ends_the_whole_tree_children_first() {
     .holding(move |request| (request.depth == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(4).await;
+    latch.reached(4).await;
     world.cancel(&handle.id().root()).await;
     let ended = world.ended(&handle).await;
     assert_eq!((ended.status(), ended.text()), ("cancelled", "enough".to_owned()));
@@ -39,8 +39,8 @@ async fn cancelling_the_root_ends_the_whole_tree_children_first() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelling_a_child_leaves_the_rest_alone() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => text("").call("task", child("scout", "one")).call("task", child("scout", "two")),
         _ => text("done"),
@@ -48,7 +48,7 @@ async fn cancelling_a_child_leaves_the_rest_alone() {
     .holding(move |request| (request.agent.relative() == "1").then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.cancel(&handle.id().root().child(1)).await;
     let ended = world.ended(&handle).await;
     assert_eq!(ended.status(), "completed");
@@ -61,8 +61,8 @@ async fn cancelling_a_child_leaves_the_rest_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_cancelled_while_its_tool_looks_gives_its_slot_back() {
     for class in [EffectClass::Exec, EffectClass::Read, EffectClass::Net] {
-        let gate = Gate::closed();
-        let held = gate.clone();
+        let latch = Latch::closed();
+        let held = latch.clone();
         let world = World::new(|request| match (request.depth, request.turn) {
             (0, 1) => text("").call("task", child("builder", "x")),
             (1, 1) => text("").call("hold", json!({})),
@@ -73,11 +73,11 @@ async fn a_child_cancelled_while_its_tool_looks_gives_its_slot_back() {
         let mut spec = world.spec();
         spec.terms.parallel = 1;
         let handle = process.runtime.start(spec).await.expect("started");
-        gate.reached(1).await;
+        latch.reached(1).await;
         let victim = handle.id().root().child(1);
         world.cancel(&victim).await;
         world.until(handle.id(), |event| matches!(event.body, EventBody::CancelRequested(_))).await;
-        gate.open();
+        latch.open();
         let ended = world.ended(&handle).await;
         assert_eq!(ended.status(), "completed", "{class:?}");
         assert_eq!(world.outside.count("hold"), 0, "{class:?}: it only looked, so it never acts");
@@ -86,8 +86,8 @@ async fn a_child_cancelled_while_its_tool_looks_gives_its_slot_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_runs_when_it_is_cancelled_is_waited_for() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")),
         (1, 1) => text("").call("hold", json!({})).call("strike", json!({})),
@@ -98,10 +98,10 @@ async fn a_command_that_runs_when_it_is_cancelled_is_waited_for() {
     let mut spec = world.spec();
     spec.terms.parallel = 1;
     let handle = process.runtime.start(spec).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.cancel(&handle.id().root().child(1)).await;
     world.until(handle.id(), |event| matches!(event.body, EventBody::CancelRequested(_))).await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let results = ended.results("1");
     assert_eq!(results.len(), 2);
@@ -112,8 +112,8 @@ async fn a_command_that_runs_when_it_is_cancelled_is_waited_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_queue_is_left_by_all_who_stood_in_it() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => (0..4).fold(text(""), |answer, _| answer.call("task", background("builder", "x"))),
         ("0", 2) => (1..=4).fold(text(""), |answer, n| {
@@ -127,17 +127,17 @@ async fn a_cancelled_queue_is_left_by_all_who_stood_in_it() {
     let ended = world.run(spec).await;
     assert_eq!(ended.status(), "completed");
     assert_eq!(ended.run.failed.len(), 4);
-    drop(gate);
+    drop(latch);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_that_comes_twice_is_journalled_once() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|_| text("never")).holding(move |_| Some(held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.cancel(&handle.id().root()).await;
     world.cancel(&handle.id().root()).await;
     let ended = world.ended(&handle).await;
@@ -146,8 +146,8 @@ async fn a_cancel_that_comes_twice_is_journalled_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_journalled_before_a_crash_is_honoured_after_it() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")),
         (1, 1) => text("").call("hold", json!({})),
@@ -157,7 +157,7 @@ async fn a_cancel_journalled_before_a_crash_is_honoured_after_it() {
     let dying = world.mortal(None);
     let handle = dying.runtime.start(world.spec()).await.expect("started");
     let run = handle.id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.cancel(&run.root()).await;
     world.until(&run, |event| matches!(event.body, EventBody::CancelRequested(_))).await;
     dying.power.as_ref().expect("mortal").cut();
@@ -172,13 +172,13 @@ async fn a_cancel_journalled_before_a_crash_is_honoured_after_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_posted_while_nobody_owns_the_run_is_taken_by_the_next_owner() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|_| text("never")).holding(move |_| Some(held.clone()));
     let dying = world.mortal(None);
     let handle = dying.runtime.start(world.spec()).await.expect("started");
     let run = handle.id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     dying.power.as_ref().expect("mortal").cut();
     world.cancel(&run.root()).await;
     let heir = world.process();
@@ -192,8 +192,8 @@ async fn a_command_posted_while_nobody_owns_the_run_is_taken_by_the_next_owner()
 #[tokio::test(start_paused = true)]
 async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() {
     for cancel_first in [false, true] {
-        let gate = Gate::closed();
-        let held = gate.clone();
+        let latch = Latch::closed();
+        let held = latch.clone();
         let world = World::new(|request| match (request.depth, request.turn) {
             (0, 1) => text("").call("task", child("builder", "x")),
             (1, 1) => text("").call("hold", json!({})),
@@ -204,7 +204,7 @@ async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() 
         let mut spec = world.spec();
         spec.terms.parallel = 1;
         let handle = process.runtime.start(spec).await.expect("started");
-        gate.reached(1).await;
+        latch.reached(1).await;
         let agent = handle.id().root().child(1);
         if cancel_first {
             world.cancel(&agent).await;
@@ -212,7 +212,7 @@ async fn a_kill_ends_a_command_at_once_and_says_that_nobody_knows_what_it_did() 
         }
         let reason = "now".to_owned();
         world.post(handle.id(), posse_engine::ports::MailCommand::Cancel { agent, reason, kill: true }).await;
-        // The gate stays closed: if the engine waited for the command, it would wait for ever.
+        // The latch stays closed: if the engine waited for the command, it would wait for ever.
         let ended = world.ended(&handle).await;
         assert_eq!(ended.status(), "completed", "the root goes on, with its one slot");
         let (ok, said) = ended.result("1");

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::checks;
 use crate::power::CrashPoint;
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{EndedRun, Process, World, background, child, listing, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -327,13 +327,13 @@ async fn a_wide_reply_survives_death_between_its_commits() {
 async fn a_wide_cancel_survives_death_in_the_middle() {
     for at_once in 0..3 {
         for after in [0, 1] {
-            let gate = Gate::closed();
-            let held = gate.clone();
+            let latch = Latch::closed();
+            let held = latch.clone();
             let world = wide(at_once).holding(move |request| (request.depth == 1).then(|| held.clone()));
             let dying = world.mortal(None);
             let handle = dying.runtime.start(wide_spec(&world)).await.expect("started");
             let run = handle.id().clone();
-            gate.reached(WIDTH).await;
+            latch.reached(WIDTH).await;
             // The process dies with the commit that takes the cancel, or with the next commit, if there is one.
             dying.power.as_ref().expect("mortal").die_at("engine.commit.before", 1 + after);
             world.cancel(&run.root()).await;
@@ -347,8 +347,8 @@ async fn a_wide_cancel_survives_death_in_the_middle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_runtime_leaves_its_runs_to_others() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("scout", "x")),
         (0, _) => text(&newest(request)),
@@ -357,11 +357,11 @@ async fn a_stopped_runtime_leaves_its_runs_to_others() {
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let first = world.process();
     let handle = first.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     first.runtime.stop();
     let stopped = handle.ended().await;
     assert!(matches!(stopped, Err(posse_engine::RuntimeError::Stopped { .. })), "{stopped:?}");
-    gate.open();
+    latch.open();
     let second = world.process();
     let handle = world.resume(&second, handle.id()).await.expect("it goes on");
     let ended = world.ended(&handle).await;

@@ -7,7 +7,7 @@ use posse_engine::{DeltaPart, TaskEvent, TaskState, TaskView};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::json;
 
-use crate::tools::{Gate, slow_to_act};
+use crate::tools::{Latch, slow_to_act};
 use crate::world::{World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -50,15 +50,15 @@ async fn a_task_call_runs_a_child_and_gets_its_report() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn children_of_one_reply_run_at_the_same_time() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = split(|| (0..5).map(|_| ScriptedCall::new("task", child("scout", "Look."))).collect())
         .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    // The gate opens only if all five models are called at the same time.
-    gate.reached(5).await;
-    gate.open();
+    // The latch opens only if all five models are called at the same time.
+    latch.reached(5).await;
+    latch.open();
     let ended = world.ended(&handle).await;
     assert_eq!(ended.results("0").len(), 5);
     assert_eq!(ended.run.agent_count(), 6);
@@ -66,8 +66,8 @@ async fn children_of_one_reply_run_at_the_same_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_child_returns_at_once_and_its_completion_wakes_the_idle_parent() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("I start it.").call("task", background("scout", "Look.")),
         (0, 2) => text("I wait."),
@@ -84,8 +84,8 @@ async fn a_background_child_returns_at_once_and_its_completion_wakes_the_idle_pa
             event.agent == root && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 2)
         })
         .await;
-    gate.reached(1).await;
-    gate.open();
+    latch.reached(1).await;
+    latch.open();
     let ended = world.ended(&handle).await;
     let (ok, started) = ended.result("0");
     assert!(ok && started.contains("task_id: 1") && started.contains("task_status"), "{started}");
@@ -99,8 +99,8 @@ async fn a_background_child_returns_at_once_and_its_completion_wakes_the_idle_pa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_completion_wakes_an_idle_parent_for_one_turn() {
-    let gates = [Gate::closed(), Gate::closed()];
-    let held = gates.clone();
+    let latches = [Latch::closed(), Latch::closed()];
+    let held = latches.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", background("scout", "one")).call("task", background("scout", "two")),
         (0, _) => text(&format!("turn {}", request.turn)),
@@ -114,14 +114,14 @@ async fn each_completion_wakes_an_idle_parent_for_one_turn() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let root = handle.id().root();
-    for (turn, gate) in [(2, &gates[0]), (3, &gates[1])] {
+    for (turn, latch) in [(2, &latches[0]), (3, &latches[1])] {
         let root = root.clone();
         world
             .until(handle.id(), move |event| {
                 event.agent == root && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == turn)
             })
             .await;
-        gate.open();
+        latch.open();
     }
     let ended = world.ended(&handle).await;
     assert_eq!(ended.text(), "turn 4");
@@ -129,8 +129,8 @@ async fn each_completion_wakes_an_idle_parent_for_one_turn() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_childs_progress_reaches_a_subscriber() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", background("scout", "Look.")),
         (0, _) => text("done"),
@@ -140,8 +140,8 @@ async fn a_background_childs_progress_reaches_a_subscriber() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let mut deltas = handle.deltas();
-    gate.reached(1).await;
-    gate.open();
+    latch.reached(1).await;
+    latch.open();
     let child = handle.id().root().child(1);
     let mut heard = String::new();
     while heard != "I have found it." {
@@ -178,7 +178,7 @@ async fn an_agent_sees_messages_and_cancels_only_its_own_children() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_of_a_child_that_is_ending_is_not_reported_as_its_end() {
-    let [work, second_turn] = [Gate::closed(), Gate::closed()];
+    let [work, second_turn] = [Latch::closed(), Latch::closed()];
     let (held, held_turn) = (work.clone(), second_turn.clone());
     let cancel = || ScriptedCall::new("task_cancel", json!({"task_id": "1", "reason": "enough"}));
     let world = World::new(move |request| match (request.depth, request.turn) {
@@ -218,7 +218,7 @@ async fn a_cancel_of_a_child_that_is_ending_is_not_reported_as_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_close_of_a_child_that_has_not_ended_says_why_it_is_refused() {
-    let [inner, second_turn] = [Gate::closed(), Gate::closed()];
+    let [inner, second_turn] = [Latch::closed(), Latch::closed()];
     let (held, held_turn) = (inner.clone(), second_turn.clone());
     let close = |id: &str| ScriptedCall::new("task_close", json!({"task_id": id}));
     let world = World::new(move |request| match (request.agent.relative(), request.turn) {
@@ -256,8 +256,8 @@ async fn a_close_of_a_child_that_has_not_ended_says_why_it_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn task_status_tells_the_state_and_waits_for_a_change() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task_status", json!({})).call("task", background("scout", "Look.")),
         (0, 2) => text("").call("task_status", json!({"task_id": "1"})),
@@ -270,9 +270,9 @@ async fn task_status_tells_the_state_and_waits_for_a_change() {
     .holding(move |request| (request.depth == 1).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.until(handle.id(), |event| matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 3)).await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let results = ended.results("0");
     assert_eq!(results[0].2, "You have no tasks.");
@@ -299,8 +299,8 @@ async fn a_status_wait_ends_when_its_time_is_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_reaches_a_running_child_between_turns() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", background("scout", "Look.")),
         (0, 2) => text("").call("task_send", json!({"task_id": "1", "message": "Look left."})),
@@ -317,7 +317,7 @@ async fn a_message_reaches_a_running_child_between_turns() {
             event.agent == child && matches!(event.body, EventBody::MessageReceived(_))
         })
         .await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert!(ended.results("0")[1].1);
     let said = ended
@@ -361,8 +361,8 @@ async fn a_message_to_a_closed_child_is_refused_and_it_can_be_continued() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_a_closed_child_of_the_caller_can_be_continued() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let again = |id: &str| {
         let mut input = child("scout", "Go on.");
         input["task_id"] = json!(id);
@@ -382,7 +382,7 @@ async fn only_a_closed_child_of_the_caller_can_be_continued() {
             event.agent.is_root() && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 3)
         })
         .await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let results = ended.results("0");
     assert!(
@@ -502,8 +502,8 @@ async fn a_child_that_may_not_spawn_is_refused_whether_or_not_it_was_offered_the
 
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_run_one_at_a_time_and_readers_beside_them() {
-    let gates = [Gate::closed(), Gate::closed()];
-    let held = gates.clone();
+    let latches = [Latch::closed(), Latch::closed()];
+    let held = latches.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("")
             .call("task", child("builder", "one"))
@@ -519,13 +519,13 @@ async fn writers_run_one_at_a_time_and_readers_beside_them() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let reader = handle.id().root().child(3);
-    gates[0].reached(1).await;
+    latches[0].reached(1).await;
     world
         .until(handle.id(), |event| event.agent == reader && event.body.kind() == "agent.subagent_closed")
         .await;
-    gates[0].open();
-    gates[1].reached(1).await;
-    gates[1].open();
+    latches[0].open();
+    latches[1].reached(1).await;
+    latches[1].open();
     let ended = world.ended(&handle).await;
     assert_eq!(ended.kinds("2")[1], "subagent_queued");
     let first_closed =
@@ -537,8 +537,8 @@ async fn writers_run_one_at_a_time_and_readers_beside_them() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn undelivered_results_are_appended_when_no_turn_is_left() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", background("scout", "Look.")),
         (0, _) => text("My report."),
@@ -554,7 +554,7 @@ async fn undelivered_results_are_appended_when_no_turn_is_left() {
             event.agent.is_root() && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 2)
         })
         .await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert!(
         ended.text().starts_with("My report.") && ended.text().contains("found late"),

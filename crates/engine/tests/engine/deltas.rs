@@ -8,7 +8,7 @@ use posse_models::scripted::ScriptedAnswer;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, advance, timeout};
 
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::World;
 
 /// How long text may wait for more text.
@@ -18,7 +18,7 @@ const BEAT: Duration = Duration::from_mins(10);
 const WORDS: &str = "I have begun";
 
 /// A root that streams its reply when `speak` opens, and whose stream stays open until `end` opens.
-fn speaking(speak: &Gate, end: &Gate) -> World {
+fn speaking(speak: &Latch, end: &Latch) -> World {
     let (speak, end) = (speak.clone(), end.clone());
     World::new(|_| ScriptedAnswer::text(WORDS))
         .holding(move |_| Some(speak.clone()))
@@ -28,7 +28,7 @@ fn speaking(speak: &Gate, end: &Gate) -> World {
 }
 
 /// Lets the root stream its reply, and checks that it arrives within a batch, while the stream is still open.
-async fn assert_heard_in_time(speak: &Gate, deltas: &mut Receiver<Arc<[Delta]>>, handle: &RunHandle) {
+async fn assert_heard_in_time(speak: &Latch, deltas: &mut Receiver<Arc<[Delta]>>, handle: &RunHandle) {
     let said = Instant::now();
     speak.open();
     // Both timers may be due in the same moment, hence twice the time.
@@ -43,7 +43,7 @@ async fn assert_heard_in_time(speak: &Gate, deltas: &mut Receiver<Arc<[Delta]>>,
 
 #[tokio::test(start_paused = true)]
 async fn who_listens_while_a_call_is_open_hears_it_within_a_batch() {
-    let (speak, end) = (Gate::closed(), Gate::closed());
+    let (speak, end) = (Latch::closed(), Latch::closed());
     let world = speaking(&speak, &end);
     let process = world.process_that_beats(BEAT);
     let handle = process.runtime.start(world.spec()).await.expect("started");
@@ -58,7 +58,7 @@ async fn who_listens_while_a_call_is_open_hears_it_within_a_batch() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_listened_for_long_hears_it_within_a_batch() {
-    let (speak, end) = (Gate::closed(), Gate::closed());
+    let (speak, end) = (Latch::closed(), Latch::closed());
     let world = speaking(&speak, &end);
     let process = world.process_that_beats(BEAT);
     let handle = process.runtime.start(world.spec()).await.expect("started");

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::asking::{asked, escalating, say};
 use crate::crash::dies_at;
 use crate::power::CrashPoint;
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{EndedRun, World, child, listing, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -30,14 +30,14 @@ fn no(reason: &str) -> HookAnswer {
 type HookRecord = Arc<Mutex<Vec<(Moment, String, HookAccess)>>>;
 type AnswerFn = Arc<dyn Fn(&HookCall) -> HookAnswer + Send + Sync>;
 
-/// Hooks that are notified at some moments, wait at a gate if there is one, answer from a closure, and end on the stop
+/// Hooks that are notified at some moments, wait at a latch if there is one, answer from a closure, and end on the stop
 /// signal.
 #[derive(Clone)]
 struct ScriptedHooks {
     moments: Vec<Moment>,
     heard: HookRecord,
     ended: Arc<Mutex<usize>>,
-    gate: Option<Gate>,
+    latch: Option<Latch>,
     say: AnswerFn,
 }
 
@@ -47,13 +47,13 @@ impl ScriptedHooks {
             moments: moments.to_vec(),
             heard: Arc::default(),
             ended: Arc::default(),
-            gate: None,
+            latch: None,
             say: Arc::new(say),
         }
     }
 
-    fn behind(mut self, gate: &Gate) -> Self {
-        self.gate = Some(gate.clone());
+    fn behind(mut self, latch: &Latch) -> Self {
+        self.latch = Some(latch.clone());
         self
     }
 
@@ -75,12 +75,12 @@ impl Hooks for ScriptedHooks {
     fn run(&self, call: HookCall) -> BoxFuture<'static, HookAnswer> {
         let about = call.call.as_ref().map_or(call.definition.clone(), |hooked| hooked.tool.clone());
         self.heard.lock().expect("no panic while it is held").push((call.moment, about, call.reach));
-        let (gate, say, ended) = (self.gate.clone(), self.say.clone(), self.ended.clone());
+        let (latch, say, ended) = (self.latch.clone(), self.say.clone(), self.ended.clone());
         async move {
-            if let Some(gate) = gate {
+            if let Some(latch) = latch {
                 let mut stop = call.at.stop.clone();
                 tokio::select! {
-                    () = gate.pass() => {}
+                    () = latch.pass() => {}
                     () = stop.at_least(Urgency::Gently) => {
                         *ended.lock().expect("no panic while it is held") += 1;
                         return no("told to end");
@@ -162,8 +162,8 @@ async fn a_yes_of_a_hook_does_not_lift_a_rule() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
-    let gate = Gate::closed();
-    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Goes).behind(&gate);
+    let latch = Latch::closed();
+    let hooks = ScriptedHooks::at(&[Moment::PreToolUse], |_| HookAnswer::Goes).behind(&latch);
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => text("")
             .call("task", child("builder", "first"))
@@ -179,10 +179,10 @@ async fn a_call_that_waits_for_a_hook_keeps_its_place_and_holds_no_slot() {
     let mut spec = world.spec();
     spec.terms.parallel = 1;
     let handle = process.runtime.start(spec).await.expect("it starts");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.until(handle.id(), |event| event.body.kind() == "agent.subagent_closed").await;
     assert!(world.outside.all().is_empty(), "what comes after it waits");
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert_eq!(ended.status(), "completed");
     let order: Vec<String> = world.outside.all().into_iter().map(|(tool, ..)| tool).collect();
@@ -206,7 +206,7 @@ impl Hooks for OneToolHooks {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_objection_after_a_call_is_read_beside_its_result() {
-    let gate = Gate::closed();
+    let latch = Latch::closed();
     let world = World::new(|request| match request.turn {
         1 => text("").call("probe", json!({"on": "a"})).call("boom", json!({})),
         _ => text("done"),
@@ -215,14 +215,14 @@ async fn an_objection_after_a_call_is_read_beside_its_result() {
         let output = call.call.as_ref().and_then(|call| call.output.clone()).expect("a result");
         no(&format!("I saw: {output}"))
     };
-    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], say).behind(&gate);
+    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], say).behind(&latch);
     let world = world.with_hooks(hooks.clone());
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("it starts");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.until(handle.id(), |event| matches!(&event.body, EventBody::ToolFinished(e) if e.ok)).await;
     assert_eq!(world.asked_by_depth(0), 1, "the next turn waits for the hook");
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let results = ended.results("0");
     let looked = results.iter().find(|(tool, ..)| tool == "probe").expect("a result");
@@ -237,8 +237,8 @@ async fn an_objection_after_a_call_is_read_beside_its_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_after_a_change_may_change_the_files_and_keeps_them_from_others() {
-    let gate = Gate::closed();
-    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], |_| HookAnswer::Goes).behind(&gate);
+    let latch = Latch::closed();
+    let hooks = ScriptedHooks::at(&[Moment::PostToolUse], |_| HookAnswer::Goes).behind(&latch);
     let world = World::new(|request| match request.turn {
         1 => text("")
             .call("put", json!({"path": "a", "text": "1"}))
@@ -248,10 +248,10 @@ async fn a_hook_after_a_change_may_change_the_files_and_keeps_them_from_others()
     let world = world.with_hooks(hooks.clone()).isolated();
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("it starts");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.until(handle.id(), |event| matches!(&event.body, EventBody::ToolFinished(e) if e.ok)).await;
     assert_eq!(hooks.heard().len(), 1, "the second change waits for the hook of the first");
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert_eq!(ended.status(), "completed");
     let heard = hooks.heard();
@@ -396,12 +396,12 @@ fn busy(request: &posse_engine::ports::ModelRequest) -> ScriptedAnswer {
 async fn a_cancel_and_a_kill_end_the_hooks_and_wait_for_them() {
     for moment in Moment::ALL {
         for kill in [false, true] {
-            let gate = Gate::closed();
-            let hooks = ScriptedHooks::at(&[moment], |_| HookAnswer::Goes).behind(&gate);
+            let latch = Latch::closed();
+            let hooks = ScriptedHooks::at(&[moment], |_| HookAnswer::Goes).behind(&latch);
             let world = World::new(busy).with_hooks(hooks.clone()).isolated();
             let process = world.process();
             let handle = process.runtime.start(world.spec()).await.expect("it starts");
-            gate.reached(1).await;
+            latch.reached(1).await;
             let root = handle.id().root();
             let reason = "enough".to_owned();
             let command = posse_engine::ports::MailCommand::Cancel { agent: root, reason, kill };
@@ -417,18 +417,18 @@ async fn a_cancel_and_a_kill_end_the_hooks_and_wait_for_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn hooks_that_a_crash_cut_off_are_asked_again() {
     for moment in Moment::ALL {
-        let gate = Gate::closed();
-        let hooks = ScriptedHooks::at(&[moment], |_| no("I am sure")).behind(&gate);
+        let latch = Latch::closed();
+        let hooks = ScriptedHooks::at(&[moment], |_| no("I am sure")).behind(&latch);
         let world = World::new(busy).with_hooks(hooks.clone()).isolated();
         let dying = world.mortal(None);
         let handle = dying.runtime.start(world.spec()).await.expect("it starts");
-        gate.reached(1).await;
+        latch.reached(1).await;
         dying.power.as_ref().expect("mortal").cut();
         let before = hooks.heard();
         let heir = world.process();
         let handle = world.resume(&heir, handle.id()).await.expect("it goes on");
-        gate.reached(2).await;
-        gate.open();
+        latch.reached(2).await;
+        latch.open();
         let ended = world.ended(&handle).await;
         let after = hooks.heard();
         assert_eq!(after[1].1, before[0].1, "{moment:?} hears of the same again");

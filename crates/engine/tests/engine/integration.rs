@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::crash::dies_at;
 use crate::power::CrashPoint;
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{EndedRun, World, background, child, newest};
 
 pub(crate) fn calls(calls: impl IntoIterator<Item = ScriptedCall>) -> ScriptedAnswer {
@@ -104,15 +104,15 @@ async fn what_is_merged_into_one_that_only_delegates_goes_up_with_it() {
 
 #[tokio::test]
 async fn writers_of_different_paths_work_at_once_and_are_merged_in_the_order_they_were_asked_for() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let calls = vec![task(build("a/x=1", &["a/**"])), task(build("b/x=2", &["b/**"]))];
     let world = World::new(boss(calls))
         .isolated()
         .holding(move |request| (request.agent.relative() == "1" && request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     let second = handle.id().root().child(2);
     world
         .until(handle.id(), |event| {
@@ -120,7 +120,7 @@ async fn writers_of_different_paths_work_at_once_and_are_merged_in_the_order_the
         })
         .await;
     assert!(world.workspaces().updates().is_empty(), "the second waits for the first, which still works");
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let merged: Vec<String> = ended
         .events

@@ -8,7 +8,7 @@ use posse_engine::{ResumeOutcome, RuntimeError};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{World, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -18,8 +18,8 @@ fn text(text: &str) -> ScriptedAnswer {
 /// A lease holder that is suspended past its lease loses the run, and writes nothing more when it wakes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_wakes_after_its_lease_writes_nothing_more() {
-    let gates = [Gate::closed(), Gate::closed()];
-    let held = gates.clone();
+    let latches = [Latch::closed(), Latch::closed()];
+    let held = latches.clone();
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")),
@@ -35,7 +35,7 @@ async fn an_owner_that_wakes_after_its_lease_writes_nothing_more() {
     // It never renews its lease, like a suspended process.
     let sleeper = world.process_that_beats(Duration::from_hours(1));
     let handle = sleeper.runtime.start(world.spec()).await.expect("started");
-    gates[0].reached(1).await;
+    latches[0].reached(1).await;
     let other = world.process();
     let heir = loop {
         match other.runtime.resume(handle.id()).await.expect("resumed") {
@@ -44,15 +44,15 @@ async fn an_owner_that_wakes_after_its_lease_writes_nothing_more() {
             ResumeOutcome::Ended(_) => panic!("it cannot have ended"),
         }
     };
-    gates[1].reached(1).await;
+    latches[1].reached(1).await;
     // The suspended process wakes and tries to write its model's reply.
-    gates[0].open();
+    latches[0].open();
     let fenced = handle.ended().await;
     assert!(
         matches!(fenced, Err(RuntimeError::Store(StoreError::Fenced { held: 1, actual: 2, .. }))),
         "{fenced:?}"
     );
-    gates[1].open();
+    latches[1].open();
     let ended = world.ended(&heir).await;
     assert_eq!(ended.status(), "completed");
     assert_eq!(world.outside.count("strike"), 1, "the sleeper's reply was never acted on");
@@ -69,12 +69,12 @@ async fn an_owner_that_wakes_after_its_lease_writes_nothing_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_that_resume_at_once_one_gets_the_run() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|_| text("done")).holding(move |_| Some(held.clone()));
     let dying = world.mortal(None);
     let run = dying.runtime.start(world.spec()).await.expect("started").id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     dying.power.as_ref().expect("mortal").cut();
     let processes: Vec<_> = (0..4).map(|_| world.process()).collect();
     let all = processes.iter().map(|process| {
@@ -90,14 +90,14 @@ async fn of_two_that_resume_at_once_one_gets_the_run() {
         }
     }
     assert_eq!(going.len(), 1);
-    gate.open();
+    latch.open();
     world.ended(&going[0]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_persons_message_reaches_a_running_agent_once_and_an_ended_one_never() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("scout", "x")),
         (0, 2) => text("").call("probe", json!({})),
@@ -107,7 +107,7 @@ async fn a_persons_message_reaches_a_running_agent_once_and_an_ended_one_never()
     .holding(move |request| (request.depth == 0 && request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     let root = handle.id().root();
     let send =
         |agent: posse_domain::id::AgentId, text: &str| MailCommand::Send { agent, text: text.to_owned() };
@@ -115,7 +115,7 @@ async fn a_persons_message_reaches_a_running_agent_once_and_an_ended_one_never()
     world.post(handle.id(), send(root.child(9), "nobody")).await;
     world.post(handle.id(), send(root.clone(), "Look left.")).await;
     world.until(handle.id(), |event| matches!(event.body, EventBody::MessageReceived(_))).await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert!(ended.text().contains("Message from the user:\nLook left."), "{}", ended.text());
     let messages: Vec<_> = ended

@@ -9,7 +9,7 @@ use posse_engine::{RequestField, RunTerms};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{World, background, child, is_error, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -145,8 +145,8 @@ async fn calls_that_do_not_fit_now_wait_in_line_and_all_get_through() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_waiting_for_budget_says_so() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 4_000, price: None };
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => {
             text("").call("task", child("scout", "1")).call("task", child("scout", "2")).usage(tokens(100))
@@ -160,7 +160,7 @@ async fn a_child_waiting_for_budget_says_so() {
     spec.budget.tokens = Some(7_000 + 3 * REPORT_TOKENS);
     let handle = process.runtime.start(spec).await.expect("started");
     world.until(handle.id(), |event| matches!(event.body, EventBody::SubagentQueued(_))).await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let waits: Vec<_> = ended
         .events
@@ -275,8 +275,8 @@ async fn what_is_wrong_with_a_run_is_said_before_it_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have_ended() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 300, price: None };
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => {
             let mut input = background("lead", "x");
@@ -300,7 +300,7 @@ async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have
             event.agent == lead && matches!(&event.body, EventBody::ModelReplied(e) if e.turn == 2)
         })
         .await;
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let failed = ended.of("1").find_map(|event| match &event.body {
         EventBody::SubagentFailed(e) => Some(e.clone()),

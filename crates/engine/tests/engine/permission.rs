@@ -95,8 +95,8 @@ async fn an_ask_is_a_deny_where_nobody_can_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_parents_definition_binds_its_children_also_after_a_resume() {
-    let gate = crate::tools::Gate::closed();
-    let held = gate.clone();
+    let latch = crate::tools::Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("builder", "x")),
         (1, 1) => text("").call("strike", json!({"on": "b"})),
@@ -109,9 +109,9 @@ async fn a_parents_definition_binds_its_children_also_after_a_resume() {
     let dying = world.mortal(None);
     let handle = dying.runtime.start(spec).await.expect("started");
     let run = handle.id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     dying.power.as_ref().expect("mortal").cut();
-    gate.open();
+    latch.open();
     let heir = world.process();
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     let ended = world.ended(&handle).await;

@@ -6,7 +6,7 @@ use posse_domain::event::{EffectClass, EventBody, QueuedFor};
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::tools::{Gate, slow_to_act};
+use crate::tools::{Latch, slow_to_act};
 use crate::world::{World, background, child};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -43,8 +43,8 @@ async fn one_slot_and_three_levels_never_deadlock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_more_than_the_limit_run_at_once() {
     const LIMIT: usize = 3;
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => (0..10).fold(text(""), |answer, n| answer.call("task", child("scout", &n.to_string()))),
         _ => text("done"),
@@ -54,7 +54,7 @@ async fn no_more_than_the_limit_run_at_once() {
     let mut spec = world.spec();
     spec.terms.parallel = u32::try_from(LIMIT).expect("small");
     let handle = process.runtime.start(spec).await.expect("started");
-    gate.reached(LIMIT).await;
+    latch.reached(LIMIT).await;
     let queued: Vec<QueuedFor> = world
         .store_events(handle.id())
         .await
@@ -66,15 +66,15 @@ async fn no_more_than_the_limit_run_at_once() {
         .collect();
     assert_eq!(queued, [QueuedFor::Slot; 10 - LIMIT], "those that wait say so");
     assert_eq!(world.asked_by_depth(1), LIMIT);
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     assert_eq!(ended.run.agent_count(), 11);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definitions_limit_queues_its_own_and_nobody_else() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("")
             .call("task", child("scout", "1"))
@@ -93,9 +93,9 @@ async fn a_definitions_limit_queues_its_own_and_nobody_else() {
     world
         .until(handle.id(), |event| event.agent == lead && event.body.kind() == "agent.subagent_closed")
         .await;
-    gate.reached(1).await;
+    latch.reached(1).await;
     assert_eq!(world.asked_by_depth(1), 2, "one scout and the lead");
-    gate.open();
+    latch.open();
     let ended = world.ended(&handle).await;
     let started: Vec<&str> = ended
         .events
@@ -127,8 +127,8 @@ async fn the_queue_is_first_come_first_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_of_one_reply_that_change_things_run_in_their_order() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match request.turn {
         1 => text("")
             .call("probe", json!({"n": 1}))
@@ -141,14 +141,14 @@ async fn calls_of_one_reply_that_change_things_run_in_their_order() {
     .with_tool(move |outside| slow_to_act("hold", EffectClass::Exec, outside, &held));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     let before: Vec<String> = world.outside.all().into_iter().map(|(tool, ..)| tool).collect();
     assert_eq!(
         before,
         ["probe", "probe", "hold"],
         "a change waits for every look before it, and all wait for it"
     );
-    gate.open();
+    latch.open();
     world.ended(&handle).await;
     let after: Vec<String> = world.outside.all().into_iter().map(|(tool, ..)| tool).collect();
     assert_eq!(after, ["probe", "probe", "hold", "probe", "strike"]);

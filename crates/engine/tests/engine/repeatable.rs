@@ -122,8 +122,8 @@ async fn a_request_that_differs_has_another_hash() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_changes_the_hash_of_the_request_that_carries_it() {
     let hash = |said: &'static str| async move {
-        let gate = crate::tools::Gate::closed();
-        let held = gate.clone();
+        let latch = crate::tools::Latch::closed();
+        let held = latch.clone();
         let world = World::new(|request| match request.turn {
             1 => text("").call("probe", json!({})),
             _ => text("done"),
@@ -131,13 +131,13 @@ async fn a_message_changes_the_hash_of_the_request_that_carries_it() {
         .holding(move |request| (request.turn == 1).then(|| held.clone()));
         let process = world.process();
         let handle = process.runtime.start(world.spec()).await.expect("started");
-        gate.reached(1).await;
+        latch.reached(1).await;
         let agent = handle.id().root();
         world
             .post(handle.id(), posse_engine::ports::MailCommand::Send { agent, text: said.to_owned() })
             .await;
         world.until(handle.id(), |event| matches!(event.body, EventBody::MessageReceived(_))).await;
-        gate.open();
+        latch.open();
         let ended = world.ended(&handle).await;
         requests(&ended)[&("0".to_owned(), 1, 2)]
     };

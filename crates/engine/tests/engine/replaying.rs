@@ -13,7 +13,7 @@ use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
 use crate::repeatable::{per_agent, requests};
-use crate::tools::{Gate, trace};
+use crate::tools::{Latch, trace};
 use crate::world::{EndedRun, World, background, child};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -80,8 +80,8 @@ async fn a_replay_can_be_replayed() {
 /// In the recorded run the background child ends long after its parent's second turn. Without a model it ends at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_background_child_is_heard_of_at_its_recorded_turn() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => text("").call("task", background("scout", "look")),
         ("0", 2) => text("").call("probe", json!({})),
@@ -98,7 +98,7 @@ async fn a_background_child_is_heard_of_at_its_recorded_turn() {
         }
     };
     world.until(handle.id(), replied(3)).await;
-    gate.open();
+    latch.open();
     let first = world.ended(&handle).await;
     for _ in 0..5 {
         let second = again(&world, world.spec(), &first).await;
@@ -110,7 +110,7 @@ async fn a_background_child_is_heard_of_at_its_recorded_turn() {
 /// Two background children end in an order that differs from the order in which they were spawned.
 #[tokio::test(flavor = "multi_thread")]
 async fn completions_come_in_their_recorded_order() {
-    let (one, two) = (Gate::closed(), Gate::closed());
+    let (one, two) = (Latch::closed(), Latch::closed());
     let (held_one, held_two) = (one.clone(), two.clone());
     let world = World::new(|request| match (request.agent.relative(), request.turn) {
         ("0", 1) => {
@@ -155,8 +155,8 @@ async fn completions_come_in_their_recorded_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_wrote_is_said_again_before_the_same_turn() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match request.turn {
         1 | 2 => text("").call("probe", json!({"turn": request.turn})),
         _ => text("done"),
@@ -164,11 +164,11 @@ async fn what_a_person_wrote_is_said_again_before_the_same_turn() {
     .holding(move |request| (request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     let agent = handle.id().root();
     world.post(handle.id(), MailCommand::Send { agent, text: "hurry".to_owned() }).await;
     world.until(handle.id(), |event| matches!(event.body, EventBody::MessageReceived(_))).await;
-    gate.open();
+    latch.open();
     let first = world.ended(&handle).await;
     let second = again(&world, world.spec(), &first).await;
     assert_eq!(requests(&first), requests(&second));
@@ -214,13 +214,13 @@ async fn a_cancel_comes_after_the_same_turn() {
         ("1", 1) => text("").call("probe", json!({})),
         _ => text("never said"),
     });
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = world
         .holding(move |request| (request.agent.relative() == "1" && request.turn == 2).then(|| held.clone()));
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
-    gate.reached(1).await;
+    latch.reached(1).await;
     world.cancel(&handle.id().root()).await;
     let first = world.ended(&handle).await;
     let second = again(&world, world.spec(), &first).await;

@@ -1,5 +1,7 @@
 //! The request of a run: every field reaches the journal and comes back, also from a journal of an older version.
 
+use std::collections::BTreeSet;
+
 use posse_domain::budget::Budget;
 use posse_domain::event::{CatalogueText, EventBody};
 use posse_domain::permission::{Decision, OnAsk, Rule, Rules};
@@ -8,6 +10,7 @@ use posse_domain::skill::DiscoveredDefinitions;
 use posse_engine::ports::{Commit, Store as _};
 use posse_engine::{GivenBaseUrl, Recording, RunRequest, RunTerms};
 use posse_models::scripted::ScriptedAnswer;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::crash::dies_at;
@@ -106,6 +109,30 @@ async fn the_full_request_differs_from_the_usual_one_everywhere() {
     let mut same = Vec::new();
     common(&serde_json::to_value(full(&world)).expect("JSON"), &usual, "", &mut same);
     assert_eq!(same, ["/budget/usd"], "no model of this world has a price");
+}
+
+/// The names of all fields of a type in JSON, also of those that are omitted for their default: the error for a field
+/// that the type does not have lists them.
+fn fields<T: DeserializeOwned>() -> BTreeSet<String> {
+    let error = serde_json::from_value::<T>(json!({"sudo": true})).err().expect("it has no such field");
+    error
+        .to_string()
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|name| *name != "sudo")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn no_field_of_the_full_request_is_omitted_for_its_default() {
+    let world = World::new(|_| text("done"));
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<BTreeSet<_>>();
+    let full = serde_json::to_value(full(&world)).expect("JSON");
+    assert_eq!(keys(&full["terms"]), fields::<RunTerms>());
+    let planned = serde_json::to_value(planned(&world)).expect("JSON");
+    assert_eq!(&keys(&full) | &keys(&planned), fields::<RunRequest>(), "only a plan is in one of them alone");
 }
 
 /// The request as the journal has it.

@@ -7,7 +7,7 @@ use posse_domain::lifecycle::FailKind;
 use posse_models::scripted::ScriptedAnswer;
 use serde_json::json;
 
-use crate::tools::{Gate, slow_to_act};
+use crate::tools::{Latch, slow_to_act};
 use crate::world::{EndedRun, World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -115,7 +115,7 @@ async fn waiting_for_a_child_does_not_count_as_working_time() {
 
 #[tokio::test(start_paused = true)]
 async fn commands_cut_at_the_limit_use_up_the_attempts_time() {
-    let gate = Gate::closed();
+    let latch = Latch::closed();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => {
             let mut input = child("builder", "Build.");
@@ -126,7 +126,7 @@ async fn commands_cut_at_the_limit_use_up_the_attempts_time() {
         (_, turn) => text("").call("hold", json!({"turn": turn})),
     })
     .in_virtual_time()
-    .with_tool(|outside| slow_to_act("hold", EffectClass::Exec, outside, &gate));
+    .with_tool(|outside| slow_to_act("hold", EffectClass::Exec, outside, &latch));
     let ended = world.run(world.spec()).await;
     let failed = &ended.run.failed[0];
     assert_eq!(failed.code.as_str(), "TIMEOUT", "{failed:?}");
@@ -136,8 +136,8 @@ async fn commands_cut_at_the_limit_use_up_the_attempts_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn open_children_of_an_ended_attempt_are_cancelled_before_the_next() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.attempt, request.turn) {
         (0, _, 1) => text("").call("task", child("lead", "Split it.")),
         (0, ..) => text("done"),
@@ -154,7 +154,7 @@ async fn open_children_of_an_ended_attempt_are_cancelled_before_the_next() {
     assert!(closed < again);
     assert_eq!(ended.kinds("1.1").last(), Some(&"subagent_closed"));
     assert!(ended.result("0").0);
-    drop(gate);
+    drop(latch);
 }
 
 #[tokio::test(flavor = "multi_thread")]

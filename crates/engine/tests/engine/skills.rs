@@ -14,7 +14,7 @@ use posse_engine::{RunRequest, RunTerms};
 use posse_models::scripted::{ScriptedAnswer, ScriptedCall};
 use serde_json::{Value, json};
 
-use crate::tools::{Gate, slow_to_act};
+use crate::tools::{Latch, slow_to_act};
 use crate::world::{EndedRun, World, child, definition, definitions, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -251,8 +251,8 @@ async fn a_delegation_that_is_refused_or_fails_answers_with_an_error_and_the_cal
 /// Children of children: each has its own depth, whatever runs beside it, and the limit applies to each.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_delegations_keep_their_own_depth_and_the_limit_is_kept() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").calls((0..4).map(|n| delegate("deep", &format!("Part {n}.")))),
         (1, 1) => text("").calls([delegate("deep", "Deeper."), delegate("deep", "Deeper still.")]),
@@ -263,8 +263,8 @@ async fn concurrent_delegations_keep_their_own_depth_and_the_limit_is_kept() {
     let process = world.process();
     let handle = process.runtime.start(spec(&world, [skill("deep")])).await.expect("starts");
     // All eight at depth 2 are open at once.
-    gate.reached(8).await;
-    gate.open();
+    latch.reached(8).await;
+    latch.open();
     let ended = world.ended(&handle).await;
     for parent in ["0", "1", "2", "3", "4"] {
         let depth = if parent == "0" { 1 } else { 2 };
@@ -466,14 +466,14 @@ async fn the_time_limit_of_a_turn_ends_the_attempt_as_a_timeout() {
     assert!(error.starts_with("TIMEOUT: ") && error.contains("no reply within 1000 ms"), "{error}");
     assert_eq!(world.asked_by("1").len(), 2, "it is tried again, as every timeout is");
     // The model and its tool exceed the limit together, but neither does alone.
-    let gate = Gate::closed();
+    let latch = Latch::closed();
     let world = World::new(move |request| match (request.depth, request.turn) {
         (0, 1) => text("").calls([delegate("hasty", "Go.")]),
         (0, _) => text("done"),
         (_, 1) => text("").call("hold", json!({})).latency(slow(600)),
         _ => text("never"),
     })
-    .with_tool(|outside| slow_to_act("hold", EffectClass::Read, outside, &gate))
+    .with_tool(|outside| slow_to_act("hold", EffectClass::Read, outside, &latch))
     .in_virtual_time();
     let mut spec = spec(&world, [hasty]);
     let general = spec.definitions.iter_mut().find(|kind| kind.name == "general").expect("general");

@@ -35,11 +35,11 @@ impl EffectLog {
     }
 }
 
-/// Makes each caller wait until the gate is opened.
+/// Makes each caller wait until the latch is opened.
 #[derive(Clone)]
-pub(crate) struct Gate(Arc<(watch::Sender<usize>, Semaphore)>);
+pub(crate) struct Latch(Arc<(watch::Sender<usize>, Semaphore)>);
 
-impl Gate {
+impl Latch {
     pub(crate) fn closed() -> Self {
         Self(Arc::new((watch::Sender::new(0), Semaphore::new(0))))
     }
@@ -158,18 +158,18 @@ pub(crate) fn boom(outside: &EffectLog) -> Tool {
     made("boom", EffectClass::Read, ClosureTool { prepare: ready(), run, power: None })
 }
 
-/// Waits at `gate` while it prepares.
+/// Waits at `latch` while it prepares.
 pub(crate) fn slow_to_prepare(
     name: &'static str,
     class: EffectClass,
     outside: &EffectLog,
-    gate: &Gate,
+    latch: &Latch,
 ) -> Tool {
-    let gate = gate.clone();
+    let latch = latch.clone();
     let prepare: Step<Result<(), ToolFailure>> = Arc::new(move |_, _| {
-        let gate = gate.clone();
+        let latch = latch.clone();
         async move {
-            gate.pass().await;
+            latch.pass().await;
             Ok(())
         }
         .boxed()
@@ -182,14 +182,19 @@ pub(crate) fn slow_to_prepare(
     made(name, class, ClosureTool { prepare, run, power: None })
 }
 
-/// Records its execution, then waits at `gate`.
-pub(crate) fn slow_to_act(name: &'static str, class: EffectClass, outside: &EffectLog, gate: &Gate) -> Tool {
-    let (gate, outside) = (gate.clone(), outside.clone());
+/// Records its execution, then waits at `latch`.
+pub(crate) fn slow_to_act(
+    name: &'static str,
+    class: EffectClass,
+    outside: &EffectLog,
+    latch: &Latch,
+) -> Tool {
+    let (latch, outside) = (latch.clone(), outside.clone());
     let run: Step<ToolResult> = Arc::new(move |call, _| {
         outside.add(name, &call);
-        let gate = gate.clone();
+        let latch = latch.clone();
         async move {
-            gate.pass().await;
+            latch.pass().await;
             Ok(ToolOutput::text("done".to_owned()))
         }
         .boxed()

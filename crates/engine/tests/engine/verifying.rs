@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use posse_domain::event::{EventBody, StoredEvent};
+use posse_domain::event::{EventKind, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::{AgentState, RunStatus};
@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::checks;
-use crate::tools::Gate;
+use crate::tools::Latch;
 use crate::world::{World, background, child, newest};
 
 fn text(text: &str) -> ScriptedAnswer {
@@ -28,8 +28,8 @@ fn text(text: &str) -> ScriptedAnswer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_verifies_while_it_works() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("lead", "x")).call("task", background("scout", "y")),
         (1 | 2, 1) => text("").call("probe", json!({})).call("task", child("scout", "z")),
@@ -39,11 +39,11 @@ async fn a_run_verifies_while_it_works() {
     let process = world.process();
     let handle = process.runtime.start(world.spec()).await.expect("started");
     let key = world.key(handle.id());
-    // Two agents, the scouts, wait at the gate. Both have spent tokens, and so have the subtrees above them.
-    gate.reached(2).await;
+    // Two agents, the scouts, wait at the latch. Both have spent tokens, and so have the subtrees above them.
+    latch.reached(2).await;
     let verified = verify(world.store(), &key).await.expect("it holds together");
     assert!(verified.events > 10);
-    gate.open();
+    latch.open();
     world.ended(&handle).await;
 }
 
@@ -74,12 +74,8 @@ async fn a_run_verifies_at_every_commit() {
 
 /// Waits for the next commit of the run. Returns whether the run is still open.
 async fn grows(world: &World, key: &RunKey, pulse: &mut watch::Receiver<Pulse>) -> bool {
-    let ended = checks::read(world.store(), key).await.iter().any(|event| {
-        matches!(
-            event.body,
-            EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_)
-        )
-    });
+    let events = checks::read(world.store(), key).await;
+    let ended = events.iter().any(|event| EventKind::from(&event.body).ends_run());
     if !ended {
         pulse.changed().await.expect("the store lives");
     }
@@ -88,16 +84,16 @@ async fn grows(world: &World, key: &RunKey, pulse: &mut watch::Receiver<Pulse>) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_request_keeps_its_title_over_a_resume() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|_| text("done")).holding(move |_| Some(held.clone()));
     let mut spec = world.spec();
     spec.text = format!("The first line.\n{}", "and more\n".repeat(1_000)).into();
     let dying = world.mortal(None);
     let run = dying.runtime.start(spec).await.expect("started").id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     dying.power.as_ref().expect("mortal").cut();
-    gate.open();
+    latch.open();
     let heir = world.process();
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     world.ended(&handle).await;
@@ -107,8 +103,8 @@ async fn a_long_request_keeps_its_title_over_a_resume() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_closes_it() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|request| match (request.depth, request.turn) {
         (0, 1) => text("").call("task", child("scout", "x")).call("task", child("scout", "y")),
         (0, 2) => text("").call("task_status", json!({})).call("task_close", json!({"task_id": "1"})),
@@ -120,9 +116,9 @@ async fn a_child_left_open_keeps_its_report_over_a_resume_until_its_parent_close
     spec.terms.close_on_completion = false;
     let dying = world.mortal(None);
     let run = dying.runtime.start(spec).await.expect("started").id().clone();
-    gate.reached(1).await;
+    latch.reached(1).await;
     dying.power.as_ref().expect("mortal").cut();
-    gate.open();
+    latch.open();
     let heir = world.process();
     let handle = world.resume(&heir, &run).await.expect("it goes on");
     let ended = world.ended(&handle).await;
@@ -233,15 +229,15 @@ async fn a_run_that_does_not_exist_is_said_to_be_unknown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_somebody_owns_is_not_taken_and_one_that_ended_is_not_resumed() {
-    let gate = Gate::closed();
-    let held = gate.clone();
+    let latch = Latch::closed();
+    let held = latch.clone();
     let world = World::new(|_| text("done")).holding(move |_| Some(held.clone()));
     let owner = world.process();
     let handle = owner.runtime.start(world.spec()).await.expect("started");
     let other = world.process();
     let held = other.runtime.resume(handle.id()).await;
     assert!(matches!(held, Ok(posse_engine::ResumeOutcome::Held(holder)) if holder.epoch == 1));
-    gate.open();
+    latch.open();
     world.ended(&handle).await;
     let before = world.store().head(&world.key(handle.id())).await.expect("head");
     assert!(matches!(other.runtime.resume(handle.id()).await, Ok(posse_engine::ResumeOutcome::Ended(_))));

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 use crate::checks;
 use crate::power::{CrashPoint, LateStore, Power};
-use crate::tools::{EffectLog, Gate, boom, put, trace};
+use crate::tools::{EffectLog, Latch, boom, put, trace};
 use crate::workspaces::MemoryWorkspaces;
 
 pub(crate) const MODEL: &str = "test/model";
@@ -36,7 +36,7 @@ const HANGS_VIRTUAL: Duration = Duration::from_hours(100);
 
 type Script = Arc<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>;
 type Admit = Arc<dyn Fn() -> Admission + Send + Sync>;
-type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Gate> + Send + Sync>;
+type Hold = Arc<dyn Fn(&ModelRequest) -> Option<Latch> + Send + Sync>;
 
 /// Answers from a closure, records its requests, and delays the calls that a test selects.
 struct TestModel {
@@ -77,12 +77,12 @@ impl Model for TestModel {
         if !alive {
             return pending().boxed();
         }
-        let (gate, end) = ((self.hold)(&request), (self.hold_end)(&request));
+        let (latch, end) = ((self.hold)(&request), (self.hold_end)(&request));
         let script = self.script.clone();
         let answer = FnModel::new(move |request| script(request)).with_facts(self.facts).call(request, sink);
         async move {
-            if let Some(gate) = gate {
-                gate.pass().await;
+            if let Some(latch) = latch {
+                latch.pass().await;
             }
             let answer = answer.await;
             if let Some(end) = end {
@@ -156,19 +156,19 @@ impl World {
         }
     }
 
-    /// Makes the calls that `hold` selects wait at a gate.
+    /// Makes the calls that `hold` selects wait at a latch.
     pub(crate) fn holding(
         mut self,
-        hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
+        hold: impl Fn(&ModelRequest) -> Option<Latch> + Send + Sync + 'static,
     ) -> Self {
         self.hold = Arc::new(hold);
         self
     }
 
-    /// Makes the calls that `hold` selects wait at a gate after their whole text, with their streams open.
+    /// Makes the calls that `hold` selects wait at a latch after their whole text, with their streams open.
     pub(crate) fn holding_open(
         mut self,
-        hold: impl Fn(&ModelRequest) -> Option<Gate> + Send + Sync + 'static,
+        hold: impl Fn(&ModelRequest) -> Option<Latch> + Send + Sync + 'static,
     ) -> Self {
         self.hold_end = Arc::new(hold);
         self

@@ -125,7 +125,7 @@ pub struct GrepResult {
     /// How many files were skipped because they were too large, had a line too long for the expression, or could not be
     /// read.
     pub unread: usize,
-    /// How many files the gate refused.
+    /// How many files the read filter refused.
     pub refused: usize,
     /// Whether a limit of the walk was reached, so that part of the tree was not searched.
     pub cut: bool,

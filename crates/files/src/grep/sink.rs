@@ -20,7 +20,7 @@ pub(super) enum Outcome {
     Binary,
     /// The file could not be searched.
     Unread,
-    /// The gate refused the file.
+    /// The read filter refused the file.
     Refused,
 }
 

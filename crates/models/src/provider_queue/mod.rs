@@ -1,17 +1,17 @@
 //! The queue in front of a provider and key, shared by all agents of the process: limits, pauses and the circuit
 //! breaker.
 //!
-//! [`gate::Gate`] decides, as plain state over times that are passed in. [`ProviderQueue`] puts it behind a lock and
+//! [`CallScheduler`] decides, as plain state over times that are passed in. [`ProviderQueue`] puts it behind a lock and
 //! hands out the permits. Each change of the state also releases the calls that may start, so a permit costs one lock
 //! and one wake-up however many calls wait. One task per queue, which lives while a call waits, is the only timer.
 
 mod breaker;
-mod gate;
 mod notice;
 mod pace;
 mod permit;
 mod queues;
 mod retry;
+mod scheduler;
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +29,9 @@ use tokio::time::Instant;
 
 use crate::endpoint::Limits;
 use crate::wire::Problem;
-use gate::{Gate, PermitGrant, QueueStep, Ticket};
 use permit::{CallPermit, HeldPermit};
 pub use queues::ProviderQueues;
+use scheduler::{CallScheduler, PermitGrant, QueueStep, Ticket};
 
 #[derive(Debug)]
 pub(crate) struct ProviderQueue {
@@ -45,7 +45,7 @@ pub(crate) struct ProviderQueue {
 
 #[derive(Debug)]
 struct State {
-    gate: Gate,
+    scheduler: CallScheduler,
     seeds: RandomState,
     drawn: u64,
     /// The wakers of waiting calls.
@@ -67,7 +67,7 @@ enum Timer {
 impl ProviderQueue {
     pub(crate) fn new(provider: Arc<str>, limits: Limits) -> Arc<Self> {
         let state = State {
-            gate: Gate::new(limits),
+            scheduler: CallScheduler::new(limits),
             seeds: RandomState::new(),
             drawn: 0,
             wakers: HashMap::new(),
@@ -81,8 +81,8 @@ impl ProviderQueue {
     pub(crate) fn admit(self: &Arc<Self>, size: CallSize) -> Admission {
         let tokens = size.input_tokens.saturating_add(size.output_tokens);
         let asked = self.with(|state, now| {
-            let asked = state.gate.ask(now, tokens);
-            asked.map_err(|ticket| (ticket, state.gate.foreseen(now)))
+            let asked = state.scheduler.ask(now, tokens);
+            asked.map_err(|ticket| (ticket, state.scheduler.foreseen(now)))
         });
         match asked {
             Ok(grant) => Admission::Go(Permit::holding(HeldPermit::new(self.clone(), grant))),
@@ -96,16 +96,16 @@ impl ProviderQueue {
     /// Records that an answer has begun, so the provider works. [`ProviderQueue::succeeded`] or
     /// [`ProviderQueue::failed`] records its end.
     pub(crate) fn answering(&self) {
-        self.with(|state, now| state.gate.answering(now));
+        self.with(|state, now| state.scheduler.answering(now));
     }
 
     /// Records an answered call with its usage, if that is known.
     pub(crate) fn succeeded(&self, usage: Option<&Usage>) {
         let closed = self.with(|state, now| {
             if let Some(usage) = usage {
-                state.gate.used(now, usage.tokens());
+                state.scheduler.used(now, usage.tokens());
             }
-            state.gate.answered(now)
+            state.scheduler.answered(now)
         });
         if closed {
             tracing::info!(provider = %self.provider, "it answers again");
@@ -117,10 +117,10 @@ impl ProviderQueue {
     pub(crate) fn failed(&self, problem: &Problem, call: u32) -> Option<Retry> {
         let (opened, retry) = self.with(|state, now| {
             if let Some(usage) = &problem.usage {
-                state.gate.used(now, usage.tokens());
+                state.scheduler.used(now, usage.tokens());
             }
             let (everybody, own) = (state.chance(), state.chance());
-            let opened = state.gate.failed(now, problem.kind, call, everybody);
+            let opened = state.scheduler.failed(now, problem.kind, call, everybody);
             (opened, retry::retry(problem.kind, call, own))
         });
         if opened {
@@ -158,7 +158,7 @@ impl State {
     /// Releases the calls that may start, and returns the next step.
     fn let_go(&mut self, now: Duration, wake: &mut Vec<Waker>) -> QueueStep {
         loop {
-            match self.gate.next(now) {
+            match self.scheduler.next(now) {
                 QueueStep::Go(ticket, grant) => {
                     self.come.insert(ticket, grant);
                     wake.extend(self.wakers.remove(&ticket));

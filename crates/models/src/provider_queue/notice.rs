@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use posse_engine::ports::Notice;
 
-use super::gate::{Cause, PauseReason};
+use super::scheduler::{Cause, PauseReason};
 
 /// Shorter waits are not shown.
 const NOTICED: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use posse_engine::ports::Permit;
 
-use super::gate::{PermitGrant, QueueStep, Ticket};
+use super::scheduler::{PermitGrant, QueueStep, Ticket};
 use super::{ProviderQueue, Timer};
 
 /// A grant that is returned when it is dropped.
@@ -24,7 +24,7 @@ impl HeldPermit {
 
 impl Drop for HeldPermit {
     fn drop(&mut self) {
-        self.queue.with(|state, now| state.gate.give_back(now, &self.grant));
+        self.queue.with(|state, now| state.scheduler.give_back(now, &self.grant));
     }
 }
 
@@ -73,9 +73,9 @@ impl Drop for CallPermit {
         self.queue.with(|state, now| {
             state.wakers.remove(&ticket);
             if let Some(grant) = state.come.remove(&ticket) {
-                state.gate.give_back(now, &grant);
+                state.scheduler.give_back(now, &grant);
             } else {
-                state.gate.leave(ticket);
+                state.scheduler.leave(ticket);
             }
         });
     }

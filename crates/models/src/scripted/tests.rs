@@ -1,3 +1,5 @@
+//! Scripted models: which rule answers, how often, and errors of scripts.
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Mutex;

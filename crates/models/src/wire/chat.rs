@@ -18,14 +18,14 @@ const PATH: &str = "/chat/completions";
 const MISTRAL: &[&str] =
     &["mistral", "ministral", "devstral", "codestral", "magistral", "mixtral", "pixtral"];
 
-/// Chat Completions in the dialect of one server.
+/// Chat Completions with the quirks of one server.
 pub(crate) struct Chat {
-    dialect: Dialect,
+    quirks: ServerQuirks,
 }
 
 /// The differences between servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Dialect {
+struct ServerQuirks {
     limit: LimitName,
     /// Whether usage must be requested. Some servers refuse such a request, and report usage all the same.
     ask_for_usage: bool,
@@ -51,7 +51,7 @@ enum LimitName {
 }
 
 impl Chat {
-    /// The dialect of the server at this base URL.
+    /// The quirks of the server at this base URL.
     pub(crate) fn at(base_url: &str, model: &str) -> Self {
         let host = url::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_lowercase));
         let host = host.unwrap_or_default();
@@ -61,7 +61,7 @@ impl Chat {
         let model = model.to_lowercase();
         let named = |parts: &[&str]| parts.iter().any(|part| model.contains(part));
         Self {
-            dialect: Dialect {
+            quirks: ServerQuirks {
                 limit: if at("openai.com") || at("openai.azure.com") {
                     LimitName::MaxCompletionTokens
                 } else {
@@ -82,12 +82,12 @@ impl Wire for Chat {
         WireRequest {
             path: PATH.to_owned(),
             headers: Vec::new(),
-            body: request::body(self.dialect, target, request),
+            body: request::body(self.quirks, target, request),
         }
     }
 
     fn reader(&self, target: &Target, _: &ModelRequest) -> Box<dyn ReplyReader> {
-        Box::new(reader::Reader::new(self.dialect, target))
+        Box::new(reader::Reader::new(self.quirks, target))
     }
 
     fn refusal(&self, refused: &ErrorResponse<'_>) -> Problem {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use posse_engine::ports::{ModelFailure, ModelReply};
 use posse_models::Format;
-use posse_testkit::mock::{Answer, Dialect, FaultMoment, FaultType, Mock, MockRequest, Options};
+use posse_testkit::mock::{Answer, FaultMoment, FaultType, Mock, MockRequest, Options, WireFormat};
 use serde_json::Value;
 
 use crate::support::{Case, FORMATS, KEY, hello, model};
@@ -49,14 +49,14 @@ fn recorded(format: Format) -> Vec<RecordedStream> {
 }
 
 /// A format with a server whose next answer can be set.
-fn prepared(format: Format, dialect: Dialect, name: &str) -> (Case, Arc<Mutex<Answer>>) {
+fn prepared(format: Format, wire_format: WireFormat, name: &str) -> (Case, Arc<Mutex<Answer>>) {
     let next = Arc::new(Mutex::new(Answer::text("")));
     let given = next.clone();
     let options = Options { key: Some(KEY.to_owned()), keep_bodies: false, ..Options::default() };
     let mock = Mock::with(move |_: &MockRequest| given.lock().expect("an answer").clone(), options)
         .expect("a server");
     let model = model(format, name, &mock.url());
-    (Case { dialect, mock, model }, next)
+    (Case { wire_format, mock, model }, next)
 }
 
 /// Compares a reply with the expected one.
@@ -85,12 +85,12 @@ async fn there_are_at_least_twenty_recorded_streams() {
 
 #[tokio::test]
 async fn recorded_streams_are_read_as_what_they_are() {
-    for (format, dialect, name) in FORMATS {
-        let (case, next) = prepared(format, dialect, name);
+    for (format, wire_format, name) in FORMATS {
+        let (case, next) = prepared(format, wire_format, name);
         for stream in recorded(format) {
             *next.lock().expect("an answer") = Answer::recorded(stream.body.clone());
             let result = case.call(hello()).await.0;
-            let place = format!("{dialect:?} {}: {result:?}", stream.name);
+            let place = format!("{wire_format:?} {}: {result:?}", stream.name);
             let stop = stream.expected["stop"].as_str();
             match (&result, stop) {
                 (Ok(reply), Some("done" | "length")) => compare(reply, &stream.expected, &place),
@@ -106,8 +106,8 @@ async fn recorded_streams_are_read_as_what_they_are() {
 
 #[tokio::test]
 async fn a_stream_that_is_cut_anywhere_is_a_failure_or_whole() {
-    for (format, dialect, name) in FORMATS {
-        let (case, next) = prepared(format, dialect, name);
+    for (format, wire_format, name) in FORMATS {
+        let (case, next) = prepared(format, wire_format, name);
         for stream in recorded(format) {
             *next.lock().expect("an answer") = Answer::recorded(stream.body.clone());
             let whole = case.call(hello()).await.0;
@@ -118,7 +118,7 @@ async fn a_stream_that_is_cut_anywhere_is_a_failure_or_whole() {
                         Answer::recorded(stream.body.clone()).fault(FaultMoment::Byte(at), then.clone());
                     *next.lock().expect("an answer") = cut;
                     let result = case.call(hello()).await.0;
-                    let place = format!("{dialect:?} {} at {at} {then:?}: {result:?}", stream.name);
+                    let place = format!("{wire_format:?} {} at {at} {then:?}: {result:?}", stream.name);
                     whole_or_nothing(&result, &whole, &place);
                 }
             }

@@ -6,7 +6,7 @@ use posse_domain::budget::Usage;
 use posse_domain::code::Code;
 use posse_engine::ports::ModelFailure;
 use posse_testkit::mock::{
-    Answer, Dialect, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, refused_url,
+    Answer, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, WireFormat, refused_url,
 };
 use serde_json::json;
 
@@ -45,7 +45,7 @@ const CUT: ExpectedFailure = ExpectedFailure { free: false, ..AGAIN };
 
 #[track_caller]
 fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFailure) {
-    let place = format!("{:?}, {what}: {failure:?}", case.dialect);
+    let place = format!("{:?}, {what}: {failure:?}", case.wire_format);
     assert_eq!(failure.usage, expected.free.then_some(Usage::ZERO), "{place}");
     check_kind(what, case, failure, expected);
 }
@@ -53,7 +53,7 @@ fn check(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFai
 /// Checks a failure without its cost.
 #[track_caller]
 fn check_kind(what: &str, case: &Case, failure: &ModelFailure, expected: &ExpectedFailure) {
-    let place = format!("{:?}, {what}: {failure:?}", case.dialect);
+    let place = format!("{:?}, {what}: {failure:?}", case.wire_format);
     assert_eq!(failure.error.code, expected.code, "{place}");
     if expected.status.is_some() {
         assert_eq!(failure.error.status, expected.status, "{place}");
@@ -140,7 +140,7 @@ async fn a_529_that_says_when_is_believed() {
     let answer = Answer::refuse_for(529, "Overloaded", RetryAfter::Seconds(3));
     for case in cases(&answer) {
         let retry = case.failure().await.retry.expect("another call");
-        assert!(retry.after >= Duration::from_secs(3), "{:?}: {retry:?}", case.dialect);
+        assert!(retry.after >= Duration::from_secs(3), "{:?}: {retry:?}", case.wire_format);
     }
 }
 
@@ -173,21 +173,25 @@ async fn an_error_in_a_stream_means_what_it_would_mean_as_a_status() {
     let flat = |code: &str| json!({"type": "error", "sequence_number": 2, "code": code, "message": "no"});
     let of_kind = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "no"}});
     let table = [
-        (Dialect::Messages, of_kind("rate_limit_error"), limited()),
-        (Dialect::Messages, of_kind("overloaded_error"), CUT),
-        (Dialect::Messages, of_kind("api_error"), CUT),
-        (Dialect::Responses, flat("rate_limit_exceeded"), limited()),
-        (Dialect::Responses, nested("too_many_requests"), limited()),
-        (Dialect::Responses, nested("context_length_exceeded"), overflow()),
-        (Dialect::Responses, flat("server_error"), CUT),
-        (Dialect::Chat, json!({"error": {"code": 429, "message": "no"}}), limited()),
-        (Dialect::Chat, json!({"error": {"code": "context_length_exceeded", "message": "no"}}), overflow()),
-        (Dialect::Chat, json!({"error": {"type": "server_error", "message": "no"}}), CUT),
+        (WireFormat::Messages, of_kind("rate_limit_error"), limited()),
+        (WireFormat::Messages, of_kind("overloaded_error"), CUT),
+        (WireFormat::Messages, of_kind("api_error"), CUT),
+        (WireFormat::Responses, flat("rate_limit_exceeded"), limited()),
+        (WireFormat::Responses, nested("too_many_requests"), limited()),
+        (WireFormat::Responses, nested("context_length_exceeded"), overflow()),
+        (WireFormat::Responses, flat("server_error"), CUT),
+        (WireFormat::Chat, json!({"error": {"code": 429, "message": "no"}}), limited()),
+        (
+            WireFormat::Chat,
+            json!({"error": {"code": "context_length_exceeded", "message": "no"}}),
+            overflow(),
+        ),
+        (WireFormat::Chat, json!({"error": {"type": "server_error", "message": "no"}}), CUT),
     ];
-    for (dialect, error, expected) in table {
+    for (wire_format, error, expected) in table {
         let event = format!("event: error\ndata: {error}\n\n");
         let answer = Answer::recorded(event);
-        let case = cases(&answer).find(|case| case.dialect == dialect).expect("a case");
+        let case = cases(&answer).find(|case| case.wire_format == wire_format).expect("a case");
         let failure = case.failure().await;
         // Providers differ in whether they charge for the little that was done.
         check_kind(&error.to_string(), &case, &failure, &expected);

@@ -1,6 +1,6 @@
 //! The key is in its header and nowhere else.
 
-use posse_testkit::mock::{Answer, Dialect, FaultMoment, FaultType, Refusal};
+use posse_testkit::mock::{Answer, FaultMoment, FaultType, Refusal, WireFormat};
 
 use crate::support::{KEY, cases};
 
@@ -9,14 +9,14 @@ async fn the_key_is_sent_in_the_header_of_its_format_alone() {
     for case in cases(&Answer::text("in")) {
         case.reply().await;
         let logged = case.mock.requests().remove(0);
-        let wanted = if case.dialect == Dialect::Messages { "x-api-key" } else { "authorization" };
+        let wanted = if case.wire_format == WireFormat::Messages { "x-api-key" } else { "authorization" };
         let carrying: Vec<&str> = logged
             .headers
             .iter()
             .filter(|(_, value)| value.contains(KEY))
             .map(|(name, _)| name.as_str())
             .collect();
-        assert_eq!(carrying, [wanted], "{:?}", case.dialect);
+        assert_eq!(carrying, [wanted], "{:?}", case.wire_format);
         assert!(!String::from_utf8_lossy(&logged.body).contains(KEY));
         assert!(!logged.path.contains(KEY));
     }
@@ -53,8 +53,8 @@ async fn a_key_that_is_echoed_is_never_told() {
         for case in cases(&answer) {
             let failure = case.failure().await;
             let told = format!("{failure:?}\n{failure:#?}\n{}", failure.error.message);
-            assert!(!told.contains(KEY), "{:?}, {what}: {told}", case.dialect);
-            assert!(!told.contains(&KEY[..12]), "{:?}, {what}: part of the key: {told}", case.dialect);
+            assert!(!told.contains(KEY), "{:?}, {what}: {told}", case.wire_format);
+            assert!(!told.contains(&KEY[..12]), "{:?}, {what}: part of the key: {told}", case.wire_format);
         }
     }
 }

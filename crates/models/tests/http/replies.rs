@@ -10,7 +10,7 @@ use posse_domain::code::Code;
 use posse_domain::message::{Image, MediaType};
 use posse_engine::ports::{ModelReply, StreamPart};
 use posse_testkit::mock::{
-    Answer, CallOrder, Dialect, FaultMoment, FaultType, MockReply, Outcome, Stop, Tokens,
+    Answer, CallOrder, FaultMoment, FaultType, MockReply, Outcome, Stop, Tokens, WireFormat,
 };
 use serde_json::{Value, json};
 
@@ -27,11 +27,11 @@ fn calls(reply: &ModelReply) -> Vec<(&str, &Value)> {
 async fn text_comes_whole_and_is_shown_as_it_comes() {
     for case in cases(&Answer::text(TEXT)) {
         let (reply, shown) = case.reply().await;
-        assert_eq!(&*reply.reply.text.to_shared(), TEXT, "{:?}", case.dialect);
+        assert_eq!(&*reply.reply.text.to_shared(), TEXT, "{:?}", case.wire_format);
         assert_eq!(shown.text(), TEXT);
-        assert!(shown.parts().len() > 2, "{:?}: {:?}", case.dialect, shown.parts());
+        assert!(shown.parts().len() > 2, "{:?}: {:?}", case.wire_format, shown.parts());
         let usage = Usage { input_tokens: 100, output_tokens: 20, micro_usd: None, ..Usage::ZERO };
-        assert_eq!(reply.usage, usage, "{:?}", case.dialect);
+        assert_eq!(reply.usage, usage, "{:?}", case.wire_format);
     }
 }
 
@@ -41,15 +41,15 @@ async fn calls_come_whole_however_their_pieces_are_woven() {
     for weave in [CallOrder::InOrder, CallOrder::Interleaved, CallOrder::Repeated] {
         let say = MockReply::text("I look.").call("read", &one).call("read", &two).call("list", &json!({}));
         for case in cases(&say.weave(weave).into()) {
-            let place = format!("{:?} {weave:?}", case.dialect);
+            let place = format!("{:?} {weave:?}", case.wire_format);
             let (result, shown) = case.call(hello()).await;
             let reply = match result {
                 Ok(reply) => reply,
                 // No known server closes a block twice. Failing is as good as ignoring it.
                 Err(failure) => {
                     assert_eq!(
-                        (case.dialect, weave),
-                        (Dialect::Messages, CallOrder::Repeated),
+                        (case.wire_format, weave),
+                        (WireFormat::Messages, CallOrder::Repeated),
                         "{failure:?}"
                     );
                     assert_eq!(failure.usage, None, "{place}: what it cost is not known");
@@ -75,7 +75,12 @@ async fn a_call_and_its_result_are_sent_back_as_they_were() {
         case.call(request(turn_after(&reply, vec![]))).await.0.expect("a reply");
         let body = case.mock.requests()[1].json();
         let entries = body.get("messages").or(body.get("input")).expect("a conversation").to_string();
-        assert_eq!(entries.matches(&id).count(), 2, "{:?}: the call and its result: {entries}", case.dialect);
+        assert_eq!(
+            entries.matches(&id).count(),
+            2,
+            "{:?}: the call and its result: {entries}",
+            case.wire_format
+        );
         assert!(entries.contains("a.txt") && entries.contains("what was read"), "{entries}");
     }
 }
@@ -107,12 +112,17 @@ async fn thinking_is_shown_kept_and_sent_back_where_the_provider_wants_it() {
     let first = first.call("read", &json!({"path": "a.txt"}));
     for case in cases_of(move |n| if n == 1 { first.clone().into() } else { Answer::text("done") }) {
         let (reply, shown) = case.reply().await;
-        assert_eq!(shown.thinking(), "Where could it be? Maybe in a.txt.", "{:?}", case.dialect);
+        assert_eq!(shown.thinking(), "Where could it be? Maybe in a.txt.", "{:?}", case.wire_format);
         assert_eq!(&*reply.reply.text.to_shared(), "I look.", "thinking is no text");
         case.call(request(turn_after(&reply, vec![]))).await.0.expect("a reply");
         let body = case.mock.requests()[1].json().to_string();
         // Chat Completions has no seal, and only some servers expect thinking in later requests.
-        assert_eq!(body.contains(SEAL), case.dialect != Dialect::Chat, "{:?}: {body}", case.dialect);
+        assert_eq!(
+            body.contains(SEAL),
+            case.wire_format != WireFormat::Chat,
+            "{:?}: {body}",
+            case.wire_format
+        );
     }
 }
 
@@ -125,7 +135,7 @@ async fn pictures_reach_the_model() {
         let image = Image { media_type: MediaType::Png, base64: Arc::<str>::from(PICTURE).into() };
         case.call(request(turn_after(&reply, vec![image]))).await.0.expect("a reply");
         let body = case.mock.requests()[1].json().to_string();
-        assert!(body.contains(PICTURE) && body.contains("image/png"), "{:?}: {body}", case.dialect);
+        assert!(body.contains(PICTURE) && body.contains("image/png"), "{:?}: {body}", case.wire_format);
     }
 }
 
@@ -137,9 +147,9 @@ async fn a_reply_that_is_too_long_has_no_part_of_a_call() {
     for case in cases(&say.stop(Stop::Length).into()) {
         let (reply, _) = case.reply().await;
         let text = reply.reply.text.to_shared();
-        assert!(reply.cut_off && &*text == "I look.", "{:?}: {text}", case.dialect);
+        assert!(reply.cut_off && &*text == "I look.", "{:?}: {text}", case.wire_format);
         for (_, input) in calls(&reply) {
-            assert_eq!(*input, json!({"path": "a.txt"}), "{:?}", case.dialect);
+            assert_eq!(*input, json!({"path": "a.txt"}), "{:?}", case.wire_format);
         }
         assert_eq!(reply.usage.output_tokens, 20);
     }
@@ -149,9 +159,9 @@ async fn a_reply_that_is_too_long_has_no_part_of_a_call() {
 async fn a_refusal_is_no_reply_and_is_counted() {
     for case in cases(&MockReply::text("I").stop(Stop::Refused).into()) {
         let failure = case.failure().await;
-        assert_eq!(failure.error.code, Code::ModelError, "{:?}", case.dialect);
+        assert_eq!(failure.error.code, Code::ModelError, "{:?}", case.wire_format);
         assert!(failure.error.message.contains("refused"), "{}", failure.error.message);
-        assert_eq!(failure.usage.map(|usage| usage.tokens()), Some(120), "{:?}", case.dialect);
+        assert_eq!(failure.usage.map(|usage| usage.tokens()), Some(120), "{:?}", case.wire_format);
         assert_eq!(failure.retry, None);
     }
 }
@@ -169,19 +179,19 @@ async fn every_figure_that_the_provider_gives_is_counted() {
             reasoning_tokens: 120,
             micro_usd: None,
         };
-        assert_eq!(reply.usage, usage, "{:?}", case.dialect);
+        assert_eq!(reply.usage, usage, "{:?}", case.wire_format);
     }
 }
 
 #[tokio::test]
 async fn what_a_server_does_not_count_is_estimated_and_never_nothing() {
     let say = MockReply::text(TEXT).uncounted();
-    for case in cases(&say.into()).filter(|case| case.dialect != Dialect::Messages) {
+    for case in cases(&say.into()).filter(|case| case.wire_format != WireFormat::Messages) {
         let (reply, _) = case.reply().await;
         assert!(
             reply.usage.input_tokens > 10 && reply.usage.output_tokens > 10,
             "{:?}: {:?}",
-            case.dialect,
+            case.wire_format,
             reply.usage
         );
     }
@@ -192,7 +202,7 @@ async fn a_server_that_does_not_stream_is_understood() {
     let say = MockReply::text(TEXT).call("read", &json!({"path": "a.txt"}));
     for case in cases(&Answer::from(say).unstreamed()) {
         let (reply, shown) = case.reply().await;
-        assert_eq!(&*reply.reply.text.to_shared(), TEXT, "{:?}", case.dialect);
+        assert_eq!(&*reply.reply.text.to_shared(), TEXT, "{:?}", case.wire_format);
         assert_eq!(calls(&reply), [("read", &json!({"path": "a.txt"}))]);
         assert_eq!(reply.usage.tokens(), 120);
         assert_eq!(shown.text(), TEXT);
@@ -212,8 +222,13 @@ async fn packed_dripping_and_mislabelled_answers_are_understood() {
     for (manner, answer) in manners {
         for case in cases(&answer) {
             let (reply, _) = case.reply().await;
-            assert_eq!(&*reply.reply.text.to_shared(), "über", "{:?} {manner}", case.dialect);
-            assert_eq!(calls(&reply), [("read", &json!({"path": "a.txt"}))], "{:?} {manner}", case.dialect);
+            assert_eq!(&*reply.reply.text.to_shared(), "über", "{:?} {manner}", case.wire_format);
+            assert_eq!(
+                calls(&reply),
+                [("read", &json!({"path": "a.txt"}))],
+                "{:?} {manner}",
+                case.wire_format
+            );
         }
     }
 }
@@ -227,7 +242,7 @@ async fn calls_one_after_the_other_share_connections() {
         let figures = case.mock.stats();
         assert_eq!(figures.requests, 20);
         // The end of an answer may still be in transit when the next call is made.
-        assert!(figures.connections <= 2, "{:?}: {figures:?}", case.dialect);
+        assert!(figures.connections <= 2, "{:?}: {figures:?}", case.wire_format);
     }
 }
 
@@ -236,11 +251,17 @@ async fn a_call_that_is_dropped_closes_its_stream() {
     for case in cases(&Answer::text("and then").fault(FaultMoment::Event(2), FaultType::Stall)) {
         let shown = Arc::new(crate::support::ShownParts::default());
         let call = tokio::spawn(case.model.call(hello(), shown));
-        let (mock, dialect) = (case.mock, case.dialect);
+        let (mock, wire_format) = (case.mock, case.wire_format);
         let waited = tokio::task::spawn_blocking(move || {
-            assert!(mock.wait(PATIENCE, |log| log.iter().any(|logged| logged.status == 200)), "{dialect:?}");
+            assert!(
+                mock.wait(PATIENCE, |log| log.iter().any(|logged| logged.status == 200)),
+                "{wire_format:?}"
+            );
             call.abort();
-            assert!(mock.wait(PATIENCE, |log| log[0].ended.is_some()), "{dialect:?}: the stream stays open");
+            assert!(
+                mock.wait(PATIENCE, |log| log[0].ended.is_some()),
+                "{wire_format:?}: the stream stays open"
+            );
             mock.requests()[0].ended.expect("ended").1
         });
         assert_eq!(waited.await.expect("waited"), Outcome::Left);
@@ -257,9 +278,13 @@ async fn pings_are_no_sign_of_life_and_pieces_of_arguments_are() {
         let shown = Arc::new(crate::support::ShownParts::default());
         let call = case.model.call(hello(), shown.clone());
         // Hundreds of pings arrive in that time, but never the answer.
-        assert!(tokio::time::timeout(Duration::from_millis(400), call).await.is_err(), "{:?}", case.dialect);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(400), call).await.is_err(),
+            "{:?}",
+            case.wire_format
+        );
         let parts = shown.parts();
-        assert!(parts.contains(&StreamPart::Alive) || parts.len() >= 2, "{:?}: {parts:?}", case.dialect);
-        assert!(parts.len() <= 12, "{:?}: {} signs of life", case.dialect, parts.len());
+        assert!(parts.contains(&StreamPart::Alive) || parts.len() >= 2, "{:?}: {parts:?}", case.wire_format);
+        assert!(parts.len() <= 12, "{:?}: {} signs of life", case.wire_format, parts.len());
     }
 }

@@ -8,7 +8,7 @@ use posse::{EventKind, NewRun, Posse};
 use posse_engine::ports::{Model, ModelError, Models};
 use posse_models::Format;
 use posse_testkit::mock::{
-    Answer, Dialect, FaultMoment, FaultType, LogEntry, Mock, MockRequest, Options, Outcome,
+    Answer, FaultMoment, FaultType, LogEntry, Mock, MockRequest, Options, Outcome, WireFormat,
 };
 use serde_json::{Value, json};
 
@@ -35,11 +35,11 @@ async fn heard(mock: &Arc<Mock>, patience: Duration, count: usize) -> bool {
 }
 
 /// The journalled model calls of a run whose first answer is this one and whose second succeeds.
-async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec<Value> {
+async fn run(format: Format, wire_format: WireFormat, name: &str, first: Answer) -> Vec<Value> {
     let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-    let brain =
+    let source =
         move |asked: &MockRequest| if asked.number == 1 { first.clone() } else { Answer::text("done") };
-    let mock = Arc::new(Mock::with(brain, options).expect("a server"));
+    let mock = Arc::new(Mock::with(source, options).expect("a server"));
     let home = tempfile::tempdir().expect("a directory");
     let posse = Posse::builder()
         .state_dir(home.path().join("state"))
@@ -47,7 +47,7 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
         .open()
         .expect("a store");
     let handle = posse.start(NewRun::new("hello").model("mock/x").dir(home.path())).await.expect("a run");
-    assert!(heard(&mock, PATIENCE, 1).await, "{dialect:?}: no request");
+    assert!(heard(&mock, PATIENCE, 1).await, "{wire_format:?}: no request");
     // Data that was still in transit after the skipped time restarts the silence.
     for _ in 0..SILENCES_MAX {
         tokio::time::pause();
@@ -61,11 +61,15 @@ async fn run(format: Format, dialect: Dialect, name: &str, first: Answer) -> Vec
     assert_eq!(
         posse.wait(handle.id()).await.expect("an outcome").status,
         posse::RunStatus::Completed,
-        "{dialect:?}"
+        "{wire_format:?}"
     );
     let log = mock.requests();
-    assert_eq!(log.len(), 2, "{dialect:?}: one more call and no third");
-    assert_eq!(log[0].ended.map(|(_, how)| how), Some(Outcome::Left), "{dialect:?}: its stream was closed");
+    assert_eq!(log.len(), 2, "{wire_format:?}: one more call and no third");
+    assert_eq!(
+        log[0].ended.map(|(_, how)| how),
+        Some(Outcome::Left),
+        "{wire_format:?}: its stream was closed"
+    );
     let mut events = posse.events(handle.id(), 0);
     let mut calls = Vec::new();
     while let Some(event) = events.try_next().await.expect("an event") {
@@ -87,25 +91,25 @@ async fn silence_is_cut_and_counted_as_all_that_was_reserved() {
         ),
         ("single bytes", Answer::text("well, let me see").drip(Duration::from_millis(20))),
     ];
-    for (format, dialect, name) in FORMATS {
+    for (format, wire_format, name) in FORMATS {
         for (what, first) in &silences {
-            let calls = run(format, dialect, name, first.clone()).await;
+            let calls = run(format, wire_format, name, first.clone()).await;
             let kinds: Vec<&Value> = calls.iter().map(|call| &call["kind"]).collect();
             let (called, replied) = ("agent.model_called", "agent.model_replied");
-            assert_eq!(kinds, [called, replied, called, replied], "{dialect:?}, {what}");
+            assert_eq!(kinds, [called, replied, called, replied], "{wire_format:?}, {what}");
             let (reserved, cut) = (&calls[0]["detail"]["reserved"], &calls[1]["detail"]);
             assert_eq!(
                 (&cut["error"]["code"], &cut["error"]["again"]),
                 (&json!("TIMEOUT"), &json!(true)),
                 "{cut}"
             );
-            assert_eq!(cut["estimated"], true, "{dialect:?}, {what}");
+            assert_eq!(cut["estimated"], true, "{wire_format:?}, {what}");
             let tokens = |usage: &Value| {
                 usage["input_tokens"].as_u64().unwrap_or(0) + usage["output_tokens"].as_u64().unwrap_or(0)
             };
-            assert_eq!(tokens(&cut["usage"]), tokens(reserved), "{dialect:?}, {what}: {calls:#?}");
-            assert_eq!(calls[2]["detail"]["call"], 2, "{dialect:?}, {what}");
-            assert_eq!(tokens(&calls[3]["detail"]["usage"]), 120, "{dialect:?}, {what}");
+            assert_eq!(tokens(&cut["usage"]), tokens(reserved), "{wire_format:?}, {what}: {calls:#?}");
+            assert_eq!(calls[2]["detail"]["call"], 2, "{wire_format:?}, {what}");
+            assert_eq!(tokens(&calls[3]["detail"]["usage"]), 120, "{wire_format:?}, {what}");
         }
     }
 }

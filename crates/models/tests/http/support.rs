@@ -11,7 +11,7 @@ use posse_engine::ports::{
     Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamPart, StreamSink,
 };
 use posse_models::{Endpoint, Format, Http, Key, Limits, ToolCalls, remote};
-use posse_testkit::mock::{Answer, Dialect, Mock, Options};
+use posse_testkit::mock::{Answer, Mock, Options, WireFormat};
 use serde_json::json;
 
 /// Longer than any call here takes. A longer call hangs.
@@ -22,14 +22,14 @@ pub(crate) const KEY: &str = "sk-canary-7f3a9c51e2d84b60";
 pub(crate) const KEY_ORIGIN: &str = "MOCK_API_KEY";
 
 /// The formats: ours, the mock's, and a model that has all features in it.
-pub(crate) const FORMATS: [(Format, Dialect, &str); 3] = [
-    (Format::Anthropic, Dialect::Messages, "claude-sonnet-4-5"),
-    (Format::Responses, Dialect::Responses, "gpt-5.2"),
-    (Format::Chat, Dialect::Chat, "gpt-4.1"),
+pub(crate) const FORMATS: [(Format, WireFormat, &str); 3] = [
+    (Format::Anthropic, WireFormat::Messages, "claude-sonnet-4-5"),
+    (Format::Responses, WireFormat::Responses, "gpt-5.2"),
+    (Format::Chat, WireFormat::Chat, "gpt-4.1"),
 ];
 
 pub(crate) struct Case {
-    pub(crate) dialect: Dialect,
+    pub(crate) wire_format: WireFormat,
     pub(crate) mock: Mock,
     pub(crate) model: Arc<dyn Model>,
 }
@@ -44,13 +44,13 @@ pub(crate) fn cases(answer: &Answer) -> impl Iterator<Item = Case> {
 pub(crate) fn cases_of(
     answer: impl Fn(u64) -> Answer + Clone + Send + Sync + 'static,
 ) -> impl Iterator<Item = Case> {
-    FORMATS.into_iter().map(move |(format, dialect, name)| {
+    FORMATS.into_iter().map(move |(format, wire_format, name)| {
         let answer = answer.clone();
         let options = Options { key: Some(KEY.to_owned()), ..Options::default() };
-        let brain = move |asked: &posse_testkit::mock::MockRequest| answer(asked.number);
-        let mock = Mock::with(brain, options).expect("a server");
+        let source = move |asked: &posse_testkit::mock::MockRequest| answer(asked.number);
+        let mock = Mock::with(source, options).expect("a server");
         let model = model(format, name, &mock.url());
-        Case { dialect, mock, model }
+        Case { wire_format, mock, model }
     })
 }
 
@@ -130,19 +130,19 @@ impl Case {
         let shown = Arc::new(ShownParts::default());
         let call = self.model.call(request, shown.clone());
         let result = tokio::time::timeout(PATIENCE, call).await;
-        (result.unwrap_or_else(|_| panic!("{:?}: the call hangs", self.dialect)), shown)
+        (result.unwrap_or_else(|_| panic!("{:?}: the call hangs", self.wire_format)), shown)
     }
 
     /// Sends a request that must be answered.
     pub(crate) async fn reply(&self) -> (ModelReply, Arc<ShownParts>) {
         let (result, shown) = self.call(hello()).await;
-        (result.unwrap_or_else(|failure| panic!("{:?}: {failure:?}", self.dialect)), shown)
+        (result.unwrap_or_else(|failure| panic!("{:?}: {failure:?}", self.wire_format)), shown)
     }
 
     /// Sends a request that must fail.
     pub(crate) async fn failure(&self) -> ModelFailure {
         match self.call(hello()).await.0 {
-            Ok(reply) => panic!("{:?}: {reply:?}", self.dialect),
+            Ok(reply) => panic!("{:?}: {reply:?}", self.wire_format),
             Err(failure) => failure,
         }
     }

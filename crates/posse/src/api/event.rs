@@ -27,7 +27,7 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Converts an event. Images are named by their hash and length.
+    /// Converts an event. Images of more than 2 KiB are named by their hash and length.
     pub fn new(event: &'a JournalEvent) -> Self {
         let detail = match &event.body {
             EventBody::ToolFinished(e) if !e.images.is_empty() => {
@@ -47,24 +47,9 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Converts an event, with its long texts in full.
-    pub fn in_full(event: &'a JournalEvent) -> Self {
-        let full = match &event.body {
-            EventBody::RunStarted(e) => serde_json::to_value(e),
-            EventBody::RunCompleted(e) => serde_json::to_value(e),
-            EventBody::RunFailed(e) => serde_json::to_value(e),
-            EventBody::SubagentWaitingForMerge(e) => serde_json::to_value(e),
-            EventBody::SubagentFailed(e) => serde_json::to_value(e),
-            EventBody::ModelReplied(e) => serde_json::to_value(e),
-            EventBody::ToolFinished(e) => serde_json::to_value(e),
-            EventBody::ToolInterrupted(e) => serde_json::to_value(e),
-            EventBody::MessageReceived(e) => serde_json::to_value(e),
-            EventBody::InputRequested(e) => serde_json::to_value(e),
-            // No other event has a text that is stored as a blob.
-            _ => return Self::new(event),
-        };
-        // Only a map with keys that are not text fails, and no event has one.
-        full.map_or_else(|_| Self::new(event), |full| Self { detail: Cow::Owned(full), ..Self::new(event) })
+    /// Converts an event with its images in full. Everything else is as in [`new`](Self::new).
+    pub fn with_images(event: &'a JournalEvent) -> Self {
+        Self { detail: Cow::Borrowed(&event.detail), ..Self::new(event) }
     }
 
     /// The same event with owned texts.

@@ -1,3 +1,5 @@
+//! Bundles that are refused: paths that leave the folder, newer versions, damaged and oversized content.
+
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

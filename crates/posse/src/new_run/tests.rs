@@ -1,3 +1,5 @@
+//! The rights of discovered definitions and skills in a run request.
+
 use posse_definitions::{ParseOptions, read_agent, read_skill};
 use posse_domain::definition::Trust;
 use posse_domain::permission::{Decision, NETWORK, Operation, Rule};

@@ -17,20 +17,38 @@ use crate::{Error, RequestField};
 /// How many approvals of a bundle are named.
 const NAMED_MAX: usize = 10;
 
-/// The recorded request with the rights that apply here: the recorded ones, and those of `now`. The operator's rules
-/// are not included.
-pub(super) fn limited(mut request: RunRequest, is_bundle: bool, now: &RunTerms) -> Result<RunRequest, Error> {
-    let run_rules = counting(&request.terms.run_rules, is_bundle, &now.run_rules);
+/// The recorded request with the rights that apply here: the recorded ones, limited if they come from a bundle, and
+/// those of `now`. The operator's rules are those of `now`.
+pub(super) fn limited(mut request: RunRequest, is_bundle: bool, now: RunTerms) -> Result<RunRequest, Error> {
+    // Every term is named, so that the compiler asks about a new one: does a replay take it from the user who replays,
+    // and does it widen what agents may do, so that a bundle's must not apply?
+    let RunTerms {
+        operator_rules,
+        run_rules,
+        approvals,
+        base_turns: _,
+        parallel: _,
+        close_on_completion: _,
+        unowned_writers: _,
+        base_url: _,
+        project_rules: _,
+        skill: _,
+        loaded_skill: _,
+        include_sub_agent_events: _,
+        recorded_model: _,
+    } = now;
+    let run_rules = counting(&request.terms.run_rules, is_bundle, &run_rules);
     if run_rules.len() > RULES_MAX {
         let problem = format!("with the recorded ones there are more than {RULES_MAX} rules");
         return Err(Error::invalid(RequestField::Rules, problem));
     }
     let recorded = if is_bundle { &Approvals::none() } else { &request.terms.approvals };
-    let approvals: Approvals = recorded.iter().chain(&now.approvals).cloned().collect();
+    let approvals: Approvals = recorded.iter().chain(&approvals).cloned().collect();
     if approvals.len() > APPROVALS_MAX {
         let problem = format!("with the recorded ones there are more than {APPROVALS_MAX} approvals");
         return Err(Error::invalid(RequestField::Approvals, problem));
     }
+    request.terms.operator_rules = operator_rules;
     (request.terms.run_rules, request.terms.approvals) = (run_rules, approvals);
     let found = request.discovered();
     let found = found

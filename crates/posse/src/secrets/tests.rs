@@ -1,3 +1,5 @@
+//! Which texts are secrets, by their value, shape or name, and which stay.
+
 use super::*;
 
 fn marked(secret: &str) -> String {

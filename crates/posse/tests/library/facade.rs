@@ -1,6 +1,10 @@
 //! The facade over both stores, with a scripted model and real tools.
 
+use std::sync::Arc;
+
+use posse::scripted::ScriptedModel;
 use posse::{NewRun, Posse, PosseBuilder, TaskEvent, TaskState};
+use posse_testkit::latch::{Latch, LatchedModel};
 
 const SCRIPT: &str = r#"
 - when: {definition: coder, turn: 1}
@@ -13,7 +17,6 @@ const SCRIPT: &str = r#"
     text: "Looking."
     tool_calls:
       - {name: read, input: {path: "hello.txt"}}
-  latency_ms: 5
 - when: {definition: explore}
   reply: {text: "In src/main.rs."}
 - when: {definition: coder, contains: "has completed"}
@@ -25,14 +28,18 @@ const SCRIPT: &str = r#"
 struct TestHome {
     dir: tempfile::TempDir,
     posse: Posse,
+    /// Holds the child's calls, so that a test can subscribe before the child says anything.
+    latch: Arc<Latch<ScriptedModel>>,
 }
 
 fn open(builder: impl FnOnce(PosseBuilder, &std::path::Path) -> PosseBuilder) -> TestHome {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("hello.txt"), "hello\n").unwrap();
-    let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
-    let posse = builder(Posse::builder(), dir.path()).model("scripted/demo", script).open().unwrap();
-    TestHome { dir, posse }
+    let script = ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
+    let latch = Latch::new(script, |request| &*request.definition == "explore");
+    let model = LatchedModel(Arc::clone(&latch));
+    let posse = builder(Posse::builder(), dir.path()).model("scripted/demo", model).open().unwrap();
+    TestHome { dir, posse, latch }
 }
 
 impl TestHome {
@@ -45,6 +52,7 @@ async fn one_child(place: TestHome) {
     let posse = &place.posse;
     let run = posse.start(place.run()).await.unwrap();
     let mut deltas = run.deltas();
+    place.latch.open();
     let finished = posse.wait(run.id()).await.unwrap();
     assert_eq!((finished.status, finished.agents), (posse::RunStatus::Completed, 2));
     assert_eq!(finished.text, "It is in src/main.rs.");
@@ -89,9 +97,10 @@ async fn a_background_child_over_sqlite() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_does_not_see_another_s_run() {
     let place = open(|builder, dir| builder.state_dir(dir.join("state")));
+    place.latch.open();
     let run = place.posse.start(place.run()).await.unwrap();
     run.ended().await.unwrap();
-    let script = posse::scripted::ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
+    let script = ScriptedModel::from_yaml(SCRIPT, "demo.yaml").unwrap();
     let other = Posse::builder()
         .state_dir(place.dir.path().join("state"))
         .tenant(posse::ports::TenantId::new("other"))

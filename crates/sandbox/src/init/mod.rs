@@ -42,7 +42,7 @@ use scratch::Scratch;
 pub(super) use landlock::abi as landlock_abi;
 pub(super) use tree::below as processes_below;
 
-/// The hidden subcommand that turns a binary into an init.
+/// The hidden verb that turns a binary into an init.
 pub(super) const VERB: &str = "__init";
 
 /// Whether this program can become an init.

@@ -26,20 +26,20 @@ const CLINGING: &str = "trap '' TERM HUP INT; setsid sleep 1000 & nohup sleep 10
                         if [ -p up ]; then echo > up; fi; sleep 1000 & wait; wait; wait";
 
 /// A runtime in a separate process.
-pub(crate) struct Puppet {
+pub(crate) struct RuntimeProcess {
     pub(crate) child: Child,
     answers: BufReader<std::process::ChildStdout>,
 }
 
-impl Puppet {
+impl RuntimeProcess {
     pub(crate) fn start(workspace: &Path, record: &Path, tag: &str, warm: bool) -> Self {
         let mut child = Command::new("/proc/self/exe")
-            .args(["kills::puppet", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .args(["kills::runtime_process", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("a puppet");
+            .expect("a process");
         let order = json!({ "workspace": workspace, "record": record, "tag": tag, "warm": warm });
         let mut orders = child.stdin.take().expect("its input");
         writeln!(orders, "{order}").expect("told");
@@ -48,12 +48,12 @@ impl Puppet {
         Self { child, answers }
     }
 
-    /// Waits until the puppet prints `word`.
+    /// Waits until the process prints `word`.
     pub(crate) fn hear(&mut self, word: &str) {
         let mut line = String::new();
         while !line.trim_end().ends_with(&format!("@{word}")) {
             line.clear();
-            assert!(self.answers.read_line(&mut line).expect("a line") > 0, "the puppet ended");
+            assert!(self.answers.read_line(&mut line).expect("a line") > 0, "the process ended");
         }
     }
 
@@ -63,7 +63,7 @@ impl Puppet {
     }
 }
 
-impl Drop for Puppet {
+impl Drop for RuntimeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -73,7 +73,7 @@ impl Drop for Puppet {
 /// Not a test: the separate process of the tests here.
 #[test]
 #[ignore = "is started by other tests"]
-fn puppet() {
+fn runtime_process() {
     let mut order = String::new();
     std::io::stdin().read_line(&mut order).expect("an order");
     let order: Value = serde_json::from_str(&order).expect("an order");
@@ -117,14 +117,14 @@ fn killed_soon_after_a_tool_started() {
         let (workspace, record) =
             (dir.path().join(format!("ws{round}")), dir.path().join(format!("rec{round}")));
         fs::create_dir(&workspace).expect("made");
-        let mut puppet = Puppet::start(&workspace, &record, &tag, round % 2 == 0);
-        puppet.hear("starting");
+        let mut process = RuntimeProcess::start(&workspace, &record, &tag, round % 2 == 0);
+        process.hear("starting");
         let began = Instant::now();
         let delay = SOON_MAX * round / SOON;
         while began.elapsed() < delay {
             std::hint::spin_loop();
         }
-        puppet.kill();
+        process.kill();
         // An init that received the call just before may start it after no process seemed to be alive.
         until(&format!("round {round}: nothing alive"), GONE_MAX, || gone(&tag, &record));
     }
@@ -139,11 +139,11 @@ fn killed_while_a_tool_is_busy() {
             (dir.path().join(format!("ws{round}")), dir.path().join(format!("rec{round}")));
         fs::create_dir(&workspace).expect("made");
         pipe(&workspace.join("up"));
-        let mut puppet = Puppet::start(&workspace, &record, &tag, true);
-        puppet.hear("starting");
+        let mut process = RuntimeProcess::start(&workspace, &record, &tag, true);
+        process.hear("starting");
         fs::read(workspace.join("up")).expect("up");
         until("they are really there", crate::PATIENCE, || alive(&tag).len() > 3);
-        puppet.kill();
+        process.kill();
         until(&format!("round {round}: nothing alive"), GONE_MAX, || gone(&tag, &record));
     }
 }

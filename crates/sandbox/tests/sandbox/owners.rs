@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::kills::Puppet;
+use crate::kills::RuntimeProcess;
 use crate::{alive, pipe};
 
 #[test]
@@ -14,10 +14,10 @@ fn what_a_stopped_owner_runs_is_ended_and_gone() {
     let (workspace, records) = (dir.path().join("ws"), dir.path().join("records"));
     fs::create_dir(&workspace).expect("made");
     pipe(&workspace.join("up"));
-    let mut puppet = Puppet::start(&workspace, &records.join("one"), &tag, true);
-    puppet.hear("starting");
+    let mut process = RuntimeProcess::start(&workspace, &records.join("one"), &tag, true);
+    process.hear("starting");
     fs::read(workspace.join("up")).expect("up");
-    let owner = Pid::from_child(&puppet.child);
+    let owner = Pid::from_child(&process.child);
     kill_process(owner, Signal::STOP).expect("stopped");
     assert!(!alive(&tag).is_empty(), "a stopped owner's programs go on");
     // A record from a crash, and an incomplete record.

@@ -132,7 +132,7 @@ impl DiscoveryResult {
         }
         if more > 0 {
             let files = plural(more, "file");
-            let text = format!("{files} of agents and skills with mistakes");
+            let text = format!("mistakes in {files} of agents and skills");
             notes.push(Note::info(text).remedy(Remedy::Validate(kinds)));
         }
     }

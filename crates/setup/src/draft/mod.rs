@@ -135,12 +135,29 @@ impl RunDraft {
         let parts = self.resolve(directory, setup, notes)?;
         let agents_md = notes.take(agents_md(Some(&PathBuf::from(dir)), setup)?);
         let root = self.root(&parts)?;
+        // Every field is named, so that the compiler asks what a new one sets. `RunDirectory::load`, `resolve` and
+        // `root` have read those that are ignored here.
+        let Self {
+            prompt,
+            permissions,
+            unowned_writers,
+            session_id,
+            own_model,
+            apply,
+            text: _,
+            dir: _,
+            agent: _,
+            agents: _,
+            skill: _,
+            plan: _,
+            settings: _,
+        } = self;
         let skill = parts.call.as_ref().map(|call| &call.skill);
         let catalogue = discovered.catalogue(&parts.known, &parts.given, root, skill);
         if !catalogue.is_empty() || DiscoveryResult::concerns(root) {
             notes.extend(discovered.run_notes(root, skill, &catalogue));
         }
-        let model = match self.own_model.or_else(|| root.model.clone()) {
+        let model = match own_model.or_else(|| root.model.clone()) {
             Some(model) => model,
             None => model_of(settings, setup, models, notes).await?,
         };
@@ -151,25 +168,25 @@ impl RunDraft {
             let others = given.filter(|own| own.name != root.name);
             notes.extend(money::unpriced_notes(&limit.origin, others, &catalogue.skills, models));
         }
-        self.permissions.check(&setup.tool_names())?;
-        let (run_rules, approvals) = self.permissions.with_stored(&setup.stored_approvals(dir).await?)?;
+        permissions.check(&setup.tool_names())?;
+        let (run_rules, approvals) = permissions.with_stored(&setup.stored_approvals(dir).await?)?;
         let skill_folders = folders_outside(&catalogue.skills, dir_path);
         let call = parts.call.as_ref();
         let mut request = RunRequest {
             definition: root.name.clone(),
             catalogue: CatalogueText::of(catalogue),
             agents_md: agents_md.map(Into::into),
-            prompt: self.prompt.or_else(|| call.and_then(SkillCall::prompt)).map(Into::into),
+            prompt: prompt.or_else(|| call.and_then(SkillCall::prompt)).map(Into::into),
             model,
             dir: dir.clone(),
-            session_id: self.session_id,
+            session_id,
             max_depth: depth::max_depth(settings, skill, notes),
             terms: RunTerms {
                 operator_rules: hide_state_dir::closed(settings.rules(), dir_path, state_dir),
                 project_rules: settings.project_rules(),
                 run_rules,
                 approvals,
-                unowned_writers: self.unowned_writers,
+                unowned_writers,
                 base_url: directory.base_url.clone(),
                 skill: skill.filter(|skill| skill.fork).map(|skill| skill.name.clone()),
                 ..RunTerms::default()
@@ -184,7 +201,7 @@ impl RunDraft {
         }
         let request = run.into_request(&setup.tool_names());
         let request = request.map_err(|error| SetupError::usage(error.to_string()))?;
-        Ok(PreparedRun { request, local: LocalOptions { skill_folders, apply: self.apply } })
+        Ok(PreparedRun { request, local: LocalOptions { skill_folders, apply } })
     }
 
     /// Resolves what the request names: its plan, its skill, its definitions.
@@ -211,7 +228,7 @@ impl RunDraft {
             (Some(text), ..) => text.clone(),
             (None, Some(plan), _) => plan.goal.clone(),
             (None, None, Some(skill)) => SkillCall::request(skill),
-            (None, None, None) => return Err(SetupError::about(Subject::Text, "what to do is missing")),
+            (None, None, None) => return Err(SetupError::about(Subject::Text, "the task is missing")),
         };
         let call = match (&plan, &self.skill) {
             (Some(_), _) => None,

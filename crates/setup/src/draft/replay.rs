@@ -54,10 +54,11 @@ impl ReplayDraft {
     }
 
     async fn convert(self, setup: &Setup, notes: &mut Notes) -> Result<PreparedReplay, OpenError> {
+        let Self { recorded, text, dir, permissions } = self;
         let cwd = &setup.environment.cwd;
-        self.permissions.check(&setup.tool_names())?;
+        permissions.check(&setup.tool_names())?;
         let reader = setup.open_read_only()?;
-        let recorded = reader.recorded(&canonical(&self.recorded, cwd)).await?;
+        let recorded = reader.recorded(&canonical(&recorded, cwd)).await?;
         // Only a run of this state directory has a folder. The paths in a bundle mean nothing on this machine.
         let skill_folders = match recorded.dir() {
             Some(dir) => folders_outside(&reader.skills(recorded.run()).await?, Path::new(dir)),
@@ -66,7 +67,7 @@ impl ReplayDraft {
         drop(reader);
         // A bundle that refers to a folder of another machine uses the current one.
         let needs_dir = recorded.is_bundle() && !recorded.has_base();
-        let dir = match self.dir {
+        let dir = match dir {
             None if !needs_dir => None,
             dir => Some(working_dir(dir, cwd)?),
         };
@@ -79,14 +80,14 @@ impl ReplayDraft {
             None => settings.rules(),
         };
         // Approvals that are stored for a directory apply to runs in that directory, not to a recording.
-        let (run_rules, approvals) = self.permissions.with_stored(&Approvals::none())?;
+        let (run_rules, approvals) = permissions.with_stored(&Approvals::none())?;
         let recorded_notes = recorded.notes(&approvals, dir.as_deref().map(Path::new));
         notes.extend(recorded_notes.into_iter().map(Note::info));
         let request = RunRequest {
             model: recorded.model().to_owned(),
             dir: dir.unwrap_or_default(),
             terms: RunTerms { operator_rules, run_rules, approvals, ..RunTerms::default() },
-            ..RunRequest::new(self.text.unwrap_or_default())
+            ..RunRequest::new(text.unwrap_or_default())
         };
         let run = PreparedRun { request, local: LocalOptions { skill_folders, apply: false } };
         Ok(PreparedReplay { recorded, run, settings })

@@ -23,6 +23,9 @@ pub(super) trait Field: Sync {
     fn choose(&self, own: &mut Settings, project: &Settings);
     /// Takes it from a project's file if that narrows it. `default` is the value if `own` has none.
     fn narrow(&self, own: &mut Settings, project: &Settings, default: &Value);
+    /// Whether [`narrow`](Self::narrow) ever changes a value, also if only the default is there to compare with.
+    #[cfg(test)]
+    fn can_narrow(&self, default: &Value) -> bool;
     /// Adds it under its key, if it is set.
     fn list(&self, key: &str, settings: &Settings, entries: &mut Entries);
     /// Copies it to the run request, if it is set and is an option of runs.
@@ -98,6 +101,11 @@ impl<T: Clone + DeserializeOwned> Field for OneValue<T> {
         if is_narrower {
             *(self.get_mut)(own) = Some(stated.clone());
         }
+    }
+
+    #[cfg(test)]
+    fn can_narrow(&self, default: &Value) -> bool {
+        self.kind.narrows.is_some() && T::deserialize(default).is_ok()
     }
 
     fn list(&self, key: &str, settings: &Settings, entries: &mut Entries) {

@@ -152,19 +152,19 @@ keys! {
     "agent.max_orchestration_depth": u32 = one(max_orchestration_depth, whole().narrows(|new, old| new < old)), Lowers, One(|| DEFAULT_MAX_ORCHESTRATION_DEPTH.into()), None,
         "The depth that no run exceeds, whatever the run sets";
     "agent.max_turns": Limit<1> = one(max_turns, limit().run(|turns, run| run.terms.base_turns = turns.as_u32())), Narrows, One(|| DEFAULT_BASE_TURNS.into()), flag("--max-turns", "N"),
-        "Turns of the root, halved with every level below it, or none";
+        "Maximum number of turns of the root, halved with every level below it; `none` for no limit";
     "agent.max_agents": Limit<1> = one(max_agents, limit().run(|agents, run| run.budget.agents = agents.0)), Narrows, One(|| DEFAULT_MAX_AGENTS.into()), flag("--max-agents", "N"),
-        "Agents in the whole tree, or none";
+        "Maximum number of agents in the whole tree; `none` for no limit";
     "agent.max_tokens": Limit<0> = one(max_tokens, limit().run(|tokens, run| run.budget.tokens = tokens.0)), Narrows, One(|| limits::NONE.into()), flag("--max-tokens", "N"),
-        "Tokens of the whole tree, or none";
+        "Maximum number of tokens of the whole tree; `none` for no limit";
     "agent.max_usd": MoneyLimit = one(max_usd, money().run(|usd, run| run.budget.usd = usd.0)), Narrows, One(|| limits::NONE.into()), flag("--max-usd", "USD"),
-        "Dollars of the whole tree, or none";
+        "Maximum cost of the whole tree, in dollars; `none` for no limit";
     "agent.max_time": TimeLimit = one(max_time, time().run(|time, run| run.budget.wall_ms = time.0.map(milliseconds))), Narrows, One(|| limits::NONE.into()), flag("--max-time", "TIME"),
-        "Wall time of the run, such as 90s, 30m or 2h, or none";
+        "Maximum wall time of the run, such as 90s, 30m or 2h; `none` for no limit";
     "agent.idle_timeout": TimeLimit = one(idle_timeout, time().run(idle_timeout)), Narrows, One(|| limits::typed(Duration::from_millis(DEFAULT_IDLE_TIMEOUT_MS)).into()), None,
         "How long a model or a tool may be silent";
     "agent.parallel": Limit<1> = one(parallel, limit().run(|calls, run| run.terms.parallel = calls.as_u32().unwrap_or(u32::MAX))), Narrows, One(|| DEFAULT_PARALLEL.into()), flag("--parallel", "N"),
-        "Calls that run at once, or none";
+        "Maximum number of calls at once; `none` for no limit";
     "agent.may_share_history": bool = one(may_share_history, yes_or_no().run(|may, run| run.may_share_history = *may)), Narrows, One(|| false.into()), flag("--may-share-history", ""),
         "Let agents give their whole conversation to sub-agents that they start, where they ask for it";
     "agent.include_sub_agent_events": bool = one(include_sub_agent_events, yes_or_no().run(|include, run| run.terms.include_sub_agent_events = *include)), Narrows, One(|| false.into()), flag("--include-sub-agent-events", ""),
@@ -180,7 +180,7 @@ keys! {
     "search.provider": Provider = one(search.provider, word(Provider::parse)), Trusted, One(|| Value::Null), None,
         "The search provider";
     "search.url": String = one(search.url, text().shown(address)), Never, One(|| Value::Null), None,
-        "Where the provider is";
+        "Base URL of the search provider";
     "search.key": Secret = one(search.key, word(Secret::parse).shown(secret)), Never, One(|| Value::Null), None,
         "The provider's key";
     "search.key_env": String = one(search.key_env, text()), Never, Words("the provider's usual variable"), None,
@@ -206,7 +206,7 @@ keys! {
     "workspace.max_run_mb": u64 = one(workspace.max_run_mb, number()), Trusted, One(|| (WorkspaceOptions::default().max_run_bytes / MB).into()), None,
         "What the workspaces of a run may take together, in MiB";
     "workspace.max_files": u64 = one(workspace.max_files, number()), Trusted, One(|| WorkspaceOptions::default().max_files.into()), None,
-        "Most files of a project";
+        "Maximum number of files in a project";
     "workspace.max_file_mb": u64 = one(workspace.max_file_mb, number()), Trusted, One(|| (WorkspaceOptions::default().max_file_bytes / MB).into()), None,
         "The largest file of a project, in MiB";
     "gc.workspaces": Age = one(gc.workspaces, age()), Never, One(|| Age(GcRequest::default().workspaces_older_than).to_string().into()), None,

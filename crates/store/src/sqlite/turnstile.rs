@@ -28,12 +28,12 @@ use super::{files, flock};
 const HOLDER_LOOKS: usize = 20;
 
 #[derive(Debug)]
-struct Gates {
+struct Locks {
     queue: File,
     main: File,
 }
 
-impl Gates {
+impl Locks {
     /// Takes both locks if they are free. May keep `queue` when only `main` is taken: the helper continues from there.
     fn try_pass(&self) -> io::Result<bool> {
         if !flock::try_lock(&self.queue)? || !flock::try_lock(&self.main)? {
@@ -60,7 +60,7 @@ impl Gates {
 /// A process's access to the writers' lock of one store.
 #[derive(Debug)]
 pub(super) struct Turnstile {
-    gates: Arc<Gates>,
+    locks: Arc<Locks>,
     paths: Paths,
     patience: Duration,
     helper: Option<Helper>,
@@ -69,30 +69,30 @@ pub(super) struct Turnstile {
 /// The right to write, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    gates: Arc<Gates>,
+    locks: Arc<Locks>,
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.gates.leave();
+        self.locks.leave();
     }
 }
 
 impl Turnstile {
     pub(super) fn open(paths: &Paths, patience: Duration) -> Result<Self, StoreError> {
         let open = |path| files::open(path).map_err(|error| from_io(StorePart::Locks, path, &error));
-        let gates = Gates { queue: open(&paths.queue_lock)?, main: open(&paths.writers_lock)? };
-        Ok(Self { gates: Arc::new(gates), paths: paths.clone(), patience, helper: None })
+        let locks = Locks { queue: open(&paths.queue_lock)?, main: open(&paths.writers_lock)? };
+        Ok(Self { locks: Arc::new(locks), paths: paths.clone(), patience, helper: None })
     }
 
     /// Waits for the right to write.
     pub(super) fn take(&mut self) -> Result<Permit, StoreError> {
         let fail = |error: io::Error| from_io(StorePart::Locks, &self.paths.writers_lock, &error);
         // The locks are shared with the helper: nothing else may touch them while it waits.
-        if !self.is_waiting() && self.gates.try_pass().map_err(fail)? {
+        if !self.is_waiting() && self.locks.try_pass().map_err(fail)? {
             return Ok(self.permit());
         }
-        let helper = self.helper.get_or_insert_with(|| Helper::start(self.gates.clone()));
+        let helper = self.helper.get_or_insert_with(|| Helper::start(self.locks.clone()));
         match helper.wait(self.patience) {
             Some(Ok(())) => Ok(self.permit()),
             Some(Err(error)) => Err(fail(error)),
@@ -105,16 +105,16 @@ impl Turnstile {
         if self.is_waiting() {
             return None;
         }
-        let passed = self.gates.try_pass().unwrap_or(false);
+        let passed = self.locks.try_pass().unwrap_or(false);
         if !passed {
             // This caller does not queue, so it returns the lock that it took.
-            let _ = flock::unlock(&self.gates.queue);
+            let _ = flock::unlock(&self.locks.queue);
         }
         passed.then(|| self.permit())
     }
 
     fn permit(&self) -> Permit {
-        Permit { gates: self.gates.clone() }
+        Permit { locks: self.locks.clone() }
     }
 
     fn is_waiting(&self) -> bool {
@@ -125,9 +125,9 @@ impl Turnstile {
         let seconds = self.patience.as_secs_f32();
         // A list that changes while it is read may miss a line. Then this process seems to hold the lock, because it
         // waits in the queue.
-        let found = (0..HOLDER_LOOKS).find_map(|_| holder(&self.gates.main));
+        let found = (0..HOLDER_LOOKS).find_map(|_| holder(&self.locks.main));
         // A process that was stopped while it queued holds only the first lock.
-        let in_line = || holder(&self.gates.queue).filter(|pid| *pid != std::process::id());
+        let in_line = || holder(&self.locks.queue).filter(|pid| *pid != std::process::id());
         let holder = match found.or_else(in_line) {
             Some(pid) => format!("process {pid}"),
             None => "another process".to_owned(),
@@ -172,13 +172,13 @@ impl TurnstileState {
 }
 
 impl Helper {
-    fn start(gates: Arc<Gates>) -> Self {
+    fn start(locks: Arc<Locks>) -> Self {
         let shared = Arc::new(TurnstileState::default());
         let helper = Self(shared.clone());
         std::thread::spawn(move || {
             while shared.is_queued() {
-                let passed = gates.pass();
-                shared.answer(passed, &gates);
+                let passed = locks.pass();
+                shared.answer(passed, &locks);
             }
         });
         helper
@@ -231,7 +231,7 @@ impl TurnstileState {
         !wait.is_closed
     }
 
-    fn answer(&self, passed: io::Result<()>, gates: &Gates) {
+    fn answer(&self, passed: io::Result<()>, locks: &Locks) {
         let mut wait = self.wait();
         if wait.is_wanted && !wait.is_closed {
             wait.phase = Phase::Answered(passed);
@@ -239,7 +239,7 @@ impl TurnstileState {
             return;
         }
         if passed.is_ok() {
-            gates.leave();
+            locks.leave();
         }
         wait.phase = Phase::Resting;
     }

@@ -6,7 +6,7 @@ use posse_engine::ports::{Claim, Epoch, Store};
 use posse_store::{FAULT_POINTS, SqliteStore};
 use serde_json::json;
 
-use super::harness::{Dice, Puppet, number, open, this_binary};
+use super::harness::{ChildProcess, Dice, number, open, this_binary};
 use super::journal::{assert_healthy, blob, key, next, verify};
 
 /// The fault point of a granted claim, which requires an earlier lease holder that died.
@@ -20,23 +20,23 @@ async fn random_kills_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let mut dice = Dice(0x5eed);
-    let mut bystander = Puppet::start(dir.path());
+    let mut bystander = ChildProcess::start(dir.path());
     bystander.create(2);
     bystander.tell("append 2 1 1 1000000");
-    let mut first = Puppet::start(dir.path());
+    let mut first = ChildProcess::start(dir.path());
     first.create(1);
     drop(first.kill());
     let (mut epoch, mut head) = (1, 1);
     for _ in 0..ROUNDS {
-        let mut puppet = Puppet::start_with(dir.path(), json!({"checkpoint_pages": 20}));
+        let mut process = ChildProcess::start_with(dir.path(), json!({"checkpoint_pages": 20}));
         epoch += 1;
-        assert_eq!(puppet.ask("claim 1"), format!("granted {epoch}"), "at once after the kill");
-        puppet.tell(&format!("append 1 {epoch} {head} 1000000"));
+        assert_eq!(process.ask("claim 1"), format!("granted {epoch}"), "at once after the kill");
+        process.tell(&format!("append 1 {epoch} {head} 1000000"));
         let mut acked = head;
         for _ in 0..dice.roll(30) {
-            acked = puppet.hear_number("acked ");
+            acked = process.hear_number("acked ");
         }
-        let rest = puppet.kill();
+        let rest = process.kill();
         acked = rest.last().map_or(acked, |line| number(line, "acked "));
         head = verify(&store, &key(1)).await;
         assert!(head >= acked, "event {acked} was acknowledged, the journal ends at {head}");
@@ -63,15 +63,16 @@ async fn every_fault_point_is_survived() {
     }
 }
 
-/// Returns how many events were acknowledged before the puppet died. `None` if the point was passed fewer times.
+/// Returns how many events were acknowledged before the child process died. `None` if the point was passed fewer
+/// times.
 async fn die_at(point: &str, passes: u32) -> Option<u64> {
     let dir = tempfile::tempdir().unwrap();
     let settings = json!({"point": point, "passes": passes, "checkpoint_pages": 8});
-    let mut puppet = Puppet::spawn(dir.path(), settings, &mut this_binary());
+    let mut process = ChildProcess::spawn(dir.path(), settings, &mut this_binary());
     for command in ["create 1", "append 1 1 1 6", "blob 1 1 6", "append 1 1 7 9"] {
-        puppet.tell(command);
+        process.tell(command);
     }
-    let (said, status) = puppet.end_input().hear_out();
+    let (said, status) = process.end_input().hear_out();
     let created = u64::from(said.iter().any(|line| line == "epoch 1"));
     let acked = said.iter().filter(|line| line.starts_with("acked")).map(|line| number(line, "acked "));
     let acked = acked.max().unwrap_or(created);
@@ -88,12 +89,12 @@ async fn die_at(point: &str, passes: u32) -> Option<u64> {
 #[tokio::test]
 async fn a_claim_that_nobody_heard_of_is_harmless() {
     let dir = tempfile::tempdir().unwrap();
-    let mut owner = Puppet::start(dir.path());
+    let mut owner = ChildProcess::start(dir.path());
     owner.create(1);
     drop(owner.kill());
-    let mut puppet = Puppet::start_with(dir.path(), json!({"point": CLAIM}));
-    puppet.tell("claim 1");
-    let (said, status) = puppet.hear_out();
+    let mut process = ChildProcess::start_with(dir.path(), json!({"point": CLAIM}));
+    process.tell("claim 1");
+    let (said, status) = process.hear_out();
     assert_eq!((said, status.signal()), (Vec::new(), Some(9)));
     let store = open(dir.path());
     assert_eq!(store.claim(&key(1)).await.unwrap(), Claim::Granted(3));

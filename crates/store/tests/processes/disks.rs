@@ -7,18 +7,18 @@ use std::process::Command;
 use posse_engine::ports::{Claim, Store};
 use serde_json::{Value, json};
 
-use super::harness::{Puppet, number, open, puppet_args};
+use super::harness::{ChildProcess, child_process_args, number, open};
 use super::journal::{assert_healthy, first, key, next, verify};
 
-/// A puppet that is started by a shell script that ends in `exec "$@"`.
-fn scripted(dir: &Path, settings: &Value, script: &str, in_namespace: bool) -> Puppet {
+/// A child process that is started by a shell script that ends in `exec "$@"`.
+fn scripted(dir: &Path, settings: &Value, script: &str, in_namespace: bool) -> ChildProcess {
     let shell = ["sh", "-c", script, "sh"];
     let mut command = if in_namespace { Command::new("unshare") } else { Command::new("env") };
     if in_namespace {
         command.args(["--user", "--map-root-user", "--mount"]);
     }
-    command.args(shell).arg(std::env::current_exe().unwrap()).args(puppet_args());
-    Puppet::spawn(dir, settings.clone(), &mut command)
+    command.args(shell).arg(std::env::current_exe().unwrap()).args(child_process_args());
+    ChildProcess::spawn(dir, settings.clone(), &mut command)
 }
 
 fn can_mount() -> bool {
@@ -44,13 +44,13 @@ fn a_full_disk_is_survived() {
     let script = format!(
         "mount -t tmpfs -o size=4m none '{path}' && head -c 2500000 /dev/zero > '{path}/filler' && exec \"$@\""
     );
-    let mut puppet = scripted(&dir.path().join("state"), &json!({}), &script, true);
-    assert_eq!(puppet.hear(), "open");
-    puppet.create(1);
-    puppet.tell("append 1 1 1 1000000");
+    let mut process = scripted(&dir.path().join("state"), &json!({}), &script, true);
+    assert_eq!(process.hear(), "open");
+    process.create(1);
+    process.tell("append 1 1 1 1000000");
     let mut acked = 1;
     let error = loop {
-        let line = puppet.hear();
+        let line = process.hear();
         if line.starts_with("error") {
             break line;
         }
@@ -58,13 +58,13 @@ fn a_full_disk_is_survived() {
     };
     assert!(error.starts_with("error no space left for the journal"), "{error}");
     assert_eq!(
-        puppet.ask("head 1"),
+        process.ask("head 1"),
         format!("head {acked}"),
         "reads are served, and nothing by half is seen"
     );
-    assert_eq!(puppet.ask(&format!("remove {path}/filler")), "removed");
-    assert_eq!(puppet.ask(&format!("append 1 1 {acked} {}", acked + 1)), format!("acked {}", acked + 1));
-    puppet.close();
+    assert_eq!(process.ask(&format!("remove {path}/filler")), "removed");
+    assert_eq!(process.ask(&format!("append 1 1 {acked} {}", acked + 1)), format!("acked {}", acked + 1));
+    process.close();
 }
 
 /// After a write error the store writes nothing more, even if the disk seems to work again. A new process continues.
@@ -75,13 +75,13 @@ async fn a_broken_disk_stops_the_store() {
     store.commit(first(&key(1))).await.unwrap();
     // A limit of the file size, which SQLite reports like any other disk error.
     let script = "trap '' XFSZ; ulimit -f 400; exec \"$@\"";
-    let mut puppet = scripted(dir.path(), &json!({}), script, false);
-    assert_eq!(puppet.hear(), "open");
-    puppet.create(2);
-    puppet.tell("append 2 1 1 1000000");
+    let mut process = scripted(dir.path(), &json!({}), script, false);
+    assert_eq!(process.hear(), "open");
+    process.create(2);
+    process.tell("append 2 1 1 1000000");
     let mut acked = 1;
     let error = loop {
-        let line = puppet.hear();
+        let line = process.hear();
         if line.starts_with("error") {
             break line;
         }
@@ -89,9 +89,9 @@ async fn a_broken_disk_stops_the_store() {
     };
     assert!(error.contains("nothing more is written until the store is opened again"), "{error}");
     for command in [format!("append 2 1 {acked} {}", acked + 1), "create 3".to_owned(), "post 1".to_owned()] {
-        assert_eq!(puppet.ask(&command), error, "every later write hears the same");
+        assert_eq!(process.ask(&command), error, "every later write hears the same");
     }
-    assert_eq!(puppet.ask("head 2"), format!("head {acked}"));
+    assert_eq!(process.ask("head 2"), format!("head {acked}"));
     assert_eq!(verify(&store, &key(2)).await, acked);
     // The stopped store holds no lease any more, so others need not wait.
     let Claim::Granted(epoch) = store.claim(&key(2)).await.unwrap() else {
@@ -114,12 +114,12 @@ async fn a_read_only_disk_is_for_looking() {
     let script = format!(
         "mount -t tmpfs none '{to}' && cp '{from}/posse.db' '{to}' && mount -o remount,ro '{to}' && exec \"$@\""
     );
-    let mut puppet = scripted(dir.path(), &json!({}), &script, true);
-    let error = puppet.hear();
+    let mut process = scripted(dir.path(), &json!({}), &script, true);
+    let error = process.hear();
     assert!(error.starts_with("error") && error.ends_with("cannot be written"), "{error}");
     assert!(!error.contains(&to.to_string()), "{error}");
-    let mut puppet = scripted(dir.path(), &json!({"looks": true}), &script, true);
-    assert_eq!(puppet.hear(), "open");
-    assert_eq!(puppet.ask("head 1"), "head 1");
-    assert!(puppet.ask("create 2").ends_with("cannot be written"));
+    let mut process = scripted(dir.path(), &json!({"looks": true}), &script, true);
+    assert_eq!(process.hear(), "open");
+    assert_eq!(process.ask("head 1"), "head 1");
+    assert!(process.ask("create 2").ends_with("cannot be written"));
 }

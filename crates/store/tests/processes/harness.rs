@@ -1,4 +1,4 @@
-//! Starts and controls puppet processes for the tests.
+//! Starts and controls child processes for the tests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,59 +9,59 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::{Value, json};
 
 /// A child process of the test. It is killed when the value is dropped.
-pub(crate) struct Puppet {
+pub(crate) struct ChildProcess {
     child: Child,
     /// `None` after its input was closed.
     commands: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-impl Puppet {
-    /// Starts a puppet on the store in `dir` and waits until it has opened the store.
+impl ChildProcess {
+    /// Starts a child process on the store in `dir` and waits until it has opened the store.
     pub(crate) fn start(dir: &Path) -> Self {
         Self::start_with(dir, json!({}))
     }
 
     /// Like [`start`](Self::start), with further settings.
     pub(crate) fn start_with(dir: &Path, settings: Value) -> Self {
-        let mut puppet = Self::spawn(dir, settings, &mut this_binary());
-        assert_eq!(puppet.hear(), "open");
-        puppet
+        let mut process = Self::spawn(dir, settings, &mut this_binary());
+        assert_eq!(process.hear(), "open");
+        process
     }
 
-    /// Starts a puppet with `command`, without waiting.
+    /// Starts a child process with `command`, without waiting.
     pub(crate) fn spawn(dir: &Path, mut settings: Value, command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let commands = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().unwrap());
-        let mut puppet = Self { child, commands, answers };
+        let mut process = Self { child, commands, answers };
         settings["dir"] = json!(dir);
-        puppet.tell(&settings.to_string());
-        puppet
+        process.tell(&settings.to_string());
+        process
     }
 
-    /// Sends a command. A dead puppet does not receive it.
+    /// Sends a command. A dead child process does not receive it.
     pub(crate) fn tell(&mut self, command: &str) {
         if let Some(commands) = &mut self.commands {
             let _ = writeln!(commands, "{command}");
         }
     }
 
-    /// Closes the input. The puppet closes its store when it has executed its commands.
+    /// Closes the input. The child process closes its store when it has executed its commands.
     pub(crate) fn end_input(mut self) -> Self {
         self.commands = None;
         self
     }
 
-    /// The next answer. `None` if the puppet has ended.
+    /// The next answer. `None` if the child process has ended.
     pub(crate) fn try_hear(&mut self) -> Option<String> {
         loop {
             let mut line = String::new();
             if self.answers.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The test harness of the puppet writes to the same output.
+            // The test harness of the child process writes to the same output.
             if let Some((_, answer)) = line.trim_end().split_once('@') {
                 return Some(answer.to_owned());
             }
@@ -69,7 +69,7 @@ impl Puppet {
     }
 
     pub(crate) fn hear(&mut self) -> String {
-        self.try_hear().expect("a puppet that lives")
+        self.try_hear().expect("a child process that lives")
     }
 
     /// Sends a command and waits for its single answer.
@@ -91,33 +91,33 @@ impl Puppet {
         self.child.id()
     }
 
-    /// Kills the puppet with SIGKILL, and returns its remaining answers.
+    /// Kills the child process with SIGKILL, and returns its remaining answers.
     pub(crate) fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::iter::from_fn(|| self.try_hear()).collect()
     }
 
-    /// The remaining answers until the puppet ends by itself.
+    /// The remaining answers until the child process ends by itself.
     pub(crate) fn hear_out(mut self) -> (Vec<String>, std::process::ExitStatus) {
         let said = std::iter::from_fn(|| self.try_hear()).collect();
         (said, self.child.wait().unwrap())
     }
 
-    /// Closes the input and waits until the puppet has closed its store.
+    /// Closes the input and waits until the child process has closed its store.
     pub(crate) fn close(self) {
         let (said, status) = self.end_input().hear_out();
         assert_eq!(said.last().map(String::as_str), Some("closed"));
         assert!(status.success());
     }
 
-    /// Stops the puppet with SIGSTOP and waits until it is stopped.
+    /// Stops the child process with SIGSTOP and waits until it is stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
         self.wait_stopped();
     }
 
-    /// Waits until the puppet is stopped.
+    /// Waits until the child process is stopped.
     pub(crate) fn wait_stopped(&self) {
         let (_, status) = waitpid(Some(self.os_pid()), WaitOptions::UNTRACED).unwrap().unwrap();
         assert!(status.stopped(), "{status:?}");
@@ -136,24 +136,24 @@ impl Puppet {
     }
 }
 
-impl Drop for Puppet {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // Also kills a stopped puppet. A puppet that has ended already is not an error.
+        // Also kills a stopped child process. One that has already ended is not an error.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The command that starts this binary as a puppet.
+/// The command that starts this binary as a child process.
 pub(crate) fn this_binary() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(puppet_args());
+    command.args(child_process_args());
     command
 }
 
-/// The arguments that make this binary a puppet.
-pub(crate) fn puppet_args() -> [&'static str; 5] {
-    ["--exact", "puppet", "--ignored", "--nocapture", "--test-threads=1"]
+/// The arguments that make this binary a child process.
+pub(crate) fn child_process_args() -> [&'static str; 5] {
+    ["--exact", "child_process", "--ignored", "--nocapture", "--test-threads=1"]
 }
 
 /// The number at the end of `answer`, which starts with `word`.

@@ -1,4 +1,4 @@
-//! The commits that puppet processes write, and the check that all of them are stored.
+//! The commits that child processes of the test write, and the check that all of them are stored.
 
 use posse_domain::event::EncodedEvent;
 use posse_domain::hash::Hash;

@@ -6,7 +6,7 @@ use posse_engine::ports::{Claim, Epoch, Store, StoreError};
 use posse_store::{SqliteOptions, SqliteStore};
 use serde_json::json;
 
-use super::harness::{Puppet, open};
+use super::harness::{ChildProcess, open};
 use super::journal::{assert_healthy, first, key, next, verify};
 
 async fn claim_granted(store: &SqliteStore, run: u64) -> Epoch {
@@ -23,24 +23,24 @@ async fn claim_granted(store: &SqliteStore, run: u64) -> Epoch {
 async fn a_paused_owner_that_wakes_too_late_is_fenced() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": 300}));
-    puppet.create(1);
-    puppet.create(2);
-    assert_eq!(puppet.ask("append 1 1 1 2"), "acked 2");
-    assert_eq!(puppet.hear_number("longest ") / 1_000, 0);
-    puppet.stop();
+    let mut process = ChildProcess::start_with(dir.path(), json!({"lease_ms": 300}));
+    process.create(1);
+    process.create(2);
+    assert_eq!(process.ask("append 1 1 1 2"), "acked 2");
+    assert_eq!(process.hear_number("longest ") / 1_000, 0);
+    process.stop();
     assert!(matches!(store.claim(&key(1)).await.unwrap(), Claim::Held(_) | Claim::Granted(2)));
     let epoch = claim_granted(&store, 1).await;
     assert_eq!(epoch, 2);
     store.commit(next(&key(1), 2, epoch)).await.unwrap();
-    puppet.go_on();
+    process.go_on();
     for head in 2..5 {
-        assert!(puppet.ask(&format!("append 1 1 {head} {}", head + 1)).contains("the epoch in force is 2"));
+        assert!(process.ask(&format!("append 1 1 {head} {}", head + 1)).contains("the epoch in force is 2"));
     }
-    assert!(puppet.ask("heartbeat 1 1").contains("does not hold the lease"));
-    assert_eq!(puppet.ask("claim 1"), format!("held by process {}", std::process::id()));
+    assert!(process.ask("heartbeat 1 1").contains("does not hold the lease"));
+    assert_eq!(process.ask("claim 1"), format!("held by process {}", std::process::id()));
     // It still holds the run that no other process claimed, although that lease has expired too.
-    assert_eq!(puppet.ask("append 2 1 1 2"), "acked 2");
+    assert_eq!(process.ask("append 2 1 1 2"), "acked 2");
     assert_eq!(verify(&store, &key(1)).await, 3);
     store.commit(next(&key(1), 3, epoch)).await.unwrap();
     assert_healthy(&store).await;
@@ -54,13 +54,13 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
         SqliteOptions { writers_lock_patience: Duration::from_millis(200), ..SqliteOptions::default() };
     let store = SqliteStore::open(dir.path(), options).unwrap();
     for round in 0..10 {
-        let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": 50}));
-        puppet.create(round);
-        puppet.tell(&format!("append {round} 1 1 1000000"));
+        let mut process = ChildProcess::start_with(dir.path(), json!({"lease_ms": 50}));
+        process.create(round);
+        process.tell(&format!("append {round} 1 1 1000000"));
         for _ in 0..round {
-            puppet.hear_number("acked ");
+            process.hear_number("acked ");
         }
-        puppet.stop();
+        process.stop();
         let claimed = loop {
             match store.claim(&key(round)).await {
                 Ok(Claim::Held(_)) => tokio::task::yield_now().await,
@@ -73,13 +73,13 @@ async fn an_owner_stopped_while_writing_is_fenced_or_goes_on() {
             }
         };
         let Some(epoch) = claimed else {
-            drop(puppet.kill());
+            drop(process.kill());
             continue;
         };
         let head = verify(&store, &key(round)).await;
         store.commit(next(&key(round), head, epoch)).await.unwrap();
-        puppet.go_on();
-        let refused = std::iter::from_fn(|| puppet.try_hear()).find(|line| !line.starts_with("acked"));
+        process.go_on();
+        let refused = std::iter::from_fn(|| process.try_hear()).find(|line| !line.starts_with("acked"));
         assert!(refused.unwrap().contains("the epoch in force is 2"));
         assert_eq!(verify(&store, &key(round)).await, head + 1);
     }
@@ -96,19 +96,19 @@ async fn a_process_stopped_with_the_lock_is_named() {
     let store = SqliteStore::open(dir.path(), options.clone()).unwrap();
     store.commit(first(&key(1))).await.unwrap();
     let settings = json!({"point": "store.commit.before_sync", "passes": 2, "stops": true});
-    let mut puppet = Puppet::start_with(dir.path(), settings);
-    puppet.create(2);
-    puppet.tell("append 2 1 1 2");
-    puppet.wait_stopped();
+    let mut process = ChildProcess::start_with(dir.path(), settings);
+    process.create(2);
+    process.tell("append 2 1 1 2");
+    process.wait_stopped();
     let flight = [store.commit(next(&key(1), 1, 1)), store.commit(next(&key(1), 2, 1))];
     for refused in futures::future::join_all(flight).await {
         let text = refused.unwrap_err().to_string();
-        assert!(text.contains(&format!("process {} has held", puppet.pid())), "{text}");
+        assert!(text.contains(&format!("process {} has held", process.pid())), "{text}");
     }
     assert!(matches!(SqliteStore::open(dir.path(), options), Err(StoreError::Unusable { .. })));
     assert_eq!(store.head(&key(1)).await.unwrap().seq, 1, "readers are not in the way");
-    puppet.go_on();
-    assert_eq!(puppet.hear(), "acked 2");
+    process.go_on();
+    assert_eq!(process.hear(), "acked 2");
     store.commit(next(&key(1), 1, 1)).await.unwrap();
     assert_healthy(&store).await;
 }
@@ -119,13 +119,13 @@ async fn heartbeats_from_another_process_keep_its_lease() {
     const LEASE: Duration = Duration::from_secs(1);
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let mut puppet = Puppet::start_with(dir.path(), json!({"lease_ms": LEASE.as_millis()}));
-    puppet.create(1);
+    let mut process = ChildProcess::start_with(dir.path(), json!({"lease_ms": LEASE.as_millis()}));
+    process.create(1);
     let started = std::time::Instant::now();
     while started.elapsed() < 2 * LEASE {
-        assert_eq!(puppet.ask("heartbeat 1 1"), "ok");
+        assert_eq!(process.ask("heartbeat 1 1"), "ok");
         assert!(matches!(store.claim(&key(1)).await.unwrap(), Claim::Held(_)));
     }
     assert_eq!(claim_granted(&store, 1).await, 2, "silent, it loses it");
-    assert!(puppet.ask("heartbeat 1 1").contains("does not hold the lease"));
+    assert!(process.ask("heartbeat 1 1").contains("does not hold the lease"));
 }

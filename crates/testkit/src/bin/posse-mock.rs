@@ -1,12 +1,12 @@
 //! A model server on loopback, for users and benches: `posse-mock --fanout 100`, `posse-mock --script replies.yaml`.
 //!
-//! It prints its base URL as the first line and serves until it is ended. `GET /mock/stats` returns its figures,
+//! It prints its base URL as the first line and serves until it is stopped. `GET /mock/stats` returns its figures,
 //! including its own processor time, and `GET /mock/log` every request with its time.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use posse_testkit::mock::{Answer, Brain, Mock, MockRequest, Options, Script, by_name, fanout};
+use posse_testkit::mock::{Answer, Mock, MockRequest, Options, ReplySource, Script, by_name, fanout};
 
 const USAGE: &str =
     "usage: posse-mock [--port N] [--latency-ms N] (--text TEXT | --script FILE | --fanout WIDTH)";
@@ -55,7 +55,7 @@ fn start(mut args: impl Iterator<Item = String>) -> Result<Mock, String> {
     }
 }
 
-fn serve(brain: impl Brain, options: Options) -> Result<Mock, String> {
+fn serve(source: impl ReplySource, options: Options) -> Result<Mock, String> {
     let port = options.port;
-    Mock::with(brain, options).map_err(|error| format!("cannot listen on port {port} of loopback: {error}"))
+    Mock::with(source, options).map_err(|error| format!("cannot listen on port {port} of loopback: {error}"))
 }

@@ -41,11 +41,8 @@ fn order(journal: &Journal, findings: &mut Findings) {
 }
 
 fn ending(journal: &Journal, findings: &mut Findings) {
-    let is_end = |body: &EventBody| {
-        matches!(body, EventBody::RunCompleted(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_))
-    };
     let ends: Vec<u64> =
-        journal.events.iter().filter(|event| is_end(&event.body)).map(|event| event.seq).collect();
+        journal.events.iter().filter(|event| event.kind.ends_run()).map(|event| event.seq).collect();
     let last = journal.events.last().map(|event| event.seq);
     findings.expect(ends.len() == 1 && ends.last() == last.as_ref(), Harm::Broken, || {
         format!("the run must end once, with its last event ({last:?}); it ends at {ends:?}")

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::answer::{Answer, Content, DeliveryStyle, FaultMoment, FaultType, RetryAfter};
 use super::http::{ClientGone, Connection, chunk, reason};
 use super::log::Outcome;
-use super::request::{Dialect, MockRequest};
+use super::request::{MockRequest, WireFormat};
 use super::server::ConnectionFate;
 use super::shapes;
 
@@ -30,7 +30,7 @@ pub(super) struct Ready {
     ends: Vec<usize>,
     /// Whether the body is sent with chunked encoding.
     chunked: bool,
-    dialect: Dialect,
+    wire_format: WireFormat,
     manner: DeliveryStyle,
 }
 
@@ -46,7 +46,7 @@ impl Ready {
             body,
             ends,
             chunked: false,
-            dialect: Dialect::Chat,
+            wire_format: WireFormat::Chat,
             manner: DeliveryStyle::default(),
         }
     }
@@ -105,19 +105,19 @@ impl Ready {
 }
 
 /// Converts an answer to bytes, in the format of the request.
-pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockRequest>) -> Ready {
+pub(super) fn ready(answer: &Answer, wire_format: WireFormat, asked: Option<&MockRequest>) -> Ready {
     let manner = answer.manner.clone();
     let mut ready = match &answer.content {
         Content::Say(say) => match asked {
             Some(asked) if asked.stream && !manner.unstreamed => {
-                let frames = shapes::stream(dialect, asked, say);
+                let frames = shapes::stream(wire_format, asked, say);
                 let ready = Ready::plain(200, "text/event-stream; charset=utf-8", frames.bytes);
                 Ready { ends: frames.ends, chunked: true, ..ready }
             }
-            _ => Ready::json(200, &shapes::whole(dialect, asked, say)),
+            _ => Ready::json(200, &shapes::whole(wire_format, asked, say)),
         },
         Content::Refuse(refusal) => {
-            let mut ready = Ready::json(refusal.status, &shapes::refusal(dialect, refusal));
+            let mut ready = Ready::json(refusal.status, &shapes::refusal(wire_format, refusal));
             ready.headers.extend(refusal.retry_after.map(retry_header));
             ready
         }
@@ -136,7 +136,7 @@ pub(super) fn ready(answer: &Answer, dialect: Dialect, asked: Option<&MockReques
         ready.content_type.clone_from(content_type);
     }
     ready.status = manner.status.unwrap_or(ready.status);
-    ready.dialect = dialect;
+    ready.wire_format = wire_format;
     ready.manner = manner;
     match &ready.manner.fault {
         Some((when, FaultType::End)) => {
@@ -307,7 +307,7 @@ async fn fail(mut connection: Connection, ready: &Ready, then: &FaultType, at_on
         FaultType::Stall => connection.pause(None).await,
         FaultType::Ping(interval) => ping(&mut connection, ready, *interval).await,
         FaultType::Error(refusal) => {
-            let mut out = in_chunks(&shapes::error_event(ready.dialect, refusal));
+            let mut out = in_chunks(&shapes::error_event(ready.wire_format, refusal));
             out.extend_from_slice(b"0\r\n\r\n");
             connection.send(&out).await
         }
@@ -323,7 +323,7 @@ async fn fail(mut connection: Connection, ready: &Ready, then: &FaultType, at_on
 }
 
 async fn ping(connection: &mut Connection, ready: &Ready, interval: Duration) -> Result<(), ClientGone> {
-    let ping = in_chunks(shapes::ping(ready.dialect).as_bytes());
+    let ping = in_chunks(shapes::ping(ready.wire_format).as_bytes());
     loop {
         connection.send(&ping).await?;
         connection.pause(Some(interval)).await?;
@@ -334,7 +334,7 @@ async fn endless(connection: &mut Connection, ready: &Ready, one_event: bool) ->
     if one_event {
         connection.send(&in_chunks(b"data: {\"type\":\"")).await?;
     }
-    let event = if one_event { b"x".to_vec() } else { shapes::filler(ready.dialect) };
+    let event = if one_event { b"x".to_vec() } else { shapes::filler(ready.wire_format) };
     let piece = in_chunks(&event.repeat(ENDLESS_PIECE_BYTES / event.len().max(1)));
     let mut sent = 0;
     while sent < ENDLESS_MAX_BYTES {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::request::Dialect;
+use super::request::WireFormat;
 
 /// Limit of logged requests. Later ones are only counted.
 const LOG_MAX: usize = 1_000_000;
@@ -17,7 +17,7 @@ pub struct LogEntry {
     /// The arrival of its last byte, since the server's start.
     pub at: Duration,
     /// The format. `None` for anything except a model call.
-    pub dialect: Option<Dialect>,
+    pub wire_format: Option<WireFormat>,
     pub path: String,
     /// The headers, if bodies are kept.
     pub headers: Vec<(String, String)>,
@@ -58,7 +58,7 @@ impl LogEntry {
 pub enum Outcome {
     /// The answer was sent completely.
     Sent,
-    /// The server aborted the answer, as its brain decided.
+    /// The server aborted the answer, as its reply source decided.
     Broken,
     /// The client disconnected first.
     Left,

@@ -10,39 +10,39 @@ use super::http::Head;
 
 /// A wire format of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dialect {
+pub enum WireFormat {
     Messages,
     Responses,
     Chat,
 }
 
-impl Dialect {
-    pub const ALL: [Dialect; 3] = [Dialect::Messages, Dialect::Responses, Dialect::Chat];
+impl WireFormat {
+    pub const ALL: [WireFormat; 3] = [WireFormat::Messages, WireFormat::Responses, WireFormat::Chat];
 
     pub fn path(self) -> &'static str {
         match self {
-            Dialect::Messages => "/v1/messages",
-            Dialect::Responses => "/v1/responses",
-            Dialect::Chat => "/v1/chat/completions",
+            WireFormat::Messages => "/v1/messages",
+            WireFormat::Responses => "/v1/responses",
+            WireFormat::Chat => "/v1/chat/completions",
         }
     }
 
     /// The format of a path, whatever precedes it.
-    pub(super) fn of(path: &str) -> Option<Dialect> {
+    pub(super) fn of(path: &str) -> Option<WireFormat> {
         let path = path.split('?').next().unwrap_or_default();
         let ends = [
-            ("/messages", Dialect::Messages),
-            ("/responses", Dialect::Responses),
-            ("/chat/completions", Dialect::Chat),
+            ("/messages", WireFormat::Messages),
+            ("/responses", WireFormat::Responses),
+            ("/chat/completions", WireFormat::Chat),
         ];
-        ends.into_iter().find_map(|(end, dialect)| path.ends_with(end).then_some(dialect))
+        ends.into_iter().find_map(|(end, wire_format)| path.ends_with(end).then_some(wire_format))
     }
 }
 
 /// One request to a model.
 #[derive(Debug)]
 pub struct MockRequest {
-    pub dialect: Dialect,
+    pub wire_format: WireFormat,
     /// The number of the request, from 1.
     pub number: u64,
     pub model: String,
@@ -83,7 +83,7 @@ struct StreamOptions {
 impl MockRequest {
     /// Parses a request, or returns the problem with it.
     pub(super) fn new(
-        dialect: Dialect,
+        wire_format: WireFormat,
         number: u64,
         head: Head,
         body: Vec<u8>,
@@ -95,7 +95,7 @@ impl MockRequest {
         match glance {
             Ok((model, stream, stream_usage)) => {
                 let json = OnceLock::new();
-                Ok(Self { dialect, number, model, stream, stream_usage, head, body, json })
+                Ok(Self { wire_format, number, model, stream, stream_usage, head, body, json })
             }
             Err(error) => Err((format!("the request is not JSON of this format: {error}"), head, body)),
         }
@@ -118,7 +118,7 @@ impl MockRequest {
     }
 
     fn entries(&self) -> &[Value] {
-        let name = if self.dialect == Dialect::Responses { "input" } else { "messages" };
+        let name = if self.wire_format == WireFormat::Responses { "input" } else { "messages" };
         self.json()[name].as_array().map_or(&[], Vec::as_slice)
     }
 
@@ -136,10 +136,10 @@ impl MockRequest {
 
     pub fn system(&self) -> String {
         let json = self.json();
-        match self.dialect {
-            Dialect::Messages => text_of(&json["system"]),
-            Dialect::Responses if json["instructions"].is_string() => text_of(&json["instructions"]),
-            Dialect::Responses | Dialect::Chat => {
+        match self.wire_format {
+            WireFormat::Messages => text_of(&json["system"]),
+            WireFormat::Responses if json["instructions"].is_string() => text_of(&json["instructions"]),
+            WireFormat::Responses | WireFormat::Chat => {
                 let is_system = |entry: &&Value| entry["role"] == "system" || entry["role"] == "developer";
                 self.entries()
                     .iter()

@@ -1,4 +1,4 @@
-//! A brain from a script file: serves the rules of [`posse_models::scripted`] over HTTP.
+//! A reply source from a script file: serves the rules of [`posse_models::scripted`] over HTTP.
 //!
 //! Of a rule's conditions, `turn` and `contains` work as in a run. A request over HTTP does not contain its agent, so
 //! every request counts as one of agent `0` at depth 0 with the definition `http`, and `times` counts over the whole
@@ -17,7 +17,7 @@ use posse_engine::ports::{ModelFailure, ModelReply, ModelRequest};
 use posse_models::scripted::{ScriptError, ScriptedModel};
 use serde_json::Value;
 
-use super::Brain;
+use super::ReplySource;
 use super::answer::{Answer, Call, MockReply, Refusal, RetryAfter, Tokens};
 use super::request::MockRequest;
 
@@ -35,7 +35,7 @@ impl Script {
     }
 }
 
-impl Brain for Script {
+impl ReplySource for Script {
     fn answer(&self, asked: &MockRequest) -> Answer {
         // Held from the lookup to the count: two concurrent requests must not both be the last of `times`.
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);

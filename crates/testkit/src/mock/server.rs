@@ -17,8 +17,8 @@ use super::answer::Answer;
 use super::delivery::{self, Ready};
 use super::http::{Connection, Head};
 use super::log::{Log, LogEntry, Outcome};
-use super::request::{Dialect, MockRequest};
-use super::{Brain, shapes};
+use super::request::{MockRequest, WireFormat};
+use super::{ReplySource, shapes};
 
 /// Connections that may wait to be accepted: a thousand clients can arrive within one tick.
 const BACKLOG: u32 = 4_096;
@@ -63,7 +63,7 @@ pub struct Stats {
 }
 
 struct ServerState {
-    brain: Box<dyn Brain>,
+    source: Box<dyn ReplySource>,
     options: Options,
     log: Log,
     requests: AtomicU64,
@@ -80,14 +80,14 @@ pub struct Mock {
 }
 
 impl Mock {
-    pub fn start(brain: impl Brain) -> io::Result<Self> {
-        Self::with(brain, Options::default())
+    pub fn start(source: impl ReplySource) -> io::Result<Self> {
+        Self::with(source, Options::default())
     }
 
-    pub fn with(brain: impl Brain, options: Options) -> io::Result<Self> {
+    pub fn with(source: impl ReplySource, options: Options) -> io::Result<Self> {
         let port = options.port;
         let shared = Arc::new(ServerState {
-            brain: Box::new(brain),
+            source: Box::new(source),
             options,
             log: Log::new(),
             requests: AtomicU64::new(0),
@@ -258,7 +258,7 @@ impl ServerState {
         self.log.arrived(LogEntry {
             number,
             at: self.log.now(),
-            dialect: if head.method == "POST" { Dialect::of(&head.path) } else { None },
+            wire_format: if head.method == "POST" { WireFormat::of(&head.path) } else { None },
             path: head.path.clone(),
             headers: if kept { headers(head) } else { Vec::new() },
             body: if kept { body.to_vec() } else { Vec::new() },
@@ -268,26 +268,26 @@ impl ServerState {
     }
 
     fn answer(&self, number: u64, head: Head, body: Vec<u8>) -> Ready {
-        let Some(dialect) = Dialect::of(&head.path) else { return self.side(&head) };
+        let Some(wire_format) = WireFormat::of(&head.path) else { return self.side(&head) };
         if head.method != "POST" {
-            return Ready::json(405, &shapes::plain_error(dialect, 405, "only POST is allowed here"));
+            return Ready::json(405, &shapes::plain_error(wire_format, 405, "only POST is allowed here"));
         }
-        if !self.admits(dialect, &head) {
-            return delivery::ready(&wrong_key(dialect), dialect, None);
+        if !self.admits(wire_format, &head) {
+            return delivery::ready(&wrong_key(wire_format), wire_format, None);
         }
-        match MockRequest::new(dialect, number, head, body) {
-            Ok(asked) => delivery::ready(&self.brain.answer(&asked), dialect, Some(&asked)),
-            Err((problem, _, _)) => Ready::json(400, &shapes::plain_error(dialect, 400, &problem)),
+        match MockRequest::new(wire_format, number, head, body) {
+            Ok(asked) => delivery::ready(&self.source.answer(&asked), wire_format, Some(&asked)),
+            Err((problem, _, _)) => Ready::json(400, &shapes::plain_error(wire_format, 400, &problem)),
         }
     }
 
     /// Whether the request has the required key, in the header of its format.
-    fn admits(&self, dialect: Dialect, head: &Head) -> bool {
+    fn admits(&self, wire_format: WireFormat, head: &Head) -> bool {
         let Some(key) = &self.options.key else { return true };
         let bearer = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        match dialect {
-            Dialect::Messages => head.header("x-api-key").or(bearer) == Some(key.as_str()),
-            Dialect::Responses | Dialect::Chat => bearer == Some(key.as_str()),
+        match wire_format {
+            WireFormat::Messages => head.header("x-api-key").or(bearer) == Some(key.as_str()),
+            WireFormat::Responses | WireFormat::Chat => bearer == Some(key.as_str()),
         }
     }
 
@@ -321,8 +321,8 @@ impl ServerState {
     }
 }
 
-fn wrong_key(dialect: Dialect) -> Answer {
-    let mut refusal = super::answer::Refusal::new(401, shapes::wrong_key_text(dialect));
+fn wrong_key(wire_format: WireFormat) -> Answer {
+    let mut refusal = super::answer::Refusal::new(401, shapes::wrong_key_text(wire_format));
     refusal.code = Some("invalid_api_key".to_owned());
     refusal.into()
 }

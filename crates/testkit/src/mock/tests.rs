@@ -22,11 +22,11 @@ fn request(path: &str, body: &Value) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nhost: mock\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-fn ask(dialect: Dialect, stream: bool) -> Vec<u8> {
-    let entries = if dialect == Dialect::Responses { "input" } else { "messages" };
+fn ask(wire_format: WireFormat, stream: bool) -> Vec<u8> {
+    let entries = if wire_format == WireFormat::Responses { "input" } else { "messages" };
     let mut body = json!({"model": "m", "stream": stream, entries: [{"role": "user", "content": "hello"}]});
     body["stream_options"] = json!({"include_usage": true});
-    request(dialect.path(), &body)
+    request(wire_format.path(), &body)
 }
 
 /// One answer from the stream: status, head and body.
@@ -84,11 +84,11 @@ fn events(body: &[u8]) -> Vec<Value> {
 fn requests_that_come_together_are_answered_in_their_order_on_one_connection() {
     let mock = Mock::start(|asked: &MockRequest| Answer::text(format!("number {}", asked.number))).unwrap();
     let mut stream = connect(&mock);
-    let mut both = ask(Dialect::Chat, false);
-    both.extend(ask(Dialect::Messages, true));
+    let mut both = ask(WireFormat::Chat, false);
+    both.extend(ask(WireFormat::Messages, true));
     both.extend_from_slice(b"GET /v1/models HTTP/1.1\r\nhost: mock\r\nconnection: close\r\n\r\n");
     // Cut in the middle of the second head: requests that arrive together need not arrive whole.
-    let (one, two) = both.split_at(ask(Dialect::Chat, false).len() + 30);
+    let (one, two) = both.split_at(ask(WireFormat::Chat, false).len() + 30);
     stream.write_all(one).unwrap();
     let (status, _, body) = answer(&mut stream);
     let reply: Value = serde_json::from_slice(&body).unwrap();
@@ -140,7 +140,7 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "grep", "arguments": "{}"}});
     let talks = [
         (
-            Dialect::Messages,
+            WireFormat::Messages,
             json!({"model": "m", "system": [{"type": "text", "text": "Be good."}], "tools": [{"name": "grep"}], "messages": [
                 {"role": "user", "content": [{"type": "text", "text": "find it"}]},
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "grep", "input": {}}]},
@@ -148,7 +148,7 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
             ]}),
         ),
         (
-            Dialect::Responses,
+            WireFormat::Responses,
             json!({"model": "m", "instructions": "Be good.", "tools": [{"type": "function", "name": "grep"}], "input": [
                 {"role": "user", "content": [{"type": "input_text", "text": "find it"}]},
                 {"type": "reasoning", "id": "rs", "summary": []},
@@ -157,7 +157,7 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
             ]}),
         ),
         (
-            Dialect::Chat,
+            WireFormat::Chat,
             json!({"model": "m", "tools": [{"type": "function", "function": {"name": "grep"}}], "messages": [
                 {"role": "system", "content": "Be good."},
                 {"role": "user", "content": "find it"},
@@ -183,13 +183,13 @@ fn a_brain_sees_the_turn_and_the_results_in_every_format() {
     })
     .unwrap();
     let mut stream = connect(&mock);
-    for (dialect, body) in talks {
-        stream.write_all(&request(dialect.path(), &body)).unwrap();
+    for (wire_format, body) in talks {
+        stream.write_all(&request(wire_format.path(), &body)).unwrap();
         let seen: Value = serde_json::from_slice(&answer(&mut stream).2).unwrap();
         assert_eq!(
             seen,
             json!([2, "Be good.", "find it", "here", ["grep"], [["c1", "here"]]]),
-            "{dialect:?}"
+            "{wire_format:?}"
         );
     }
 }
@@ -210,7 +210,7 @@ fn faults_come_where_they_were_ordered() {
     .unwrap();
     let ask = || {
         let mut stream = connect(&mock);
-        stream.write_all(&ask(Dialect::Messages, true)).unwrap();
+        stream.write_all(&ask(WireFormat::Messages, true)).unwrap();
         stream
     };
     let cut = rest(&mut ask());
@@ -238,16 +238,16 @@ fn faults_come_where_they_were_ordered() {
 fn a_key_that_is_wanted_is_looked_for_where_the_format_has_it() {
     let options = Options { key: Some("secret".to_owned()), ..Options::default() };
     let mock = Mock::with(|_: &MockRequest| Answer::text("in"), options).unwrap();
-    let status = |dialect: Dialect, header: &str| {
+    let status = |wire_format: WireFormat, header: &str| {
         let mut stream = connect(&mock);
-        let text = String::from_utf8(ask(dialect, false)).unwrap();
+        let text = String::from_utf8(ask(wire_format, false)).unwrap();
         stream.write_all(text.replacen("\r\n", &format!("\r\n{header}\r\n"), 1).as_bytes()).unwrap();
         answer(&mut stream).0
     };
-    assert_eq!(status(Dialect::Messages, "X-Api-Key: secret"), 200);
-    assert_eq!(status(Dialect::Messages, "x-api-key: other"), 401);
-    assert_eq!(status(Dialect::Chat, "Authorization: Bearer secret"), 200);
-    assert_eq!(status(Dialect::Responses, "x-api-key: secret"), 401);
+    assert_eq!(status(WireFormat::Messages, "X-Api-Key: secret"), 200);
+    assert_eq!(status(WireFormat::Messages, "x-api-key: other"), 401);
+    assert_eq!(status(WireFormat::Chat, "Authorization: Bearer secret"), 200);
+    assert_eq!(status(WireFormat::Responses, "x-api-key: secret"), 401);
 }
 
 #[test]
@@ -262,10 +262,10 @@ fn a_script_answers_with_its_first_rule_that_fits() {
     .unwrap();
     let mock = Mock::start(script).unwrap();
     let mut stream = connect(&mock);
-    stream.write_all(&ask(Dialect::Chat, false)).unwrap();
+    stream.write_all(&ask(WireFormat::Chat, false)).unwrap();
     let (status, head, _) = answer(&mut stream);
     assert!(status == 429 && head.contains("retry-after: 2\r\n"), "{head}");
-    stream.write_all(&ask(Dialect::Responses, false)).unwrap();
+    stream.write_all(&ask(WireFormat::Responses, false)).unwrap();
     let reply: Value = serde_json::from_slice(&answer(&mut stream).2).unwrap();
     assert_eq!(
         (&reply["output"][0]["content"][0]["text"], &reply["output"][1]["name"]),
@@ -283,7 +283,7 @@ fn a_thousand_connections_are_held_at_once() {
             .unwrap();
     let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(&mock)).collect();
     for stream in &mut streams {
-        stream.write_all(&ask(Dialect::Chat, true)).unwrap();
+        stream.write_all(&ask(WireFormat::Chat, true)).unwrap();
     }
     assert!(
         mock.wait(PATIENCE, |log| log.iter().filter(|logged| logged.status == 200).count() == CONNECTIONS)
@@ -297,7 +297,7 @@ fn a_thousand_connections_are_held_at_once() {
 fn a_compressed_stream_is_readable_event_by_event() {
     let mock = Mock::start(|_: &MockRequest| Answer::text("squeezed").gzip()).unwrap();
     let mut stream = connect(&mock);
-    stream.write_all(&ask(Dialect::Messages, true)).unwrap();
+    stream.write_all(&ask(WireFormat::Messages, true)).unwrap();
     let (_, head, body) = answer(&mut stream);
     assert!(head.contains("content-encoding: gzip"), "{head}");
     let mut plain = Vec::new();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use posse_files::{DirHandle, Gate, GlobPattern, GrepOutput, GrepQuery, RelPath, Stop};
+use posse_files::{DirHandle, GlobPattern, GrepOutput, GrepQuery, ReadFilter, RelPath, Stop};
 
 use crate::bounded::rows;
 
@@ -36,8 +36,8 @@ fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
     let dir = tempfile::tempdir().expect("a directory");
     fs::write(dir.path().join("file.txt"), content).expect("a file");
     let stop = Stop::new();
-    let gate = stopped.then(|| Arc::new(StopAtFirstFile(stop.clone())) as Arc<dyn Gate>);
-    let beneath = DirHandle::open(dir.path()).expect("a workspace").guarded(gate);
+    let filter = stopped.then(|| Arc::new(StopAtFirstFile(stop.clone())) as Arc<dyn ReadFilter>);
+    let beneath = DirHandle::open(dir.path()).expect("a workspace").with_read_filter(filter);
     match beneath.grep(query, &stop) {
         Ok(found) => format!("{} files, {} unread", found.files.len(), found.unread),
         Err(error) => error.to_string(),
@@ -48,7 +48,7 @@ fn grep_stopped(query: &GrepQuery, content: &[u8], stopped: bool) -> String {
 #[derive(Debug)]
 struct StopAtFirstFile(Stop);
 
-impl Gate for StopAtFirstFile {
+impl ReadFilter for StopAtFirstFile {
     fn enter(&self, _: &RelPath) -> Result<(), String> {
         Ok(())
     }

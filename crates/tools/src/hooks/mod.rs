@@ -129,10 +129,10 @@ fn answer(hook: &Hook, call: &HookCall, said: HookDecision) -> HookAnswer {
     match said {
         HookDecision::Asks(reason) => HookAnswer::Asks(reason),
         HookDecision::Denied(reason) => HookAnswer::Denied(reason),
-        HookDecision::Unusable(problem) if call.moment.is_gate() => {
+        HookDecision::Unusable(problem) if call.moment.can_prevent() => {
             HookAnswer::Denied(format!("the hook of {} gave no usable answer: {problem}", hook.origin))
         }
-        HookDecision::CutShort if call.moment.is_gate() => {
+        HookDecision::CutShort if call.moment.can_prevent() => {
             HookAnswer::Denied("the agent is to end".to_owned())
         }
         HookDecision::Goes

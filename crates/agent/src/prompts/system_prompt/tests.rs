@@ -1,3 +1,5 @@
+//! The system prompt by contract: its terms, the rules that bind the agent, and whether it may spawn.
+
 use posse_domain::permission::Rules;
 use serde_json::{Value, json};
 

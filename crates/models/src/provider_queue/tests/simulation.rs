@@ -1,4 +1,4 @@
-//! Simulates agents, a gate and a provider in virtual time.
+//! Simulates agents, a scheduler and a provider in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -9,9 +9,9 @@ use proptest::prelude::*;
 
 use crate::endpoint::Limits;
 use crate::provider_queue::breaker::FAILURES_TO_OPEN;
-use crate::provider_queue::gate::{Cause, Gate, PauseReason, PermitGrant, QueueStep, Ticket};
 use crate::provider_queue::pace::{Pace, SLOW_START_PER_SECOND};
 use crate::provider_queue::retry::retry;
+use crate::provider_queue::scheduler::{CallScheduler, Cause, PauseReason, PermitGrant, QueueStep, Ticket};
 use crate::wire::ProblemKind;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -43,7 +43,7 @@ impl Dice {
 enum End {
     Answered,
     Failed(ProblemKind),
-    /// The agent was cancelled: the gate gets no outcome.
+    /// The agent was cancelled: the scheduler gets no outcome.
     Dropped,
 }
 
@@ -91,7 +91,7 @@ impl Log {
 }
 
 struct Simulation<F> {
-    gate: Gate,
+    scheduler: CallScheduler,
     /// The duration and the end of a call that is sent at a given time.
     provider: F,
     dice: Dice,
@@ -105,9 +105,9 @@ struct Simulation<F> {
 }
 
 impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
-    fn run(limits: Limits, wishes: Vec<SimulatedCall>, provider: F) -> (Log, Gate) {
+    fn run(limits: Limits, wishes: Vec<SimulatedCall>, provider: F) -> (Log, CallScheduler) {
         let mut simulation = Self {
-            gate: Gate::new(limits),
+            scheduler: CallScheduler::new(limits),
             provider,
             dice: Dice(7),
             events: BinaryHeap::new(),
@@ -122,7 +122,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
             simulation.at(simulation.wishes[agent].at, Event::Asks(agent));
         }
         simulation.go();
-        (simulation.log, simulation.gate)
+        (simulation.log, simulation.scheduler)
     }
 
     fn at(&mut self, at: Duration, event: Event) {
@@ -135,7 +135,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         let mut now = Duration::ZERO;
         loop {
             let timer = loop {
-                match self.gate.next(now) {
+                match self.scheduler.next(now) {
                     QueueStep::Go(ticket, grant) => {
                         let agent = self.waiting.remove(&ticket).expect("it waits");
                         assert!(self.waiting.keys().all(|other| *other > ticket), "first come, first served");
@@ -170,7 +170,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         match *event {
             Event::Asks(agent) => {
                 self.calls[agent] += 1;
-                match self.gate.ask(now, self.wishes[agent].tokens) {
+                match self.scheduler.ask(now, self.wishes[agent].tokens) {
                     Ok(grant) => self.send(now, agent, grant),
                     Err(ticket) => {
                         self.waiting.insert(ticket, agent);
@@ -183,7 +183,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
             Event::GivesUp(agent) => {
                 let ticket = self.waiting.iter().find(|(_, who)| **who == agent).map(|(ticket, _)| *ticket);
                 if let Some(ticket) = ticket {
-                    assert!(self.gate.leave(ticket));
+                    assert!(self.scheduler.leave(ticket));
                     self.waiting.remove(&ticket);
                     self.log.given_up += 1;
                 }
@@ -204,15 +204,15 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
         let (grant, end) = self.out.remove(&agent).expect("it is under way");
         match end {
             End::Answered => {
-                self.gate.used(now, self.wishes[agent].tokens / 2);
-                self.gate.answered(now);
+                self.scheduler.used(now, self.wishes[agent].tokens / 2);
+                self.scheduler.answered(now);
                 self.log.done += 1;
                 self.log.most_calls = self.log.most_calls.max(self.calls[agent]);
             }
             End::Failed(kind) => {
-                self.gate.used(now, 0);
+                self.scheduler.used(now, 0);
                 let chance = self.dice.chance();
-                self.log.opened += usize::from(self.gate.failed(now, kind, self.calls[agent], chance));
+                self.log.opened += usize::from(self.scheduler.failed(now, kind, self.calls[agent], chance));
                 match retry(kind, self.calls[agent], self.dice.chance()) {
                     Some(retry) => self.at(now + retry.after, Event::Asks(agent)),
                     None => self.log.failed += 1,
@@ -220,7 +220,7 @@ impl<F: FnMut(Duration) -> (Duration, End)> Simulation<F> {
             }
             End::Dropped => self.log.failed += 1,
         }
-        self.gate.give_back(now, &grant);
+        self.scheduler.give_back(now, &grant);
     }
 }
 
@@ -280,7 +280,7 @@ fn a_limit_that_nobody_told_us_is_found() {
 fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
     let recovery = Duration::from_mins(3);
     let wishes = (0..200).map(|agent| SimulatedCall::at(ms(agent * 500))).collect();
-    let (log, gate) = Simulation::run(Limits::default(), wishes, |now| {
+    let (log, scheduler) = Simulation::run(Limits::default(), wishes, |now| {
         if now < recovery {
             (ms(100), End::Failed(ProblemKind::Unreachable))
         } else {
@@ -297,7 +297,7 @@ fn an_outage_costs_few_calls_and_everybody_completes_after_it() {
     let second = after[0] + Duration::from_secs(1);
     let in_first_second = after.iter().filter(|at| **at < second).count();
     assert!(in_first_second <= 12, "{in_first_second}");
-    assert_eq!(gate.foreseen(Duration::MAX / 2).1, Duration::ZERO, "nothing is left of it");
+    assert_eq!(scheduler.foreseen(Duration::MAX / 2).1, Duration::ZERO, "nothing is left of it");
 }
 
 #[test]
@@ -328,11 +328,11 @@ fn a_call_that_tries_and_is_given_up_is_followed_by_another() {
 
 #[test]
 fn what_is_waited_for_is_foreseen() {
-    let cause = |gate: &mut Gate, waiting: usize| {
+    let cause = |scheduler: &mut CallScheduler, waiting: usize| {
         for _ in 0..waiting {
-            assert!(gate.ask(Duration::ZERO, 100).is_err());
+            assert!(scheduler.ask(Duration::ZERO, 100).is_err());
         }
-        gate.foreseen(Duration::ZERO)
+        scheduler.foreseen(Duration::ZERO)
     };
     let limits = |requests_per_minute, tokens_per_minute, concurrent| Limits {
         requests_per_minute,
@@ -340,36 +340,36 @@ fn what_is_waited_for_is_foreseen() {
         concurrent,
     };
 
-    let mut gate = Gate::new(limits(Some(5), None, None));
-    assert!(gate.ask(Duration::ZERO, 100).is_ok());
-    assert_eq!(cause(&mut gate, 3), (Cause::Calls(5), Duration::from_secs(36)));
+    let mut scheduler = CallScheduler::new(limits(Some(5), None, None));
+    assert!(scheduler.ask(Duration::ZERO, 100).is_ok());
+    assert_eq!(cause(&mut scheduler, 3), (Cause::Calls(5), Duration::from_secs(36)));
 
-    let mut gate = Gate::new(limits(None, Some(600), None));
-    assert!(gate.ask(Duration::ZERO, 100).is_ok());
-    assert_eq!(cause(&mut gate, 1).0, Cause::Tokens(600));
+    let mut scheduler = CallScheduler::new(limits(None, Some(600), None));
+    assert!(scheduler.ask(Duration::ZERO, 100).is_ok());
+    assert_eq!(cause(&mut scheduler, 1).0, Cause::Tokens(600));
 
-    let mut gate = Gate::new(limits(None, None, Some(2)));
-    assert!(gate.ask(Duration::ZERO, 100).is_ok() && gate.ask(Duration::ZERO, 100).is_ok());
-    assert_eq!(cause(&mut gate, 3), (Cause::Concurrent(2), Duration::from_secs(10)));
+    let mut scheduler = CallScheduler::new(limits(None, None, Some(2)));
+    assert!(scheduler.ask(Duration::ZERO, 100).is_ok() && scheduler.ask(Duration::ZERO, 100).is_ok());
+    assert_eq!(cause(&mut scheduler, 3), (Cause::Concurrent(2), Duration::from_secs(10)));
 
-    let mut gate = Gate::new(Limits::default());
-    gate.failed(Duration::ZERO, ProblemKind::RateLimit { after: Some(ms(2_000)) }, 1, 0.0);
-    assert_eq!(cause(&mut gate, 1), (Cause::Pause(PauseReason::Rate, ms(2_000)), ms(2_000)));
-    assert!(cause(&mut gate, 50).1 > ms(4_000), "those behind wait longer");
+    let mut scheduler = CallScheduler::new(Limits::default());
+    scheduler.failed(Duration::ZERO, ProblemKind::RateLimit { after: Some(ms(2_000)) }, 1, 0.0);
+    assert_eq!(cause(&mut scheduler, 1), (Cause::Pause(PauseReason::Rate, ms(2_000)), ms(2_000)));
+    assert!(cause(&mut scheduler, 50).1 > ms(4_000), "those behind wait longer");
 
-    let mut gate = Gate::new(Limits::default());
+    let mut scheduler = CallScheduler::new(Limits::default());
     for _ in 0..FAILURES_TO_OPEN {
-        gate.failed(Duration::ZERO, ProblemKind::Unreachable, 1, 0.0);
+        scheduler.failed(Duration::ZERO, ProblemKind::Unreachable, 1, 0.0);
     }
-    assert_eq!(cause(&mut gate, 1), (Cause::Breaker(FAILURES_TO_OPEN), Duration::from_secs(5)));
+    assert_eq!(cause(&mut scheduler, 1), (Cause::Breaker(FAILURES_TO_OPEN), Duration::from_secs(5)));
 }
 
 #[test]
 fn a_pause_of_more_than_a_day_stops_nobody() {
-    let mut gate = Gate::new(Limits::default());
+    let mut scheduler = CallScheduler::new(Limits::default());
     let after = Some(Duration::from_hours(25));
-    gate.failed(Duration::ZERO, ProblemKind::UsageLimit { after }, 1, 0.5);
-    assert!(gate.ask(Duration::ZERO, 1).is_ok(), "others are to be refused too, not to wait for days");
+    scheduler.failed(Duration::ZERO, ProblemKind::UsageLimit { after }, 1, 0.5);
+    assert!(scheduler.ask(Duration::ZERO, 1).is_ok(), "others are to be refused too, not to wait for days");
 }
 
 fn wishes() -> impl Strategy<Value = Vec<SimulatedCall>> {
@@ -449,19 +449,19 @@ proptest! {
         wishes in wishes(), limits in limits(), seed: u64,
     ) {
         let count = wishes.len();
-        let (log, mut gate) = Simulation::run(limits, wishes, moody(seed));
+        let (log, mut scheduler) = Simulation::run(limits, wishes, moody(seed));
         prop_assert_eq!(log.done + log.failed + log.given_up, count);
         prop_assert!(limits.concurrent.is_none_or(|most| log.most <= most as usize));
         // Everything that the user allows at once is free again.
         let later = Duration::from_secs(1_000_000);
-        gate.answered(later);
+        scheduler.answered(later);
         let mut fresh = Pace::of_calls(limits.requests_per_minute.unwrap_or(u32::MAX));
         let mut free = 0;
         while fresh.free_at(1).is_zero() && free < limits.concurrent.unwrap_or(20) {
             fresh.take(Duration::ZERO, 1);
             free += 1;
         }
-        let grants = (0..free).map_while(|_| gate.ask(later + Duration::from_mins(1), 0).ok()).count();
+        let grants = (0..free).map_while(|_| scheduler.ask(later + Duration::from_mins(1), 0).ok()).count();
         prop_assert_eq!(grants, free as usize);
     }
 
@@ -471,15 +471,15 @@ proptest! {
     ) {
         let mut pauses = pauses;
         pauses.sort_unstable();
-        let mut gate = Gate::new(Limits::default());
+        let mut scheduler = CallScheduler::new(Limits::default());
         let mut end = Duration::ZERO;
         for (at, after) in pauses {
             let (at, after) = (ms(at), ms(after));
-            gate.failed(at, ProblemKind::RateLimit { after: Some(after) }, 1, chance);
+            scheduler.failed(at, ProblemKind::RateLimit { after: Some(after) }, 1, chance);
             end = end.max(at + after);
-            let asked = gate.ask(at, 1);
+            let asked = scheduler.ask(at, 1);
             prop_assert!(asked.is_err() || end <= at);
-            if let QueueStep::At(next) = gate.next(at) {
+            if let QueueStep::At(next) = scheduler.next(at) {
                 prop_assert!(next >= end);
             }
         }
@@ -487,14 +487,14 @@ proptest! {
 
     #[test]
     fn after_a_pause_nobody_crowds(count in 1_usize..400, after in 1_u64..5_000, chance in 0.0_f64..1.0) {
-        let mut gate = Gate::new(Limits::default());
-        gate.failed(Duration::ZERO, ProblemKind::UsageLimit { after: Some(ms(after)) }, 1, chance);
+        let mut scheduler = CallScheduler::new(Limits::default());
+        scheduler.failed(Duration::ZERO, ProblemKind::UsageLimit { after: Some(ms(after)) }, 1, chance);
         for _ in 0..count {
-            prop_assert!(gate.ask(Duration::ZERO, 1).is_err());
+            prop_assert!(scheduler.ask(Duration::ZERO, 1).is_err());
         }
         let (mut now, mut times) = (Duration::ZERO, Vec::new());
         loop {
-            match gate.next(now) {
+            match scheduler.next(now) {
                 QueueStep::Go(..) => times.push(now),
                 QueueStep::At(at) => now = at,
                 QueueStep::Empty => break,

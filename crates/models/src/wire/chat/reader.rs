@@ -9,7 +9,7 @@ use posse_engine::ports::StreamPart;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use super::Dialect;
+use super::ServerQuirks;
 use super::chunk::{CallDelta, Choice, Chunk, Delta};
 use crate::wire::text::{Str, arguments, as_object, is_whole_object};
 use crate::wire::{
@@ -20,7 +20,7 @@ use crate::wire::{
 const DONE: &str = "[DONE]";
 
 pub(super) struct Reader {
-    dialect: Dialect,
+    quirks: ServerQuirks,
     full_name: String,
     begun: bool,
     text: String,
@@ -45,9 +45,9 @@ struct Call {
 }
 
 impl Reader {
-    pub(super) fn new(dialect: Dialect, target: &Target) -> Self {
+    pub(super) fn new(quirks: ServerQuirks, target: &Target) -> Self {
         Self {
-            dialect,
+            quirks,
             full_name: target.full_name.clone(),
             begun: false,
             text: String::new(),
@@ -289,7 +289,7 @@ impl ReplyReader for Reader {
 impl Reader {
     /// The message as the provider expects it in later requests, if text and calls are not sufficient.
     fn raw(&self) -> Option<Arc<RawReply>> {
-        let thinking = self.dialect.thinking_back && !self.thinking.is_empty();
+        let thinking = self.quirks.thinking_back && !self.thinking.is_empty();
         let extra = self.calls.iter().any(|call| call.extra.is_some());
         if (!thinking && !extra && self.details.is_empty())
             || (self.text.trim().is_empty() && self.calls.is_empty())

@@ -9,7 +9,7 @@ use posse_engine::ports::ModelRequest;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{CacheControl, Dialect, LimitName};
+use super::{CacheControl, LimitName, ServerQuirks};
 use crate::wire::Target;
 use crate::wire::text::{as_object, image_data, image_note};
 
@@ -132,7 +132,7 @@ struct FunctionCall<'a> {
     arguments: String,
 }
 
-pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) -> Vec<u8> {
+pub(super) fn body(quirks: ServerQuirks, target: &Target, request: &ModelRequest) -> Vec<u8> {
     // Not all servers respect `tool_choice`, so tools that may not be called are not sent.
     let tools: Vec<Tool<'_>> = request
         .callable()
@@ -151,12 +151,12 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
     let body = Body {
         model: &target.model,
         stream: true,
-        stream_options: dialect.ask_for_usage.then_some(StreamOptions { include_usage: true }),
+        stream_options: quirks.ask_for_usage.then_some(StreamOptions { include_usage: true }),
         tools,
-        messages: turns(dialect, target, request),
-        cache_control: dialect.cache_control,
-        max_completion_tokens: most.filter(|_| dialect.limit == LimitName::MaxCompletionTokens),
-        max_tokens: most.filter(|_| dialect.limit == LimitName::MaxTokens),
+        messages: turns(quirks, target, request),
+        cache_control: quirks.cache_control,
+        max_completion_tokens: most.filter(|_| quirks.limit == LimitName::MaxCompletionTokens),
+        max_tokens: most.filter(|_| quirks.limit == LimitName::MaxTokens),
         temperature: request.temperature.filter(|_| sampling),
         top_p: request.top_p.filter(|_| sampling),
     };
@@ -166,7 +166,7 @@ pub(super) fn body(dialect: Dialect, target: &Target, request: &ModelRequest) ->
     bytes
 }
 
-fn turns<'a>(dialect: Dialect, target: &Target, request: &'a ModelRequest) -> Vec<Turn<'a>> {
+fn turns<'a>(quirks: ServerQuirks, target: &Target, request: &'a ModelRequest) -> Vec<Turn<'a>> {
     let mut turns = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.trim().is_empty() {
         turns.push(Turn::Own(OwnTurn::System { content: &request.system }));
@@ -175,21 +175,21 @@ fn turns<'a>(dialect: Dialect, target: &Target, request: &'a ModelRequest) -> Ve
         match &**message {
             Message::User(text) if text.trim().is_empty() => {}
             Message::User(text) => {
-                bridge(dialect, &mut turns);
+                bridge(quirks, &mut turns);
                 push_user(&mut turns, text);
             }
             Message::Assistant { text, calls, raw } => {
                 turns.extend(assistant_message(target, text, calls, raw.as_ref()));
             }
-            Message::Results(results) => push_results(dialect, &mut turns, target, results),
+            Message::Results(results) => push_results(quirks, &mut turns, target, results),
         }
     }
     turns
 }
 
 /// Adds an assistant message between results and the next user message, if the server requires one.
-fn bridge(dialect: Dialect, turns: &mut Vec<Turn<'_>>) {
-    if dialect.model_before_user && matches!(turns.last(), Some(Turn::Own(OwnTurn::Tool { .. }))) {
+fn bridge(quirks: ServerQuirks, turns: &mut Vec<Turn<'_>>) {
+    if quirks.model_before_user && matches!(turns.last(), Some(Turn::Own(OwnTurn::Tool { .. }))) {
         turns.push(Turn::Own(OwnTurn::Assistant { content: Some(BRIDGE), tool_calls: Vec::new() }));
     }
 }
@@ -229,7 +229,12 @@ fn assistant_message<'a>(
     Some(Turn::Own(OwnTurn::Assistant { content, tool_calls }))
 }
 
-fn push_results<'a>(dialect: Dialect, turns: &mut Vec<Turn<'a>>, target: &Target, results: &'a [CallResult]) {
+fn push_results<'a>(
+    quirks: ServerQuirks,
+    turns: &mut Vec<Turn<'a>>,
+    target: &Target,
+    results: &'a [CallResult],
+) {
     let mut shown: Vec<(&'a Image, &'a str)> = Vec::new();
     for result in results {
         let mut content = Cow::Borrowed(&*result.text);
@@ -247,7 +252,7 @@ fn push_results<'a>(dialect: Dialect, turns: &mut Vec<Turn<'a>>, target: &Target
     if shown.is_empty() {
         return;
     }
-    bridge(dialect, turns);
+    bridge(quirks, turns);
     let images = shown.into_iter().map(|(image, base64)| Part::ImageUrl {
         image_url: ImageUrl { url: DataUrl { media_type: image.media_type.as_str(), base64 } },
     });

@@ -1,3 +1,5 @@
+//! The Chat Completions format: requests as they are written, and recorded streams as they are read.
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -63,7 +65,7 @@ fn a_first_request_has_everything_in_its_place() {
 }
 
 #[test]
-fn servers_get_the_dialect_they_take() {
+fn servers_get_the_format_they_take() {
     let go = || vec![Message::User("Go.".into())];
     let sent = body(&local(), go());
     assert_eq!((&sent["max_tokens"], sent.get("max_completion_tokens")), (&json!(1024), None));

@@ -1,3 +1,5 @@
+//! The Responses format: requests as they are written, and recorded streams as they are read.
+
 use std::sync::Arc;
 use std::time::Duration;
 

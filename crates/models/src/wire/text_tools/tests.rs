@@ -1,3 +1,5 @@
+//! Tool calls in plain text: which text is a call, mistakes that are repaired, and what only looks like a call.
+
 use std::sync::{Arc, Mutex};
 
 use posse_agent::conversation::Message;

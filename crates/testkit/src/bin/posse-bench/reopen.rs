@@ -5,7 +5,7 @@ use std::time::Instant;
 use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
 use posse::{Posse, Resume};
 use posse_testkit::fanout;
-use posse_testkit::gate::{Gate, GatedModel};
+use posse_testkit::latch::{Latch, LatchedModel};
 
 use crate::Plan;
 use crate::report::Report;
@@ -18,10 +18,10 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
     std::fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
     let state = home.path().join("state");
-    let gate = gate(width);
+    let latch = latch(width);
     let posse = Posse::builder()
         .state_dir(&state)
-        .model("mock/fanout", GatedModel(gate.clone()))
+        .model("mock/fanout", LatchedModel(latch.clone()))
         .open()
         .expect("a store");
     let agents = r#"{"digger": {"description": "digs", "prompt": "Dig.", "tools": ["read"]},
@@ -29,31 +29,31 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     let agents = posse::parse_agents(agents, "bench", &posse.tool_names()).expect("definitions");
     let new = fanout::run(home.path()).definitions(agents).definition("lead").base_turns(None);
     let run = posse.start(new).await.expect("a run");
-    gate.until_waiting(width).await;
+    latch.until_waiting(width).await;
     posse.stop();
     drop(run.ended().await);
     let id = run.id().clone();
     drop((run, posse));
 
     let began = Instant::now();
-    let gate = self::gate(width);
+    let latch = self::latch(width);
     let posse = Posse::builder()
         .state_dir(&state)
-        .model("mock/fanout", GatedModel(gate.clone()))
+        .model("mock/fanout", LatchedModel(latch.clone()))
         .open()
         .expect("a store");
     let events = posse.runs(id.as_str(), 1).await.expect("the run").remove(0).events;
     let Ok(Resume::Going(run)) = posse.resume(&id).await else { panic!("the run continues") };
-    gate.until_waiting(width).await;
+    latch.until_waiting(width).await;
     let took = began.elapsed();
     let name = format!("reopened, {width} open children asked again, {events} events");
     report.at_most(name, took.as_secs_f64(), "s", 1.0);
-    gate.open();
+    latch.open();
     run.ended().await.expect("the run ends");
     posse.verify(&id).await.expect("the journal holds");
 }
 
-fn gate(width: usize) -> std::sync::Arc<Gate<impl posse::ports::Model>> {
+fn latch(width: usize) -> std::sync::Arc<Latch<impl posse::ports::Model>> {
     let calls: std::sync::Arc<[ScriptedCall]> = (0..width)
         .map(|n| {
             let input = serde_json::json!({
@@ -69,5 +69,5 @@ fn gate(width: usize) -> std::sync::Arc<Gate<impl posse::ports::Model>> {
         }
         _ => ScriptedAnswer::text("Done."),
     });
-    Gate::new(model, |request| request.depth == 1 && request.turn == TURNS)
+    Latch::new(model, |request| request.depth == 1 && request.turn == TURNS)
 }

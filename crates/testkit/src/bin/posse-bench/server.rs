@@ -52,10 +52,10 @@ pub(crate) fn serve(words: impl Iterator<Item = String>) {
     let mock = match Scene::parse(words).expect("a scene, a count and a latency") {
         Scene::Fanout { width, latency } => Mock::with(fanout(width, latency), options),
         Scene::Held { width } => {
-            let brain = fanout(width, Duration::ZERO);
+            let source = fanout(width, Duration::ZERO);
             Mock::with(
                 move |asked: &MockRequest| {
-                    let answer = posse_testkit::mock::Brain::answer(&brain, asked);
+                    let answer = posse_testkit::mock::ReplySource::answer(&source, asked);
                     let held = results(asked) > 0 && !asked.contains(posse_testkit::mock::FANOUT);
                     if held { answer.gap(Duration::from_millis(HELD_MS)) } else { answer }
                 },

@@ -9,7 +9,7 @@ mod responses;
 use serde_json::{Value, json};
 
 use super::answer::{Call, CallOrder, MockReply, Refusal, Stop};
-use super::request::{Dialect, MockRequest};
+use super::request::{MockRequest, WireFormat};
 
 /// Characters of text in one event. Providers send a token or a few.
 const PIECE_CHARS: usize = 16;
@@ -52,108 +52,109 @@ impl Frames {
     }
 }
 
-pub(super) fn stream(dialect: Dialect, asked: &MockRequest, say: &MockReply) -> Frames {
-    match dialect {
-        Dialect::Messages => messages::stream(asked, say),
-        Dialect::Responses => responses::stream(asked, say),
-        Dialect::Chat => chat::stream(asked, say),
+pub(super) fn stream(wire_format: WireFormat, asked: &MockRequest, say: &MockReply) -> Frames {
+    match wire_format {
+        WireFormat::Messages => messages::stream(asked, say),
+        WireFormat::Responses => responses::stream(asked, say),
+        WireFormat::Chat => chat::stream(asked, say),
     }
 }
 
-pub(super) fn whole(dialect: Dialect, asked: Option<&MockRequest>, say: &MockReply) -> Value {
+pub(super) fn whole(wire_format: WireFormat, asked: Option<&MockRequest>, say: &MockReply) -> Value {
     let (number, model) = asked.map_or((0, "mock"), |asked| (asked.number, asked.model.as_str()));
-    match dialect {
-        Dialect::Messages => messages::whole(number, model, say),
-        Dialect::Responses => responses::whole(number, model, say),
-        Dialect::Chat => chat::whole(number, model, say),
+    match wire_format {
+        WireFormat::Messages => messages::whole(number, model, say),
+        WireFormat::Responses => responses::whole(number, model, say),
+        WireFormat::Chat => chat::whole(number, model, say),
     }
 }
 
-pub(super) fn refusal(dialect: Dialect, refusal: &Refusal) -> Value {
-    let message = message_of(dialect, refusal);
-    match dialect {
-        Dialect::Messages => {
+pub(super) fn refusal(wire_format: WireFormat, refusal: &Refusal) -> Value {
+    let message = message_of(wire_format, refusal);
+    match wire_format {
+        WireFormat::Messages => {
             json!({
                 "type": "error",
-                "error": {"type": kind_of(dialect, refusal), "message": message},
+                "error": {"type": kind_of(wire_format, refusal), "message": message},
                 "request_id": "req_mock",
             })
         }
-        Dialect::Responses | Dialect::Chat => {
-            let kind = kind_of(dialect, refusal);
+        WireFormat::Responses | WireFormat::Chat => {
+            let kind = kind_of(wire_format, refusal);
             json!({"error": {"message": message, "type": kind, "param": null, "code": refusal.code}})
         }
     }
 }
 
-/// The error of a request that no brain has seen.
-pub(super) fn plain_error(dialect: Dialect, status: u16, message: &str) -> Value {
-    refusal(dialect, &Refusal::new(status, message))
+/// The error of a request that no reply source has seen.
+pub(super) fn plain_error(wire_format: WireFormat, status: u16, message: &str) -> Value {
+    refusal(wire_format, &Refusal::new(status, message))
 }
 
 /// An error as an event of a stream.
-pub(super) fn error_event(dialect: Dialect, error: &Refusal) -> Vec<u8> {
+pub(super) fn error_event(wire_format: WireFormat, error: &Refusal) -> Vec<u8> {
     let mut frames = Frames::default();
-    match dialect {
-        Dialect::Messages => {
-            let error = json!({"type": kind_of(dialect, error), "message": message_of(dialect, error)});
+    match wire_format {
+        WireFormat::Messages => {
+            let error =
+                json!({"type": kind_of(wire_format, error), "message": message_of(wire_format, error)});
             frames.event("error", &json!({"type": "error", "error": error}));
         }
-        Dialect::Responses => {
+        WireFormat::Responses => {
             let (code, message) =
-                (error.code.as_deref().unwrap_or("server_error"), message_of(dialect, error));
+                (error.code.as_deref().unwrap_or("server_error"), message_of(wire_format, error));
             let event = json!({"type": "error", "code": code, "message": message, "param": null, "sequence_number": 99});
             frames.event("error", &event);
         }
-        Dialect::Chat => frames.data(&refusal(dialect, error)),
+        WireFormat::Chat => frames.data(&refusal(wire_format, error)),
     }
     frames.bytes
 }
 
 /// A provider's event that keeps a connection alive.
-pub(super) fn ping(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
-        Dialect::Responses => "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":7}\n\n",
-        Dialect::Chat => ": PROCESSING\n\n",
+pub(super) fn ping(wire_format: WireFormat) -> &'static str {
+    match wire_format {
+        WireFormat::Messages => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        WireFormat::Responses => "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":7}\n\n",
+        WireFormat::Chat => ": PROCESSING\n\n",
     }
 }
 
 /// An event of text, for endless streams.
-pub(super) fn filler(dialect: Dialect) -> Vec<u8> {
+pub(super) fn filler(wire_format: WireFormat) -> Vec<u8> {
     let mut frames = Frames::default();
     let text = "more ".repeat(16);
-    match dialect {
-        Dialect::Messages => frames.event("content_block_delta", &messages::text_delta(0, &text)),
-        Dialect::Responses => frames.event("response.output_text.delta", &responses::text_delta(&text)),
-        Dialect::Chat => frames.data(&chat::text_chunk(&text)),
+    match wire_format {
+        WireFormat::Messages => frames.event("content_block_delta", &messages::text_delta(0, &text)),
+        WireFormat::Responses => frames.event("response.output_text.delta", &responses::text_delta(&text)),
+        WireFormat::Chat => frames.data(&chat::text_chunk(&text)),
     }
     frames.bytes
 }
 
 /// A provider's message for an unknown key.
-pub(super) fn wrong_key_text(dialect: Dialect) -> &'static str {
-    match dialect {
-        Dialect::Messages => "invalid x-api-key",
-        Dialect::Responses | Dialect::Chat => {
+pub(super) fn wrong_key_text(wire_format: WireFormat) -> &'static str {
+    match wire_format {
+        WireFormat::Messages => "invalid x-api-key",
+        WireFormat::Responses | WireFormat::Chat => {
             "Incorrect API key provided. You can find your API key at the provider's settings."
         }
     }
 }
 
 /// The provider's error kind for a status.
-fn kind_of(dialect: Dialect, refusal: &Refusal) -> &str {
+fn kind_of(wire_format: WireFormat, refusal: &Refusal) -> &str {
     if let Some(kind) = &refusal.kind {
         return kind;
     }
-    match (dialect, refusal.status) {
-        (Dialect::Messages, 401) => "authentication_error",
-        (Dialect::Messages, 403) => "permission_error",
-        (Dialect::Messages, 404) => "not_found_error",
-        (Dialect::Messages, 413) => "request_too_large",
-        (Dialect::Messages, 429) => "rate_limit_error",
-        (Dialect::Messages, 529) => "overloaded_error",
-        (Dialect::Messages, 500..) => "api_error",
+    match (wire_format, refusal.status) {
+        (WireFormat::Messages, 401) => "authentication_error",
+        (WireFormat::Messages, 403) => "permission_error",
+        (WireFormat::Messages, 404) => "not_found_error",
+        (WireFormat::Messages, 413) => "request_too_large",
+        (WireFormat::Messages, 429) => "rate_limit_error",
+        (WireFormat::Messages, 529) => "overloaded_error",
+        (WireFormat::Messages, 500..) => "api_error",
         (_, 429) => "requests",
         (_, 500..) => "server_error",
         _ => "invalid_request_error",
@@ -161,16 +162,16 @@ fn kind_of(dialect: Dialect, refusal: &Refusal) -> &str {
 }
 
 /// The message. An overflow has the provider's own words.
-fn message_of(dialect: Dialect, refusal: &Refusal) -> String {
+fn message_of(wire_format: WireFormat, refusal: &Refusal) -> String {
     let overflow = refusal.code.as_deref() == Some("context_length_exceeded") && refusal.message.is_empty();
-    match dialect {
+    match wire_format {
         _ if !overflow => refusal.message.clone(),
-        Dialect::Messages => "prompt is too long: 213462 tokens > 200000 maximum".to_owned(),
-        Dialect::Responses => {
+        WireFormat::Messages => "prompt is too long: 213462 tokens > 200000 maximum".to_owned(),
+        WireFormat::Responses => {
             "Your input exceeds the context window of this model. Please adjust your input and try again."
                 .to_owned()
         }
-        Dialect::Chat => {
+        WireFormat::Chat => {
             "This model's maximum context length is 128000 tokens. However, your messages resulted in \
                           140321 tokens. Please reduce the length of the messages."
                 .to_owned()

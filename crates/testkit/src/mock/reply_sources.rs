@@ -1,20 +1,20 @@
-//! Brains of the mock server that serve whole runs.
+//! Reply sources of the mock server, for whole runs.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::Brain;
+use super::ReplySource;
 use super::answer::{
     Answer, CallOrder, FaultMoment, FaultType, MockReply, Refusal, RetryAfter, Stop, Tokens,
 };
-use super::request::{Dialect, MockRequest};
+use super::request::{MockRequest, WireFormat};
 
 /// The request by which [`fanout`] recognises the root.
 pub const FANOUT: &str = "Look at every part.";
 
 /// A root with `width` children that each read one file and report: the same as [`crate::fanout`], over HTTP.
-pub fn fanout(width: usize, latency: Duration) -> impl Brain {
+pub fn fanout(width: usize, latency: Duration) -> impl ReplySource {
     let task = |n: usize| json!({"subagent_type": "explore", "description": format!("look {n}"), "prompt": format!("Look at part {n}.")});
     let split = (0..width).fold(MockReply::text("I will split this."), |say, n| say.call("task", &task(n)));
     let split = Answer::from(split);
@@ -33,10 +33,10 @@ pub fn fanout(width: usize, latency: Duration) -> impl Brain {
 
 /// Whether the conversation has a tool result, without parsing it as JSON: no text can contain a bare quote.
 fn has_results(asked: &MockRequest) -> bool {
-    let mark: &[u8] = match asked.dialect {
-        Dialect::Messages => b"\"tool_use_id\"",
-        Dialect::Responses => b"\"function_call_output\"",
-        Dialect::Chat => b"\"tool_call_id\"",
+    let mark: &[u8] = match asked.wire_format {
+        WireFormat::Messages => b"\"tool_use_id\"",
+        WireFormat::Responses => b"\"function_call_output\"",
+        WireFormat::Chat => b"\"tool_call_id\"",
     };
     asked.body.windows(mark.len()).any(|window| window == mark)
 }

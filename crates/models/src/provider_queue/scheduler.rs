@@ -16,7 +16,7 @@ const CALL_AT_FIRST: Duration = Duration::from_secs(5);
 const MEAN_SHARE: u32 = 8;
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct CallScheduler {
     limits: Limits,
     calls: Option<Pace>,
     tokens: Option<Pace>,
@@ -39,7 +39,7 @@ pub(super) struct Gate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket(u64);
 
-/// The permit for one call. It must be returned with [`Gate::give_back`].
+/// The permit for one call. It must be returned with [`CallScheduler::give_back`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PermitGrant {
     tokens: u64,
@@ -99,8 +99,8 @@ enum NextFree {
     WhenOneEnds,
 }
 
-impl Gate {
-    /// A gate without waiting calls.
+impl CallScheduler {
+    /// A scheduler without waiting calls.
     pub(super) fn new(limits: Limits) -> Self {
         // Settings refuse a limit of zero. If one comes all the same, a slow queue is better than one that hangs.
         let concurrent = limits.concurrent.map(|most| most.max(1));

@@ -7,15 +7,15 @@ use posse::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, St
 use tokio::sync::{Semaphore, watch};
 
 /// Delays the calls that `holds` selects, and counts them.
-pub struct Gate<M> {
+pub struct Latch<M> {
     inner: Arc<M>,
     holds: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
     waiting: watch::Sender<usize>,
     open: Arc<Semaphore>,
 }
 
-impl<M: Model> Gate<M> {
-    /// A closed gate in front of `inner`.
+impl<M: Model> Latch<M> {
+    /// A closed latch in front of `inner`.
     pub fn new(inner: M, holds: impl Fn(&ModelRequest) -> bool + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::new(inner),
@@ -25,7 +25,7 @@ impl<M: Model> Gate<M> {
         })
     }
 
-    /// Waits until this many calls wait at the gate.
+    /// Waits until this many calls wait at the latch.
     pub async fn until_waiting(&self, count: usize) {
         let mut waiting = self.waiting.subscribe();
         // The sender lives as long as `self`, so the wait cannot fail.
@@ -38,10 +38,10 @@ impl<M: Model> Gate<M> {
     }
 }
 
-/// A shared gate as a model.
-pub struct GatedModel<M>(pub Arc<Gate<M>>);
+/// A shared latch as a model.
+pub struct LatchedModel<M>(pub Arc<Latch<M>>);
 
-impl<M: Model> Model for GatedModel<M> {
+impl<M: Model> Model for LatchedModel<M> {
     fn facts(&self) -> ModelFacts {
         self.0.inner.facts()
     }
@@ -54,12 +54,12 @@ impl<M: Model> Model for GatedModel<M> {
         if !(self.0.holds)(&request) {
             return self.0.inner.call(request, sink);
         }
-        let gate = self.0.clone();
+        let latch = self.0.clone();
         Box::pin(async move {
-            gate.waiting.send_modify(|waiting| *waiting += 1);
-            // No permit is ever added, so this ends when the gate is opened.
-            drop(gate.open.clone().acquire_owned().await);
-            gate.inner.call(request, sink).await
+            latch.waiting.send_modify(|waiting| *waiting += 1);
+            // No permit is ever added, so this ends when the latch is opened.
+            drop(latch.open.clone().acquire_owned().await);
+            latch.inner.call(request, sink).await
         })
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! The kernel keeps everything beneath the workspace. The agent's rules decide which part of it the agent may see, and
 //! they are about paths. A given path may lead through links, so a rule for it does not cover the file that is opened.
-//! With a [`Gate`] a path is first opened without following links, which costs nothing extra and nearly always
+//! With a [`ReadFilter`] a path is first opened without following links, which costs nothing extra and nearly always
 //! succeeds: then the path is the real one. Only for a path through a link, the kernel is asked for the real path of
-//! the open file, and the gate decides about that too.
+//! the open file, and the filter decides about that too.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,7 +24,7 @@ const REMOVED: &[u8] = b" (deleted)";
 /// Decides which paths of a workspace may be read. An error is the reason for the caller.
 ///
 /// It is called for every given path and, if that goes through a link, for the real path too.
-pub trait Gate: Send + Sync + std::fmt::Debug {
+pub trait ReadFilter: Send + Sync + std::fmt::Debug {
     /// Whether a listing or a search may begin in this directory.
     fn enter(&self, dir: &RelPath) -> Result<(), String>;
 
@@ -32,19 +32,19 @@ pub trait Gate: Send + Sync + std::fmt::Debug {
     fn open(&self, file: &RelPath) -> Result<(), String>;
 }
 
-/// A method of the gate.
-type Question = fn(&(dyn Gate + 'static), &RelPath) -> Result<(), String>;
+/// A method of the filter.
+type Question = fn(&(dyn ReadFilter + 'static), &RelPath) -> Result<(), String>;
 
 impl DirHandle {
-    /// The same directory with a gate, or without one.
-    pub fn guarded(mut self, gate: Option<Arc<dyn Gate>>) -> Self {
-        self.gate = gate;
+    /// The same directory with a filter, or without one.
+    pub fn with_read_filter(mut self, filter: Option<Arc<dyn ReadFilter>>) -> Self {
+        self.filter = filter;
         self
     }
 
-    /// Opens a regular file that the gate admits.
+    /// Opens a regular file that the filter admits.
     pub(super) fn open_admitted(&self, path: &RelPath, links: Links) -> Result<(File, Stat), FileError> {
-        if self.gate.is_none() {
+        if self.filter.is_none() {
             return self.open_regular(path, links);
         }
         self.admit(path)?;
@@ -52,20 +52,20 @@ impl DirHandle {
             Err(FileError::Link { .. }) if links == Links::Inside => {
                 let (file, stat) = self.open_regular(path, Links::Inside)?;
                 let real = self.real_path(path, &file)?;
-                self.ask(<dyn Gate>::open, path, &real)?;
+                self.ask(<dyn ReadFilter>::open, path, &real)?;
                 Ok((file, stat))
             }
             opened => opened,
         }
     }
 
-    /// Opens a directory that the gate admits, and returns its real path.
+    /// Opens a directory that the filter admits, and returns its real path.
     pub(super) fn enter_admitted(&self, dir: &RelPath) -> Result<(OwnedFd, RelPath), FileError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        if self.gate.is_none() {
+        if self.filter.is_none() {
             return Ok((self.open_at(dir, flags, Links::Inside)?, self.real.below(dir)));
         }
-        self.ask(<dyn Gate>::enter, dir, &self.shown(dir))?;
+        self.ask(<dyn ReadFilter>::enter, dir, &self.shown(dir))?;
         let (opened, real) = match self.open_at(dir, flags, Links::Refuse) {
             Err(FileError::Link { .. }) => {
                 let opened = self.open_at(dir, flags, Links::Inside)?;
@@ -74,25 +74,25 @@ impl DirHandle {
             }
             opened => (opened?, self.real.below(dir)),
         };
-        self.ask(<dyn Gate>::enter, dir, &real)?;
+        self.ask(<dyn ReadFilter>::enter, dir, &real)?;
         Ok((opened, real))
     }
 
-    /// Checks the gate for a file that is reached without a link from here on.
+    /// Checks the filter for a file that is reached without a link from here on.
     pub(super) fn admit(&self, path: &RelPath) -> Result<(), FileError> {
-        if self.gate.is_none() {
+        if self.filter.is_none() {
             return Ok(());
         }
-        self.ask(<dyn Gate>::open, path, &self.shown(path))?;
+        self.ask(<dyn ReadFilter>::open, path, &self.shown(path))?;
         if self.real == self.at {
             return Ok(());
         }
-        self.ask(<dyn Gate>::open, path, &self.real.below(path))
+        self.ask(<dyn ReadFilter>::open, path, &self.real.below(path))
     }
 
     fn ask(&self, question: Question, path: &RelPath, about: &RelPath) -> Result<(), FileError> {
-        let Some(gate) = &self.gate else { return Ok(()) };
-        question(&**gate, about).map_err(|reason| FileError::Refused { path: self.shown(path), reason })
+        let Some(filter) = &self.filter else { return Ok(()) };
+        question(&**filter, about).map_err(|reason| FileError::Refused { path: self.shown(path), reason })
     }
 
     /// The real path in the workspace of a file that was opened beneath this directory. A doubtful answer of the kernel
