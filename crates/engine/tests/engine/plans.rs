@@ -291,6 +291,9 @@ fn by_chance(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
 /// The number of random plans in each of eight tests: ten thousand in all in a campaign.
 const PLANS: u64 = if option_env!("POSSE_CAMPAIGNS").is_some() { 1_250 } else { 250 };
 
+/// The number of plans in each test that a cancel ends at least. About one in eighty is: most have ended before.
+const CANCELLED_MIN: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 6 } else { 0 };
+
 async fn random_plans_end(seeds: std::ops::Range<u64>) {
     let mut statuses = std::collections::BTreeMap::<&str, usize>::new();
     for seed in seeds {
@@ -311,8 +314,8 @@ async fn random_plans_end(seeds: std::ops::Range<u64>) {
             _ => *statuses.entry(world.run(spec).await.status()).or_default() += 1,
         }
     }
-    for status in ["completed", "failed", "cancelled"] {
-        assert!(statuses.get(status).is_some_and(|count| *count > 5), "{statuses:?}");
+    for (status, least) in [("completed", 6), ("failed", 6), ("cancelled", CANCELLED_MIN)] {
+        assert!(statuses.get(status).copied().unwrap_or_default() >= least, "{statuses:?}");
     }
 }
 
