@@ -2,6 +2,8 @@
 //! elsewhere (a lock is not always a lease); those that are not are in bold, and this rule finds them in every
 //! identifier, comment, message and page.
 
+use std::collections::HashMap;
+
 use super::Breach;
 use super::absences::name_parts;
 use super::mask::is_word;
@@ -27,13 +29,15 @@ pub(crate) fn synonyms(page: &str) -> Vec<String> {
 pub(crate) fn check_names(source: &Source, synonyms: &[String]) -> Vec<Breach> {
     let code = source.masked.code.as_str();
     let mut breaches = Vec::new();
+    // Most names occur often.
+    let mut known: HashMap<&str, bool> = HashMap::new();
     let mut start = None;
     for (at, letter) in code.char_indices().chain([(code.len(), ' ')]) {
         match (start, is_word(letter)) {
             (None, true) => start = Some(at),
             (Some(from), false) => {
                 let name = &code[from..at];
-                if synonyms.iter().any(|synonym| has_synonym(name, synonym)) {
+                if *known.entry(name).or_insert_with(|| has_synonym(name, synonyms)) {
                     let place = format!("{}:{}", source.path, source.line(from));
                     breaches.push(Breach { place, rule: "glossary", found: format!("`{name}`"), why: WHY });
                 }
@@ -45,10 +49,15 @@ pub(crate) fn check_names(source: &Source, synonyms: &[String]) -> Vec<Breach> {
     breaches
 }
 
-fn has_synonym(name: &str, synonym: &str) -> bool {
-    let wanted: Vec<&str> = synonym.split(['-', ' ']).collect();
-    let is_same = |part: &String, word: &&str| part == word || part.strip_suffix('s') == Some(word);
-    name_parts(name).windows(wanted.len()).any(|parts| parts.iter().zip(&wanted).all(|(p, w)| is_same(p, w)))
+fn has_synonym(name: &str, synonyms: &[String]) -> bool {
+    let parts = name_parts(name);
+    let is_same = |part: &String, word: &str| part == word || part.strip_suffix('s') == Some(word);
+    synonyms.iter().any(|synonym| {
+        let words: Vec<&str> = synonym.split(['-', ' ']).collect();
+        parts
+            .windows(words.len())
+            .any(|parts| parts.iter().zip(&words).all(|(part, word)| is_same(part, word)))
+    })
 }
 
 #[cfg(test)]
