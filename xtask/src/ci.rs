@@ -210,14 +210,17 @@ fn test() -> Outcome {
     packages::ready()?;
     replays::forget()?;
     if cargo_has(&["nextest", "--version"]) {
-        // More than there are processors: many tests wait for a disk or another process.
-        let threads = available_parallelism().map_or(2, |cores| cores.get() + WAITING_TESTS).to_string();
         let nextest = ["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"];
-        run_command(cargo(&nextest).args(["-E", NOT_IN_FAULTS, "--test-threads", &threads]))?;
+        run_command(cargo(&nextest).args(["-E", NOT_IN_FAULTS, "--test-threads", &test_threads()]))?;
     } else {
         run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
     }
     replays::tell()
+}
+
+/// How many tests run at once: more than there are processors, because many wait for a disk or another process.
+pub(crate) fn test_threads() -> String {
+    available_parallelism().map_or(2, |cores| cores.get() + WAITING_TESTS).to_string()
 }
 
 fn doctest() -> Outcome {

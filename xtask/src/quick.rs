@@ -4,12 +4,16 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use crate::ci::test_threads;
 use crate::command::{capture, cargo, cargo_has, root, run as run_command};
 use crate::{Failure, Outcome, packages};
 
-/// Campaigns that take minutes; `cargo xtask ci` runs them.
-const LONG: &str = "test(/^escape::/) + test(random_plans) + test(every_time) + test(random_histories) + test(dirty_states) + test(many_calls) + test(soon_after_a_tool) + test(while_a_tool_is_busy) + test(/_canary_/) \
-                    + test(random_trees) + test(every_pass_of_every_point) + binary(faults)";
+/// Campaigns and random tests that take long; `cargo xtask ci` runs them.
+const LONG: &str = "test(/^escape::/) + test(random_plans) + test(every_time) + test(random_histories) + test(dirty_states) \
+                    + test(many_calls) + test(soon_after_a_tool) + test(while_a_tool_is_busy) + test(/_canary_/) \
+                    + test(random_trees) + test(also_after_a_round_trip) + test(explain_gives_the_outcome) \
+                    + test(has_the_outcome_of_the_layers) + test(any_text_comes_back) + test(every_pass_of_every_point) \
+                    + binary(faults)";
 /// Stories that cover everything once: a run, its replay, a crash and its resume.
 const STORIES: &str = "test(/^cli_(demo|run|resume)::/)";
 /// The example of a front end.
@@ -24,7 +28,10 @@ pub(crate) fn test() -> Outcome {
     }
     let packages = packages_of(changed()?.lines());
     println!("changed: {}", if packages.is_empty() { "no crate".to_owned() } else { join(&packages, ", ") });
-    run_command(&mut cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E", &filter(&packages)]))
+    // Without the examples, which no test needs.
+    let targets = ["--lib", "--bins", "--tests"];
+    let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "-E", &filter(&packages)]);
+    run_command(nextest.args(targets).args(["--test-threads", &test_threads()]))
 }
 
 /// The files that differ from the last commit, or if none does, those of that commit.
