@@ -83,10 +83,10 @@ impl Home {
         self.dir.path().join(".config/posse/settings.yaml")
     }
 
-    /// The files of an agent in its first attempt; `agent` is its whole id.
+    /// The changed files of an agent in its first attempt; `agent` is its whole id.
     pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
         let run = self.state_dir().join("runs").join(&agent[..8]);
-        run.join("workspaces").join(agent).join("1/files")
+        run.join("workspaces").join(agent).join("1/upper")
     }
 
     /// A file in the result of an ended run; `None` if it does not exist.

@@ -208,7 +208,7 @@ fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 /// What a state directory may contain beside the agents' files, as prefixes of paths.
-const OWN: [&str; 24] = [
+const OWN: [&str; 31] = [
     "posse.db",
     "writers.",
     "owners/",
@@ -222,6 +222,13 @@ const OWN: [&str; 24] = [
     "runs/*/workspaces/*/*/manifest",
     "runs/*/workspaces/*/*/synced",
     "runs/*/workspaces/*/*/made",
+    "runs/*/workspaces/*/*/deleted",
+    "runs/*/workspaces/*/*/lock",
+    "runs/*/workspaces/*/*/work.",
+    "projects/*/bases.lock",
+    "projects/*/bases/*/*/made",
+    "projects/*/bases/*/*/manifest",
+    "projects/*/bases/*/*/git/.git/",
     "projects/*/manifest",
     "projects/*/lock",
     "projects/*/folder",
@@ -235,7 +242,12 @@ const OWN: [&str; 24] = [
     "runs/*/objects/*/*/pack/pack-",
 ];
 /// The agents' files, whose content is not checked.
-const THEIRS: [&str; 2] = ["runs/*/workspaces/*/*/files", "runs/*/workspaces/*/*/layers"];
+const THEIRS: [&str; 4] = [
+    "runs/*/workspaces/*/*/files",
+    "runs/*/workspaces/*/*/upper",
+    "runs/*/workspaces/*/*/layers",
+    "projects/*/bases/*/*/files",
+];
 
 /// Files in a state directory that neither Posse nor an agent may have put there.
 pub(crate) fn state(state: &Path, tag: &str) -> Vec<String> {

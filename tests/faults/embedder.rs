@@ -14,7 +14,7 @@ fn embed(arguments: &[&str]) -> (String, Option<String>) {
     let mut runs = fs::read_dir(dir.path().join("state/runs")).into_iter().flatten().flatten();
     let made = |run: fs::DirEntry| {
         let root = run.path().join("workspaces").join(run.file_name());
-        fs::read_to_string(root.join("1/files/made")).ok()
+        fs::read_to_string(root.join("1/upper/made")).ok()
     };
     (said, runs.find_map(made))
 }

@@ -174,7 +174,7 @@ fn what_a_paused_owner_runs_is_ended_before_another_goes_on() {
         home.start(&["run", "--json", "--model", "scripted/script.yaml", "--dir", "project", "do it"]);
     let run = run_of(hear_event(&running, "", "agent.tool_intended").last().unwrap());
     let until = Instant::now() + PATIENCE;
-    let workspace = home.path(&format!("state/runs/{run}/workspaces/{run}/1/files"));
+    let workspace = home.path(&format!("state/runs/{run}/workspaces/{run}/1/upper"));
     while !workspace.join("tick").exists() {
         assert!(Instant::now() < until, "the command does not run");
         std::thread::yield_now();

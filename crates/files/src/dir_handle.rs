@@ -58,6 +58,11 @@ impl DirHandle {
         Ok(Self { root, at: RelPath::root(), real: RelPath::root(), filter: None })
     }
 
+    /// The workspace behind an open directory, such as the root of a mount that has no path.
+    pub fn at(root: OwnedFd) -> Self {
+        Self { root, at: RelPath::root(), real: RelPath::root(), filter: None }
+    }
+
     /// Checks that a path is a directory beneath the workspace.
     pub fn check_dir(&self, dir: &RelPath) -> Result<(), FileError> {
         self.open_at(dir, OFlags::PATH | OFlags::DIRECTORY, Links::Inside).map(drop)

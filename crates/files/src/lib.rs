@@ -33,6 +33,7 @@ mod read_filter;
 mod stop;
 pub mod trees;
 mod walk;
+mod workspace_dirs;
 mod write;
 
 #[cfg(test)]
@@ -54,4 +55,5 @@ pub use read::{READ_MAX_BYTES, is_binary};
 pub use read_filter::ReadFilter;
 pub use stop::Stop;
 pub use walk::{DIR_MAX_ENTRIES, WALK_MAX_DEPTH, WALK_MAX_FILES};
+pub use workspace_dirs::{PlainDirs, WorkspaceDirs};
 pub use write::{ExpectedFile, WRITE_MAX_BYTES};

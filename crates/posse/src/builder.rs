@@ -9,6 +9,7 @@ use posse_engine::ports::{
     Workspaces,
 };
 use posse_engine::{Parts, Runtime, RuntimeOptions};
+use posse_files::WorkspaceDirs;
 use posse_models::{ModelRegistry, Prices, Providers};
 use posse_sandbox::{LocalRecords, Sandbox, SandboxOptions, WorkspaceViews};
 use posse_store::{MemoryStore, SqliteOptions, SqliteStore};
@@ -69,6 +70,8 @@ impl StateDir {
 pub struct FilePorts {
     /// Creates workspaces and merges them.
     pub workspaces: Arc<dyn Workspaces>,
+    /// Opens them for file tools.
+    pub dirs: Arc<dyn WorkspaceDirs>,
     /// States how programs see them.
     pub views: Arc<dyn WorkspaceViews>,
     /// Serves results, salvage and cleaning.
@@ -315,15 +318,23 @@ impl PosseBuilder {
                 Some(state) => LocalWorkspaces::temporary(state, sandbox.clone(), settings),
                 None => LocalWorkspaces::new(&state, sandbox.clone(), settings),
             };
-            let (views, workspaces) = (Arc::new(workspaces.clone()), Arc::new(workspaces));
-            FilePorts { workspaces, views, files, records: Arc::new(LocalRecords::new(&state.join(RUNS))) }
+            let workspaces = Arc::new(workspaces);
+            let (dirs, views) = (workspaces.clone(), workspaces.clone());
+            FilePorts {
+                workspaces,
+                dirs,
+                views,
+                files,
+                records: Arc::new(LocalRecords::new(&state.join(RUNS))),
+            }
         });
-        let FilePorts { workspaces, views, files, records } = file_ports;
+        let FilePorts { workspaces, dirs, views, files, records } = file_ports;
         let workspaces = Some(workspaces).filter(|_| writes);
         let hands = ToolServices {
             sandbox,
             records: Some(records.clone()),
             search: self.search,
+            dirs,
             views,
             ..ToolServices::default()
         };

@@ -112,8 +112,8 @@ pub use posse_sandbox::init;
 pub use posse_tools::{Search, hooks};
 pub use posse_workspace as workspace;
 pub use posse_workspace::{
-    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, GIT_PATH, WorkspaceOptions,
-    WorkspaceSettings,
+    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, GIT_PATH, WorkspaceKind,
+    WorkspaceOptions, WorkspaceSettings,
 };
 pub use questions::{FoundQuestions, PendingQuestion, QuestionScope};
 pub use replay::{RecordedRun, replayed};

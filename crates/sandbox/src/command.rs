@@ -7,9 +7,9 @@ use std::sync::Arc;
 use posse_engine::ports::WORKSPACE_SHOWN_AT;
 use serde::{Deserialize, Serialize};
 
-use super::spec::{CacheSpec, CallSpec, ExtraStreams, Limits, Mode};
+use super::spec::{CacheSpec, CallSpec, ExtraDescriptors, Limits, Mode};
 use super::view::View;
-use super::{DiskLimit, SandboxError};
+use super::{DiskLimit, OverlayMount, SandboxError};
 use crate::process::OutputLimits;
 
 /// Where programs see the objects that the git repository of an isolated workspace borrows.
@@ -52,6 +52,8 @@ pub struct BoxedCommand {
     pub argv: Vec<String>,
     /// The only directory on disk that the program can change, unless it is read-only.
     pub workspace: PathBuf,
+    /// The mount with the files of the workspace; `None` if they are in the directory itself.
+    pub mount: Option<Arc<OverlayMount>>,
     /// Where programs see the workspace. Without namespaces they see it at its real path.
     pub shown_as: PathBuf,
     /// The working directory, beneath the workspace.
@@ -96,6 +98,7 @@ impl BoxedCommand {
             shown_as: folder.clone(),
             workdir: folder.clone(),
             workspace: folder,
+            mount: None,
             protected: Vec::new(),
             changes: None,
             caches: Vec::new(),
@@ -134,6 +137,7 @@ impl BoxedCommand {
         let hidden = self.hidden(view, mode, shown_as);
         if mode == Mode::Landlock {
             can_hide(&hidden, &real)?;
+            self.is_directory()?;
         }
         Ok(CallSpec {
             mode,
@@ -159,8 +163,23 @@ impl BoxedCommand {
             limits,
             record: self.record.as_deref().map(text).transpose()?,
             read_only: self.read_only,
-            further: ExtraStreams { input: self.input.is_some(), errors: self.errors.is_some() },
+            further: ExtraDescriptors {
+                input: self.input.is_some(),
+                errors: self.errors.is_some(),
+                workspace: self.mount.is_some(),
+            },
         })
+    }
+
+    /// Nothing can be mounted without namespaces.
+    fn is_directory(&self) -> Result<(), SandboxError> {
+        if self.mount.is_none() {
+            return Ok(());
+        }
+        Err(SandboxError::Workspace(format!(
+            "commands do not run in {}, because its files are an overlay, which needs namespaces",
+            self.workspace.display()
+        )))
     }
 
     fn environment(&self, view: &View, mode: Mode) -> Vec<(String, String)> {

@@ -16,10 +16,12 @@ mod command;
 mod disk_limit;
 mod error;
 mod exclusive;
+mod holder_protocol;
 mod init;
 mod local_records;
 mod machine;
 pub mod memory;
+mod mounts;
 mod probe;
 pub mod process;
 mod process_record;
@@ -41,9 +43,11 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 pub use command::{BoxedCommand, Cache, CacheShown, OBJECTS_SHOWN_AT};
 pub use disk_limit::{DiskLimit, OVERSHOOT_MAX_BYTES};
 pub use error::{SandboxError, Unavailable};
+pub use holder_protocol::HolderMode;
 pub use init::init;
 pub use local_records::LocalRecords;
 pub use machine::{Machine, Offer};
+pub use mounts::{Mounts, OverlayChanges, OverlayLayers, OverlayMount};
 pub use process_record::end_recorded;
 pub use run_to_end::{EndReason, SHELL, TimeLimits};
 pub use slot::{CallEnd, Exit, RunningCall};
@@ -65,6 +69,16 @@ pub enum InitBinary {
     ThisProgram,
     /// Another binary that calls [`init`].
     At(PathBuf),
+}
+
+impl InitBinary {
+    fn program(&self) -> Result<PathBuf, Unavailable> {
+        match self {
+            Self::At(path) => Ok(path.clone()),
+            Self::ThisProgram if init::is_wired() => Ok(PathBuf::from("/proc/self/exe")),
+            Self::ThisProgram => Err(Unavailable::not_wired()),
+        }
+    }
 }
 
 /// The minimum isolation of a sandbox.
@@ -164,6 +178,7 @@ struct Inner {
     places: OnceLock<CgroupDirs>,
     proven: OnceLock<Layers>,
     layers: Exclusive,
+    mounts: Mounts,
 }
 
 /// The permit of a call to run now.
@@ -182,6 +197,7 @@ impl Sandbox {
     pub fn new(options: SandboxOptions) -> Self {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let concurrent = options.concurrent.unwrap_or_else(cores).clamp(1, Semaphore::MAX_PERMITS);
+        let mounts = Mounts::new(options.init.clone());
         Self(Arc::new(Inner {
             options,
             turns: Arc::new(Semaphore::new(concurrent)),
@@ -190,6 +206,7 @@ impl Sandbox {
             places: OnceLock::new(),
             proven: OnceLock::new(),
             layers: Exclusive::default(),
+            mounts,
         }))
     }
 
@@ -213,6 +230,11 @@ impl Sandbox {
             seccomp: layers.seccomp,
             cgroups,
         })
+    }
+
+    /// Whether sandboxes have namespaces. Blocks: the first call creates one to find out.
+    pub fn has_namespaces(&self) -> Result<bool, SandboxError> {
+        self.0.prove().map(|layers| layers.namespaces)
     }
 
     /// Waits for a permit.
@@ -241,6 +263,11 @@ impl Sandbox {
         let turn = self.turn().await;
         let ended = self.start(turn, command)?.ended().await?;
         ended.caches.into_iter().next().ok_or(SandboxError::Lost)
+    }
+
+    /// The overlay mounts of this process. Their holder is the same program as the inits.
+    pub fn mounts(&self) -> Mounts {
+        self.0.mounts.clone()
     }
 
     /// Starts a call. Dropping the returned value ends it at once.
@@ -283,11 +310,7 @@ impl Inner {
     }
 
     fn program(&self) -> Result<PathBuf, Unavailable> {
-        match &self.options.init {
-            InitBinary::At(path) => Ok(path.clone()),
-            InitBinary::ThisProgram if init::is_wired() => Ok(PathBuf::from("/proc/self/exe")),
-            InitBinary::ThisProgram => Err(Unavailable::not_wired()),
-        }
+        self.options.init.program()
     }
 
     fn spec(&self, command: &BoxedCommand) -> Result<CallSpec, SandboxError> {

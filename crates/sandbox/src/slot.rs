@@ -19,7 +19,9 @@ use tokio::task::JoinHandle;
 
 use super::cgroup::Cgroups;
 use super::disk_limit::{POLL, Watch};
-use super::spec::{CONTINUE, CallEnded, CallSpec, ExtraStreams, InitMessage, Layers, Mode, PAUSE, TERMINATE};
+use super::spec::{
+    CONTINUE, CallEnded, CallSpec, ExtraDescriptors, InitMessage, Layers, Mode, PAUSE, TERMINATE,
+};
 use super::{BoxedCommand, CacheShown, ExecPermit, Inner, SandboxError, Unavailable, init, wire};
 use crate::process::{Capture, CapturedOutput, OutputLimits};
 
@@ -344,12 +346,14 @@ fn start_call(
     let (output, printed) = OutputPipe::new(command.output.clone(), heard)?;
     let errors = command.errors.clone().map(|limits| OutputPipe::new(limits, heard)).transpose()?;
     let (errors, complained) = errors.unzip();
+    // The mount is consumed: it belongs to the sandbox, and ends with it.
+    let mounted = command.mount.as_ref().map(|mount| mount.clone_for_call()).transpose()?;
     let fds: Vec<BorrowedFd<'_>> = [theirs.as_fd(), printed.as_fd()]
         .into_iter()
-        .chain([&input, &complained].into_iter().flatten().map(AsFd::as_fd))
+        .chain([&input, &complained, &mounted].into_iter().flatten().map(AsFd::as_fd))
         .collect();
     let mut slot = Slot::taking(inner, &spec, &fds)?;
-    drop((theirs, printed, input, complained));
+    drop((theirs, printed, input, complained, mounted));
     if let Some(watch) = &mut watch {
         watch.held_by(Pid::from_child(&slot.child));
     }
@@ -421,7 +425,7 @@ pub(super) fn prove(inner: &Inner, mode: Mode) -> Result<Layers, SandboxError> {
             limits: inner.options.limits,
             record: None,
             read_only: false,
-            further: ExtraStreams::default(),
+            further: ExtraDescriptors::default(),
         };
         let (call, theirs) = UnixStream::pair()?;
         let output = OutputLimits { head_bytes: 0, tail_bytes: 0, spill: None, spill_bytes: 0 };

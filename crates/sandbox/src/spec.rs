@@ -54,16 +54,18 @@ pub(super) struct CallSpec {
     /// Whether the workspace is read-only.
     pub(super) read_only: bool,
     /// Which descriptors follow that of its output.
-    pub(super) further: ExtraStreams,
+    pub(super) further: ExtraDescriptors,
 }
 
-/// The optional streams of a program.
+/// The optional descriptors of a call, in this order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ExtraStreams {
+pub(super) struct ExtraDescriptors {
     /// Its standard input.
     pub(super) input: bool,
     /// Its standard error, separate from its output.
     pub(super) errors: bool,
+    /// A mount that is its workspace. It is attached nowhere.
+    pub(super) workspace: bool,
 }
 
 /// A directory that is mounted in the workspace.

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 /// Longest message. Linux's longest argument and an environment fit.
 const FRAME_MAX_BYTES: usize = 1024 * 1024;
 /// Limit of file descriptors beside one message.
-const FDS_MAX: usize = 4;
+const FDS_MAX: usize = 5;
 const HEADER: usize = size_of::<u32>();
 
 /// Sends a message, with file descriptors on its first byte.

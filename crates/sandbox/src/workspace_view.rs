@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use posse_engine::ports::{CallContext, WORKSPACE_SHOWN_AT, WorkspaceResult};
 
-use super::{BoxedCommand, Cache, DiskLimit, OBJECTS_SHOWN_AT};
+use super::{BoxedCommand, Cache, DiskLimit, OBJECTS_SHOWN_AT, OverlayMount};
 
 /// States how programs see workspaces. An implementation of the port to workspaces implements this too.
 pub trait WorkspaceViews: fmt::Debug + Send + Sync {
@@ -22,6 +22,10 @@ pub trait WorkspaceViews: fmt::Debug + Send + Sync {
 pub struct WorkspaceView {
     /// Whether it is the user's folder, which programs see at its real path, read-only.
     pub in_folder: bool,
+    /// Whether other agents share its files, so that programs can only read them.
+    pub read_only: bool,
+    /// The mount with the files of the workspace; `None` if they are in the directory itself.
+    pub mount: Option<Arc<OverlayMount>>,
     /// The objects that the git repository of the workspace borrows.
     pub objects: Option<PathBuf>,
     /// Directories that are mounted in it.
@@ -44,9 +48,17 @@ impl WorkspaceView {
         } else {
             BoxedCommand::isolated(argv, workspace)
         };
+        let read_only = command.read_only || self.read_only;
         let shown = self.objects.map(|objects| (objects, PathBuf::from(OBJECTS_SHOWN_AT)));
         let shown = shown.into_iter().collect();
-        BoxedCommand { caches: self.caches, disk_limit: self.disk_limit, shown, ..command }
+        BoxedCommand {
+            mount: self.mount,
+            caches: self.caches,
+            disk_limit: self.disk_limit,
+            shown,
+            read_only,
+            ..command
+        }
     }
 }
 

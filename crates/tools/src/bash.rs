@@ -15,7 +15,6 @@ use posse_domain::skill::Skill;
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, Tool, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_files::DirHandle;
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
 use posse_sandbox::{
     BoxedCommand, CacheShown, CallEnd, EndReason, ExecPermit, Exit, SHELL, SandboxError, TimeLimits,
@@ -28,7 +27,7 @@ use serde_json::Value;
 use crate::ToolServices;
 use crate::input::{Check, parse};
 use crate::outputs::{OUTPUTS_SHOWN_AT, PREFIX, new_file, plain_name};
-use crate::space::{failure, path_named};
+use crate::space::{Dirs, failure, path_named};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "bash";
@@ -86,7 +85,7 @@ impl EffectTool for Bash {
                 text: format!("No command was run: {error}."),
             };
             let view = hands.views.view(&call).await.map_err(|error| unavailable(&error))?;
-            let wanted = wanted(&call, &view, input)?;
+            let wanted = wanted(&hands.dirs, &call, &view, input)?;
             let level = hands.sandbox.level().await.map_err(|error| unavailable(&error))?;
             let network = if call.network { "network" } else { "no-network" };
             let turn = hands.sandbox.acquire(&view.caches).await;
@@ -114,7 +113,12 @@ struct CommandRequest {
     workdir: PathBuf,
 }
 
-fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<CommandRequest, ToolFailure> {
+fn wanted(
+    dirs: &Dirs,
+    call: &CallContext,
+    view: &WorkspaceView,
+    input: Value,
+) -> Result<CommandRequest, ToolFailure> {
     let check = Check::of(NAME);
     let Input { command, timeout_ms, description, workdir } = parse(NAME, input)?;
     let command = check.text("command", command, COMMAND_MAX_BYTES)?;
@@ -134,7 +138,7 @@ fn wanted(call: &CallContext, view: &WorkspaceView, input: Value) -> Result<Comm
             let beneath = beneath.and_then(Path::to_str);
             let text = beneath.map_or(text, |beneath| if beneath.is_empty() { "." } else { beneath });
             let workdir = path_named("workdir", check, call, text)?;
-            DirHandle::open(&call.workspace)
+            dirs.open(&call.workspace)
                 .and_then(|workspace| workspace.check_dir(&workdir))
                 .map_err(|error| failure(&error))?;
             call.workspace.join(workdir.as_path())
@@ -378,8 +382,10 @@ mod tests {
         let call = call(top.path());
         let own = WorkspaceView::default();
         let in_folder = WorkspaceView { in_folder: true, ..WorkspaceView::default() };
+        let dirs: Dirs = Arc::new(posse_files::PlainDirs);
         let at = |view: &WorkspaceView, workdir: &str| {
-            wanted(&call, view, json!({"command": "true", "workdir": workdir})).map(|wanted| wanted.workdir)
+            wanted(&dirs, &call, view, json!({"command": "true", "workdir": workdir}))
+                .map(|wanted| wanted.workdir)
         };
         let real = |name: &str| top.path().join(name).display().to_string();
         for workdir in ["sub", "/workspace/sub", &real("sub")] {

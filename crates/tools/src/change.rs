@@ -15,7 +15,7 @@ use posse_engine::ports::{
 };
 use posse_files::{DirHandle, ExpectedFile, RelPath};
 
-use crate::space::{blocking, failure};
+use crate::space::{Dirs, blocking, failure};
 
 /// Whether the agent knows the present content of a file it wants to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,11 @@ pub(crate) trait Plan: Send + Sync + 'static {
 }
 
 /// Reads the file and prepares the change, without changing anything.
-pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<PreparedEffect, ToolFailure> {
+pub(crate) async fn prepare(
+    dirs: Dirs,
+    call: CallContext,
+    plan: impl Plan,
+) -> Result<PreparedEffect, ToolFailure> {
     // Writes follow no link, so this is the real path, whatever path was decided on before.
     let (tool, path) = (plan.tool(), plan.path());
     if path.text().starts_with(crate::outputs::PREFIX) {
@@ -61,23 +65,28 @@ pub(crate) async fn prepare(call: CallContext, plan: impl Plan) -> Result<Prepar
         let text = format!("`{tool}:{path}` is not allowed ({verdict})");
         return Err(ToolFailure { code: Code::PermissionDenied, text });
     }
-    let context = call.clone();
-    blocking(&call, plan.tool(), move |beneath, _| {
+    let (context, opened) = (call.clone(), dirs.clone());
+    blocking(&dirs, &call, plan.tool(), move |beneath, _| {
         let before = inspect(beneath, plan.path())?;
         let trust = trust(&context, plan.path(), before.as_deref())?;
         let change = plan.change(before.as_deref(), trust)?;
-        Ok(ready(context, &plan, before.as_deref(), change))
+        Ok(ready(opened, context, &plan, before.as_deref(), change))
     })
     .await
 }
 
 /// Finds out whether a change without a journalled result happened.
-pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteIntent) -> RecoveredEffect {
+pub(crate) async fn recover(
+    dirs: Dirs,
+    call: CallContext,
+    plan: impl Plan,
+    intent: WriteIntent,
+) -> RecoveredEffect {
     if plan.path().text() != intent.path {
         return RecoveredEffect::Unknown;
     }
-    let context = call.clone();
-    let recovered = blocking(&call, plan.tool(), move |beneath, _| {
+    let (context, opened) = (call.clone(), dirs.clone());
+    let recovered = blocking(&dirs, &call, plan.tool(), move |beneath, _| {
         // Removes temporary files of the crashed process. If that fails, they do no harm.
         let _ = beneath.sweep(plan.path());
         let now = inspect(beneath, plan.path())?;
@@ -94,7 +103,7 @@ pub(crate) async fn recover(call: CallContext, plan: impl Plan, intent: WriteInt
         if Hash::of(&change.after) != intent.after {
             return Ok(RecoveredEffect::Unknown);
         }
-        Ok(RecoveredEffect::Apply(ready(context, &plan, now.as_deref(), change)))
+        Ok(RecoveredEffect::Apply(ready(opened, context, &plan, now.as_deref(), change)))
     });
     recovered.await.unwrap_or(RecoveredEffect::Unknown)
 }
@@ -118,15 +127,22 @@ fn trust(call: &CallContext, path: &RelPath, now: Option<&[u8]>) -> Result<Trust
     }
 }
 
-fn ready(call: CallContext, plan: &impl Plan, before: Option<&[u8]>, change: Change) -> PreparedEffect {
+fn ready(
+    dirs: Dirs,
+    call: CallContext,
+    plan: &impl Plan,
+    before: Option<&[u8]>,
+    change: Change,
+) -> PreparedEffect {
     let (tool, path) = (plan.tool(), plan.path().clone());
     let before = before.map(Hash::of);
     let intent = WriteIntent { path: path.text(), before, after: Hash::of(&change.after) };
-    let run = apply(call, tool, path, intent.clone(), change);
+    let run = apply(dirs, call, tool, path, intent.clone(), change);
     PreparedEffect { write: Some(intent), sandbox: None, run: Box::new(|| Box::pin(run)) }
 }
 
 async fn apply(
+    dirs: Dirs,
     call: CallContext,
     tool: &'static str,
     path: RelPath,
@@ -134,7 +150,7 @@ async fn apply(
     change: Change,
 ) -> ToolResult {
     let seen = Arc::clone(&call.seen);
-    blocking(&call, tool, move |beneath, stop| {
+    blocking(&dirs, &call, tool, move |beneath, stop| {
         let expected = match intent.before {
             Some(hash) => ExpectedFile::Hash(*hash.as_bytes()),
             None => ExpectedFile::Absent,

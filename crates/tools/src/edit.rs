@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use crate::answer::count;
 use crate::change::{Change, Plan, Trust, prepare, recover};
 use crate::input::{Check, parse};
-use crate::space::{path, path_specifier};
+use crate::space::{Dirs, path, path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "edit";
@@ -36,17 +36,17 @@ struct Input {
     replace_all: Option<bool>,
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool(dirs: Dirs) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Write,
         text: include_str!("edit.md"),
         specifier: path_specifier,
     };
-    effect::<Input>(&parts, Edit)
+    effect::<Input>(&parts, Edit(dirs))
 }
 
-struct Edit;
+struct Edit(Dirs);
 
 impl EffectTool for Edit {
     fn prepare(
@@ -54,9 +54,10 @@ impl EffectTool for Edit {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             let plan = Replacement::read(&call, input)?;
-            prepare(call, plan).await
+            prepare(dirs, call, plan).await
         })
     }
 
@@ -66,9 +67,10 @@ impl EffectTool for Edit {
         input: Value,
         intent: WriteIntent,
     ) -> BoxFuture<'static, RecoveredEffect> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             match Replacement::read(&call, input) {
-                Ok(plan) => recover(call, plan, intent).await,
+                Ok(plan) => recover(dirs, call, plan, intent).await,
                 Err(_) => RecoveredEffect::Unknown,
             }
         })

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
 use crate::skill_files::not_of_skill;
-use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
+use crate::space::{Dirs, LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "glob";
@@ -30,17 +30,17 @@ struct Input {
     path: Option<String>,
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool(dirs: Dirs) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("glob.md"),
         specifier: base_specifier,
     };
-    effect::<Input>(&parts, Glob)
+    effect::<Input>(&parts, Glob(dirs))
 }
 
-struct Glob;
+struct Glob(Dirs);
 
 impl EffectTool for Glob {
     fn prepare(
@@ -48,13 +48,14 @@ impl EffectTool for Glob {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
             let path = optional_path(Check::of(NAME), &call, input.path.as_deref())?;
             not_of_skill("pattern", Check::of(NAME), &input.pattern)?;
             let pattern = GlobPattern::parse(&path, &input.pattern).map_err(|error| failure(&error))?;
             Ok(inspect(async move {
-                blocking(&call, NAME, move |beneath, stop| {
+                blocking(&dirs, &call, NAME, move |beneath, stop| {
                     let found = search(beneath, &path, &pattern, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&input.pattern, &found))
                 })

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
+use crate::space::{Dirs, LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "grep";
@@ -51,17 +51,17 @@ enum Output {
     Count,
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool(dirs: Dirs) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("grep.md"),
         specifier: optional_path_specifier,
     };
-    effect::<Input>(&parts, Grep)
+    effect::<Input>(&parts, Grep(dirs))
 }
 
-struct Grep;
+struct Grep(Dirs);
 
 impl EffectTool for Grep {
     fn prepare(
@@ -69,10 +69,11 @@ impl EffectTool for Grep {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             let query = query(&call, input)?;
             Ok(inspect(async move {
-                blocking(&call, NAME, move |beneath, stop| {
+                blocking(&dirs, &call, NAME, move |beneath, stop| {
                     let found = beneath.grep(&query, stop).map_err(|error| failure(&error))?;
                     Ok(answer(&query, &found))
                 })

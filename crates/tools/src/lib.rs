@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use posse_egress::Egress;
 use posse_engine::ports::{RunRecords, Tool};
+use posse_files::{PlainDirs, WorkspaceDirs};
 use posse_sandbox::{PlainViews, Sandbox, SandboxOptions, WorkspaceViews};
 pub use webfetch::webfetch;
 pub use websearch::{Search, websearch};
@@ -52,6 +53,8 @@ pub struct ToolServices {
     pub sandbox: Sandbox,
     /// Stores long outputs and records processes. Without it, neither is kept.
     pub records: Option<Arc<dyn RunRecords>>,
+    /// Opens the workspaces of agents for file tools.
+    pub dirs: Arc<dyn WorkspaceDirs>,
     /// How programs see the workspaces of agents.
     pub views: Arc<dyn WorkspaceViews>,
     /// The client for the network.
@@ -65,6 +68,7 @@ impl Default for ToolServices {
         Self {
             sandbox: Sandbox::new(SandboxOptions::default()),
             records: None,
+            dirs: Arc::new(PlainDirs),
             views: Arc::new(PlainViews),
             egress: Egress::default(),
             search: Search::default(),
@@ -74,14 +78,14 @@ impl Default for ToolServices {
 
 /// All tools, in the order in which models see them.
 pub fn builtin(hands: ToolServices) -> Vec<Tool> {
-    let ToolServices { egress, search, .. } = hands.clone();
+    let ToolServices { dirs, egress, search, .. } = hands.clone();
     vec![
-        read::tool(hands.records.clone()),
-        list::tool(),
-        glob::tool(),
-        grep::tool(),
-        write::tool(),
-        edit::tool(),
+        read::tool(dirs.clone(), hands.records.clone()),
+        list::tool(dirs.clone()),
+        glob::tool(dirs.clone()),
+        grep::tool(dirs.clone()),
+        write::tool(dirs.clone()),
+        edit::tool(dirs),
         bash::tool(hands),
         webfetch(egress.clone()),
         websearch(egress, search),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::answer::{Answer, count};
 use crate::input::{Check, parse};
 use crate::skill_files::{OF_SKILL, OfSkill, failure_in, of_skill};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
+use crate::space::{Dirs, LOOK_TIMEOUT, blocking, failure, inspect, optional_path, optional_path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "list";
@@ -24,17 +24,17 @@ struct Input {
     path: Option<String>,
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool(dirs: Dirs) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("list.md"),
         specifier: optional_path_specifier,
     };
-    effect::<Input>(&parts, List)
+    effect::<Input>(&parts, List(dirs))
 }
 
-struct List;
+struct List(Dirs);
 
 impl EffectTool for List {
     fn prepare(
@@ -42,6 +42,7 @@ impl EffectTool for List {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             let input: Input = parse(NAME, input)?;
             let (check, wanted) = (Check::of(NAME), input.path.as_deref());
@@ -54,7 +55,7 @@ impl EffectTool for List {
             };
             Ok(inspect(async move {
                 let dir = call.workspace.clone();
-                blocking(&call, NAME, move |beneath, _| {
+                blocking(&dirs, &call, NAME, move |beneath, _| {
                     let listing = match &place {
                         ListRoot::Skill(OfSkill { path, project: Some(project), .. }) => {
                             beneath.list_of_project(path, &dir, project)

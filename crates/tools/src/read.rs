@@ -11,7 +11,7 @@ use posse_domain::text::shorten;
 use posse_engine::ports::{
     CallContext, EffectTool, PreparedEffect, RunRecords, Tool, ToolFailure, ToolOutput, ToolResult,
 };
-use posse_files::{DirHandle, FileError, RelPath, is_binary, line_range};
+use posse_files::{FileError, RelPath, is_binary, line_range};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::input::{Check, parse};
 use crate::outputs::{self, OUTPUTS_SHOWN_AT, PREFIX};
 use crate::picture::{PICTURE_MAX_BYTES, PICTURE_MAX_SIDE, Picture};
 use crate::skill_files::{OF_SKILL, failure_in, of_skill};
-use crate::space::{LOOK_TIMEOUT, blocking, failure, inspect, path, path_specifier, read_filter};
+use crate::space::{Dirs, LOOK_TIMEOUT, blocking, failure, inspect, path, path_specifier, read_filter};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "read";
@@ -52,17 +52,20 @@ struct Input {
 }
 
 /// The tool, which also reads kept outputs if there are records.
-pub(crate) fn tool(records: Option<Arc<dyn RunRecords>>) -> Tool {
+pub(crate) fn tool(dirs: Dirs, records: Option<Arc<dyn RunRecords>>) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Read,
         text: include_str!("read.md"),
         specifier: path_specifier,
     };
-    effect::<Input>(&parts, Read(records))
+    effect::<Input>(&parts, Read { dirs, records })
 }
 
-struct Read(Option<Arc<dyn RunRecords>>);
+struct Read {
+    dirs: Dirs,
+    records: Option<Arc<dyn RunRecords>>,
+}
 
 /// A validated request: the file and the lines.
 struct ReadRequest {
@@ -95,7 +98,7 @@ impl EffectTool for Read {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
-        let records = self.0.clone();
+        let (dirs, records) = (self.dirs.clone(), self.records.clone());
         Box::pin(async move {
             let check = Check::of(NAME);
             let Input { path: text, offset, limit } = parse(NAME, input)?;
@@ -120,11 +123,15 @@ impl EffectTool for Read {
                     return Err(check.field("path", problem));
                 }
                 let whose = FileOwner::Skill { name: skill.name, project: skill.project };
-                return Ok(inspect(read_file(call, ReadRequest { path: skill.path, first, lines, whose })));
+                return Ok(inspect(read_file(
+                    dirs,
+                    call,
+                    ReadRequest { path: skill.path, first, lines, whose },
+                )));
             }
             let wanted =
                 ReadRequest { path: path(check, &call, &text)?, first, lines, whose: FileOwner::Workspace };
-            Ok(inspect(read_file(call, wanted)))
+            Ok(inspect(read_file(dirs, call, wanted)))
         })
     }
 
@@ -162,15 +169,15 @@ fn no_such_output(name: &str) -> ToolFailure {
     ))
 }
 
-async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
+async fn read_file(dirs: Dirs, call: CallContext, wanted: ReadRequest) -> ToolResult {
     // Git's ignore rules have to be read, which may wait for a disk.
     if !matches!(wanted.whose, FileOwner::Skill { project: Some(_), .. })
-        && let Some(bytes) = read_from_memory(&call, &wanted)?
+        && let Some(bytes) = read_from_memory(&dirs, &call, &wanted)?
     {
         return answer(&call, &wanted, &bytes);
     }
     let context = call.clone();
-    blocking(&call, NAME, move |beneath, _| {
+    blocking(&dirs, &call, NAME, move |beneath, _| {
         let bytes = match &wanted.whose {
             FileOwner::Skill { project: Some(project), .. } => {
                 beneath.read_of_project(&wanted.path, &context.workspace, project)
@@ -184,8 +191,12 @@ async fn read_file(call: CallContext, wanted: ReadRequest) -> ToolResult {
 }
 
 /// Reads a small file without blocking. None if that is not possible.
-fn read_from_memory(call: &CallContext, wanted: &ReadRequest) -> Result<Option<Vec<u8>>, ToolFailure> {
-    let beneath = DirHandle::open_cached(&call.workspace).map_err(|error| failure(&error))?;
+fn read_from_memory(
+    dirs: &Dirs,
+    call: &CallContext,
+    wanted: &ReadRequest,
+) -> Result<Option<Vec<u8>>, ToolFailure> {
+    let beneath = dirs.open_cached(&call.workspace).map_err(|error| failure(&error))?;
     let filtered = beneath.map(|beneath| beneath.with_read_filter(read_filter(call, NAME)));
     let bytes = filtered.map(|beneath| beneath.read_cached(&wanted.path, INLINE_MAX_BYTES)).transpose();
     Ok(bytes.map_err(|error| wanted.whose.failure(&error))?.flatten())

@@ -8,7 +8,9 @@ use posse_domain::code::Code;
 use posse_domain::permission::PathRules;
 use posse_domain::text::shorten;
 use posse_engine::ports::{CallContext, PreparedEffect, ToolFailure, ToolResult, WORKSPACE_SHOWN_AT};
-use posse_files::{DirHandle, FileError, FileKind, PathProblem, ReadFilter, RelPath, Stop, spelled};
+use posse_files::{
+    DirHandle, FileError, FileKind, PathProblem, ReadFilter, RelPath, Stop, WorkspaceDirs, spelled,
+};
 use serde_json::Value;
 
 use crate::input::Check;
@@ -154,18 +156,22 @@ impl ReadFilter for RuleFilter {
     }
 }
 
+/// Opens the workspaces of calls.
+pub(crate) type Dirs = Arc<dyn WorkspaceDirs>;
+
 /// Runs file access of a tool on a blocking thread. If the call is dropped, the work is asked to stop.
 pub(crate) async fn blocking<T: Send + 'static>(
+    dirs: &Dirs,
     call: &CallContext,
     tool: &'static str,
     work: impl FnOnce(&DirHandle, &Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
-    let workspace = call.workspace.clone();
+    let (dirs, workspace) = (dirs.clone(), call.workspace.clone());
     let filter = read_filter(call, tool);
     let stop = Stop::new();
     let _asks_to_stop = StopOnDrop(stop.clone());
     let done = tokio::task::spawn_blocking(move || {
-        let beneath = DirHandle::open(&workspace).map_err(|error| failure(&error))?;
+        let beneath = dirs.open(&workspace).map_err(|error| failure(&error))?;
         work(&beneath.with_read_filter(filter), &stop)
     });
     done.await.unwrap_or_else(|_| Err(ToolFailure::failed("The tool broke down. This is a defect of Posse.")))

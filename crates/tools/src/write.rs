@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::answer::count;
 use crate::change::{Change, Plan, Trust, prepare, recover};
 use crate::input::{Check, parse};
-use crate::space::{path, path_specifier};
+use crate::space::{Dirs, path, path_specifier};
 use crate::spec::{Parts, effect};
 
 const NAME: &str = "write";
@@ -28,17 +28,17 @@ struct Input {
     content: String,
 }
 
-pub(crate) fn tool() -> Tool {
+pub(crate) fn tool(dirs: Dirs) -> Tool {
     let parts = Parts {
         name: NAME,
         class: EffectClass::Write,
         text: include_str!("write.md"),
         specifier: path_specifier,
     };
-    effect::<Input>(&parts, Write)
+    effect::<Input>(&parts, Write(dirs))
 }
 
-struct Write;
+struct Write(Dirs);
 
 impl EffectTool for Write {
     fn prepare(
@@ -46,9 +46,10 @@ impl EffectTool for Write {
         call: CallContext,
         input: Value,
     ) -> BoxFuture<'static, Result<PreparedEffect, ToolFailure>> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             let plan = Content::read(&call, input)?;
-            prepare(call, plan).await
+            prepare(dirs, call, plan).await
         })
     }
 
@@ -58,9 +59,10 @@ impl EffectTool for Write {
         input: Value,
         intent: WriteIntent,
     ) -> BoxFuture<'static, RecoveredEffect> {
+        let dirs = self.0.clone();
         Box::pin(async move {
             match Content::read(&call, input) {
-                Ok(plan) => recover(call, plan, intent).await,
+                Ok(plan) => recover(dirs, call, plan, intent).await,
                 Err(_) => RecoveredEffect::Unknown,
             }
         })

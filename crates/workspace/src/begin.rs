@@ -5,8 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use posse_sandbox::{Mounts, Sandbox};
 use serde::{Deserialize, Serialize};
 
+use super::bases::Bases;
 use super::content::{self, ContentWriter};
 use super::copies::{CopiedFile, Copies, CopyPatterns};
 use super::enclosing::{self, EnclosingRepository, refuse_bare};
@@ -15,6 +17,7 @@ use super::index::{self, Index, TrackedFile};
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::{self, Mode, ObjectType};
 use super::objects::PresentObjects;
+use super::overlays::Overlays;
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, base_ref, check_id};
@@ -27,6 +30,9 @@ use super::{ObjectId, RepositoryError, RunSpace, Snapshot, WorkspaceOptions, dis
 pub struct LocalFiles {
     pub(super) state: Arc<Path>,
     pub(super) options: Arc<WorkspaceOptions>,
+    pub(super) bases: Arc<Bases>,
+    /// `None` if workspaces are copies.
+    pub(super) overlays: Option<Arc<Overlays>>,
 }
 
 /// The snapshot that a run begins with.
@@ -65,7 +71,23 @@ impl LocalFiles {
     pub fn new(state: &Path, options: WorkspaceOptions) -> Self {
         // Git runs in other directories, where a relative path would resolve elsewhere.
         let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
-        Self { state: state.into(), options: Arc::new(options) }
+        Self { state: state.into(), options: Arc::new(options), bases: Arc::default(), overlays: None }
+    }
+
+    /// The same with other options. Both share what this process has mounted.
+    pub fn with_options(self, options: WorkspaceOptions) -> Self {
+        Self { options: Arc::new(options), ..self }
+    }
+
+    /// The same, with workspaces that are overlays where the kernel can mount them.
+    pub fn with_mounts(self, mounts: Mounts) -> Self {
+        Self { overlays: Some(Arc::new(Overlays::new(mounts, None))), ..self }
+    }
+
+    /// The same, with overlays only where programs can work in them.
+    pub fn with_sandbox(self, sandbox: &Sandbox) -> Self {
+        let overlays = Overlays::new(sandbox.mounts(), Some(sandbox.clone()));
+        Self { overlays: Some(Arc::new(overlays)), ..self }
     }
 
     /// Begins a run with a snapshot of the user's folder, which is durable when this returns. Nothing in the folder
@@ -258,6 +280,7 @@ impl RunPreparation<'_> {
             never: &HashSet::new(),
             wanted,
             max_files: self.spaces.options.max_files,
+            upper: None,
         };
         let walked = scan::scan(&request)?;
         Ok((known, walked))

@@ -52,6 +52,9 @@ pub enum RepositoryError {
         /// Whether a resource was temporarily short.
         passing: bool,
     },
+    /// The process that holds the mounts of workspaces was killed several times in a row.
+    #[error("the process that mounts workspaces was killed")]
+    HolderLost,
     /// The project is too large or has an unsupported kind. The text says what to do.
     #[error("{0}")]
     Unsupported(String),
@@ -83,7 +86,7 @@ impl RepositoryError {
     /// out. A retry may succeed.
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Git { code: None, .. } => true,
+            Self::Git { code: None, .. } | Self::HolderLost => true,
             Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
             Self::Io { passing, .. } => *passing,
             Self::NoGit(_)
@@ -116,6 +119,7 @@ impl From<RepositoryError> for WorkspaceError {
             | RepositoryError::Git { .. }
             | RepositoryError::TooLong { .. }
             | RepositoryError::Io { .. }
+            | RepositoryError::HolderLost
             | RepositoryError::Unsupported(_) => Self::Unsupported(text),
         }
     }

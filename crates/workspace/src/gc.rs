@@ -15,7 +15,7 @@ use posse_engine::ports::{GcOptions, GcSummary, KeptItem, RunPhase};
 use super::project::Project;
 use super::refs::check_id;
 use super::salvages::{AllSalvages, SalvageEntry};
-use super::{LocalFiles, RepositoryError, RunSpace, disk, pack, quarantine};
+use super::{LocalFiles, RepositoryError, RunSpace, bases, disk, pack, quarantine};
 
 /// Limit of entries that one call inspects, so that it ends. The next call continues.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -236,7 +236,10 @@ impl LocalFiles {
     ) -> Result<(), RepositoryError> {
         match (RunSpace::is_scratch(agent), dry_run) {
             (true, true) => Ok(()),
-            (true, false) => self.discard(&space.attempt_dir(agent, attempt)),
+            (true, false) => {
+                space.release(agent, attempt);
+                self.discard(&space.attempt_dir(agent, attempt))
+            }
             (false, true) => space.check_salvaged(agent, attempt),
             (false, false) => space.remove(agent, attempt),
         }
@@ -263,12 +266,40 @@ impl LocalFiles {
         for key in names_in(&self.state.join("projects"))? {
             if used.contains(&key) {
                 self.gc_unfinished(&key, options, report)?;
+                self.gc_bases(&key, options, report)?;
                 continue;
             }
             let gone = self.gc_project(&key, options);
             report.note(format!("project {key}"), gone);
         }
         Ok(())
+    }
+
+    /// Removes the shared layers of commits that no process uses and that were not used for long.
+    fn gc_bases(
+        &self,
+        key: &str,
+        options: &GcOptions,
+        report: &mut GcSummary,
+    ) -> Result<(), RepositoryError> {
+        let project = Project::with_key(&self.state, key);
+        // A removed layer may have been the last one over another.
+        loop {
+            let mut removed = false;
+            for (dir, used, _held) in bases::unused(&project, self.options.boot().as_deref())? {
+                if !older(used, options.workspaces_older_than, options.now) {
+                    continue;
+                }
+                let bytes = disk_bytes(&dir);
+                let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let gone = if options.dry_run { Ok(()) } else { self.discard(&dir) };
+                removed |= gone.is_ok() && !options.dry_run;
+                report.note(format!("base {name}"), gone.map(|()| bytes).map_err(KeepReason::from));
+            }
+            if !removed {
+                return Ok(());
+            }
+        }
     }
 
     /// Removes objects whose writer ended before it finished.

@@ -4,7 +4,8 @@
 //!
 //! Why it is like this: `docs/decisions/checks-state.md`.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use super::overlay::{lay_over, make_layer};
 use posse_files::trees;
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
 use posse_sandbox::{
-    BoxedCommand, Cache, CacheShown, CallEnd, DiskLimit, EndReason, Exit, SHELL, Sandbox, SandboxError,
-    TimeLimits,
+    BoxedCommand, Cache, CacheShown, CallEnd, DiskLimit, EndReason, Exit, Mounts, OverlayChanges,
+    OverlayLayers, OverlayMount, SHELL, Sandbox, SandboxError, TimeLimits,
 };
 
 /// How much output is kept from its beginning and its end. Failures are usually reported at the end.
@@ -29,6 +30,10 @@ const TAIL_MAX_BYTES: usize = 12 * 1024;
 pub struct HostCommands {
     /// The working directory: a tree that was checked out for this, or a new workspace.
     pub dir: PathBuf,
+    /// The mount with the files of `dir`; `None` if they are in the directory itself.
+    pub mount: Option<Arc<OverlayMount>>,
+    /// The layers that each command starts from, if `apart` is set and the files are an overlay.
+    pub layers: Option<CommandLayers>,
     /// The path of `dir` inside the sandbox.
     pub shown_as: PathBuf,
     /// Executed in this order.
@@ -48,6 +53,15 @@ pub struct HostCommands {
     pub shown: Vec<(PathBuf, PathBuf)>,
     /// The file that records the running processes.
     pub record: Option<PathBuf>,
+}
+
+/// The layers of an overlay, whose upper layer is not mounted.
+#[derive(Debug, Clone)]
+pub struct CommandLayers {
+    /// Mounts an overlay for each command.
+    pub mounts: Mounts,
+    /// The topmost first.
+    pub lowers: Vec<PathBuf>,
 }
 
 /// One command of the host, with its limit.
@@ -203,9 +217,14 @@ impl HostCommands {
         // A unique name: the changes of an earlier command may still be being removed.
         let dir = disk::temporary(&all.join("check"));
         let changes = dir.join("files");
-        make_layer(&self.dir, &changes)?;
+        let files = if let Some(layers) = &self.layers {
+            CheckFiles::Mount(layers.mount(&changes)?)
+        } else {
+            make_layer(&self.dir, &changes)?;
+            CheckFiles::Layer(changes)
+        };
         let caches = lay_over(&self.caches, &dir)?;
-        Ok(Some(CheckLayers { dir, changes, caches }))
+        Ok(Some(CheckLayers { files, dir, caches }))
     }
 
     fn boxed(&self, command: &str, apart: Option<&CheckLayers>) -> BoxedCommand {
@@ -213,7 +232,8 @@ impl HostCommands {
         BoxedCommand {
             shown_as: self.shown_as.clone(),
             protected: self.protected.clone(),
-            changes: apart.map(|apart| apart.changes.clone()),
+            mount: apart.map_or_else(|| self.mount.clone(), |apart| apart.files.mount()),
+            changes: apart.and_then(|apart| apart.files.layer()),
             caches: apart.map_or(&self.caches, |apart| &apart.caches).clone(),
             disk_limit: self.disk_limit.clone(),
             network: self.network,
@@ -232,9 +252,46 @@ impl HostCommands {
 
 /// The layers with the changes of one command, removed when it has ended.
 struct CheckLayers {
+    files: CheckFiles,
     dir: PathBuf,
-    changes: PathBuf,
     caches: Vec<Cache>,
+}
+
+/// Where the changes of one command go.
+enum CheckFiles {
+    /// A layer that the sandbox mounts over the directory.
+    Layer(PathBuf),
+    /// The upper layer of this mount.
+    Mount(Arc<OverlayMount>),
+}
+
+impl CheckFiles {
+    fn mount(&self) -> Option<Arc<OverlayMount>> {
+        match self {
+            Self::Layer(_) => None,
+            Self::Mount(mount) => Some(mount.clone()),
+        }
+    }
+
+    fn layer(&self) -> Option<PathBuf> {
+        match self {
+            Self::Layer(layer) => Some(layer.clone()),
+            Self::Mount(_) => None,
+        }
+    }
+}
+
+impl CommandLayers {
+    /// Mounts the layers with a new upper layer beneath `dir`.
+    fn mount(&self, dir: &Path) -> Result<Arc<OverlayMount>, SandboxError> {
+        let (upper, work) = (dir.join("upper"), dir.join("work"));
+        std::fs::create_dir_all(&work)?;
+        std::fs::create_dir(&upper)?;
+        std::fs::set_permissions(&upper, std::fs::Permissions::from_mode(0o755))?;
+        let changes = Some(OverlayChanges { upper, work });
+        let layers = OverlayLayers { lowers: self.lowers.clone(), changes };
+        self.mounts.mount(&layers, None).map(Arc::new)
+    }
 }
 
 impl Drop for CheckLayers {

@@ -16,6 +16,7 @@
 //! blocking threads.
 
 mod apply;
+mod bases;
 mod begin;
 mod cached;
 mod change;
@@ -49,6 +50,7 @@ mod object;
 mod objects;
 mod options;
 mod overlay;
+mod overlays;
 mod own_git;
 mod pack;
 pub(crate) mod project;
@@ -72,8 +74,10 @@ mod text;
 mod torn;
 mod transfer;
 mod tree_switch;
+mod tree_table;
 mod unnamed_file;
 mod update;
+mod upper;
 mod user;
 mod user_refs;
 mod user_repository;
@@ -85,15 +89,17 @@ pub use begin::{LocalFiles, RunBase};
 pub use error::RepositoryError;
 pub use git::{Answer, GIT_PATH, Git};
 pub use helper::end_helpers;
-pub use host_commands::{CommandEnd, CommandResult, HostCommand, HostCommands, run_commands};
+pub use host_commands::{CommandEnd, CommandLayers, CommandResult, HostCommand, HostCommands, run_commands};
 pub use layout::Layout;
 pub use local_workspaces::{LocalWorkspaces, WorkspaceSettings};
 pub use lock::Lock;
 pub use merge::{TreeMerge, merge};
 pub use options::{
-    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceOptions,
+    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceKind,
+    WorkspaceOptions,
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
+pub use overlays::try_overlays;
 pub use posse_domain::object_id::ObjectId;
 pub use publish::{PublishedResult, diff};
 pub use refs::{base_ref, salvage_ref, salvaged_git_ref, torn_ref, work_ref};

@@ -15,7 +15,7 @@ use posse_engine::ports::{
     CallContext, CallFiles, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal,
     UpdateOutcome, WorkspaceError, WorkspaceId, WorkspaceResult, Workspaces,
 };
-use posse_sandbox::{CacheShown, DiskLimit, LocalRecords, Sandbox};
+use posse_sandbox::{CacheShown, DiskLimit, LocalRecords, OverlayMount, Sandbox};
 
 use super::host_commands::CommandResult;
 use super::protected_names::ProtectedNames;
@@ -95,7 +95,7 @@ impl LocalWorkspaces {
     ) -> Self {
         let usual = || CACHE_NAMES.iter().map(ToString::to_string).collect();
         Self(Arc::new(Inner {
-            files: LocalFiles::new(state, settings.options),
+            files: LocalFiles::new(state, settings.options).with_sandbox(&sandbox),
             sandbox,
             records: LocalRecords::new(&state.join("runs")),
             setup: settings.setup,
@@ -151,6 +151,32 @@ impl Inner {
         *self.keeps_apart.get_or_init(probe).await
     }
 
+    /// The mount of the workspace that calls name by this path, if it is mounted.
+    pub(super) fn mounted(&self, workspace: &Path) -> Option<Arc<OverlayMount>> {
+        self.files.overlays.as_deref()?.get(workspace.parent()?)
+    }
+
+    /// Unmounts the workspace that calls name by this path.
+    fn release(&self, workspace: &Path) {
+        if let (Some(overlays), Some(home)) = (&self.files.overlays, workspace.parent()) {
+            overlays.release(home);
+        }
+    }
+
+    /// The mount of the workspace that calls name by this path, which is mounted if it is not. `None` if the path is not
+    /// that of a workspace.
+    pub(super) fn mount_at(&self, workspace: &Path) -> Result<Option<Arc<OverlayMount>>, WorkspaceError> {
+        if let Some(mount) = self.mounted(workspace) {
+            return Ok(Some(mount));
+        }
+        // <state>/runs/<run>/workspaces/<agent>/<attempt>/files
+        let beneath = workspace.strip_prefix(self.files.state.join("runs")).ok();
+        let parts: Vec<&str> = beneath.into_iter().flatten().filter_map(|part| part.to_str()).collect();
+        let [run, "workspaces", agent, attempt, "files"] = parts[..] else { return Ok(None) };
+        let Ok(attempt) = attempt.parse() else { return Ok(None) };
+        Ok(self.open_run(run)?.space.open_files(agent, attempt)?.mount())
+    }
+
     pub(super) fn run_dir(&self, run: &str) -> PathBuf {
         self.files.run_dir(run)
     }
@@ -177,7 +203,7 @@ impl Workspaces for LocalWorkspaces {
     }
 
     fn make(&self, of: WorkspaceId, origin: ObjectId) -> WorkspaceResult<MadeWorkspace> {
-        let own = self.clone();
+        let (own, dir) = (self.clone(), self.dir(&of));
         let WorkspaceId { agent, attempt } = of;
         let run = agent.run();
         let agent = agent.to_string();
@@ -192,15 +218,18 @@ impl Workspaces for LocalWorkspaces {
             } else {
                 PathBuf::new()
             };
-            Ok((made, layers.unwrap_or_default(), objects, opened.disk_limit.clone()))
+            let mount = opened.space.open_files(&name, attempt)?.mount();
+            Ok((made, mount, layers.unwrap_or_default(), objects, opened.disk_limit.clone()))
         });
         Box::pin(async move {
-            let (made, caches, objects, disk_limit) = made.await?;
+            let (made, mount, caches, objects, disk_limit) = made.await?;
             let mut notes = made.notes;
             if made.fresh {
                 let at = CommandPlace {
                     run: run.clone(),
-                    dir: made.dir.clone(),
+                    dir: dir.clone(),
+                    mount,
+                    layers: None,
                     objects,
                     caches,
                     apart: None,
@@ -210,7 +239,7 @@ impl Workspaces for LocalWorkspaces {
                 let done = own.0.set_up(&at).await;
                 notes.extend(own.after_set_up(&run, &agent, attempt, made.base, done).await?);
             }
-            Ok(MadeWorkspace { dir: made.dir, commit: made.fresh.then_some(made.base), notes })
+            Ok(MadeWorkspace { dir, commit: made.fresh.then_some(made.base), notes })
         })
     }
 
@@ -221,6 +250,12 @@ impl Workspaces for LocalWorkspaces {
         self.with(&of.agent.run(), move |opened| {
             Ok(opened.space.objects_of(&of.agent.to_string(), of.attempt).map(drop)?)
         })
+    }
+
+    fn release(&self, of: &WorkspaceId) {
+        let (own, dir) = (self.clone(), self.dir(of));
+        // An unmount waits for a mount that is being made.
+        tokio::task::spawn_blocking(move || own.0.release(&dir));
     }
 
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf> {

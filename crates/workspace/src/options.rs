@@ -18,6 +18,8 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.begin.before_pack",
     "workspace.begin.after_pack",
     "workspace.begin.after_ref",
+    "workspace.base.before_files",
+    "workspace.base.before_rename",
     "workspace.make.before_files",
     "workspace.make.after_files",
     "workspace.make.after_ref",
@@ -42,9 +44,22 @@ pub const FAULT_POINTS: &[&str] = &[
 /// Called at named points, where tests can kill the process.
 pub type Faults = Arc<dyn Fn(&'static str) + Send + Sync>;
 
+/// What a workspace consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WorkspaceKind {
+    /// An overlay over shared layers, where the kernel and the filesystem of the state directory can mount one, else a
+    /// copy.
+    #[default]
+    Auto,
+    /// A copy of all files.
+    Copies,
+}
+
 /// How workspaces are created.
 #[derive(Clone)]
 pub struct WorkspaceOptions {
+    /// What they consist of.
+    pub kind: WorkspaceKind,
     /// The git program: an absolute path, or a plain name.
     pub git: PathBuf,
     /// The user's home, with their git settings (global ignores, line endings). `None`: only the repository's settings
@@ -80,6 +95,7 @@ impl WorkspaceOptions {
 impl Default for WorkspaceOptions {
     fn default() -> Self {
         Self {
+            kind: WorkspaceKind::Auto,
             git: PathBuf::from("git"),
             home: None,
             copy: Vec::new(),
@@ -94,8 +110,9 @@ impl Default for WorkspaceOptions {
 
 impl fmt::Debug for WorkspaceOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { git, home, copy, max_files, max_file_bytes, max_run_bytes, boot, faults } = self;
+        let Self { kind, git, home, copy, max_files, max_file_bytes, max_run_bytes, boot, faults } = self;
         f.debug_struct("WorkspaceOptions")
+            .field("kind", kind)
             .field("git", git)
             .field("home", home)
             .field("copy", copy)

@@ -3,6 +3,7 @@
 //! An agent's commits, branches and stashes are in no file of the workspace. A changed `.git` is kept as plain files.
 //! Git never runs there, because the agent controls its configuration. The borrowed objects are in `lent`.
 
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -10,17 +11,20 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
+use super::bases::BaseState;
 use super::content::{self, ContentWriter, NewTree, open_beneath};
 use super::copies::{CopyPatterns, SECRET};
 use super::ignored::IgnorePatterns;
 use super::notes::LeftOut;
-use super::object::Mode;
-use super::objects::{self, PresentObjects};
+use super::object::{self, Mode, ObjectType};
+use super::objects::{self, PresentObjects, TreeFile};
 use super::pack::PackWriter;
 use super::refs::salvaged_git_ref;
 use super::run::BORROWED_OBJECTS;
 use super::scan::{self, Request, ScannedFile};
-use super::{ObjectId, RepositoryError, RunSpace, closed};
+use super::tree_table::TreeTable;
+use super::upper::{MergedTree, UpperView};
+use super::{ObjectId, RepositoryError, RunSpace, closed, disk, overlays};
 
 /// The branch that a workspace is on.
 const BRANCH: &str = "refs/heads/work";
@@ -104,6 +108,9 @@ impl RunSpace {
     /// link is never followed.
     fn scan_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, RepositoryError> {
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(None) };
+        if mark.is_overlay {
+            return self.scan_upper_git(agent, attempt, &mark.base()?);
+        }
         let files = self.dir_of(agent, attempt);
         let folder = files.join(DOT_GIT);
         let failed = |error: &std::io::Error| RepositoryError::io("opening", &folder, error);
@@ -122,9 +129,10 @@ impl RunSpace {
             everything: true,
             name_ignored: 0,
             state: None,
-            never: &std::collections::HashSet::new(),
+            never: &HashSet::new(),
             wanted: &CopyPatterns::default(),
             max_files: options.max_files,
+            upper: None,
         };
         let mut walked = scan::scan_at(&request, root.try_clone().map_err(|error| failed(&error))?)?;
         let planted = self.planted(&mark.base()?);
@@ -133,12 +141,7 @@ impl RunSpace {
             return Ok(None);
         }
         let secrets = copies.names();
-        // In a pack, a secret could not be recognised by name, but objects that agents add are loose.
-        for secret in
-            walked.found.extract_if(.., |found| loose(&found.path).is_some_and(|oid| secrets.contains(&oid)))
-        {
-            walked.left_out.work(&secret.path, SECRET);
-        }
+        leave_out_secrets(&mut walked, &secrets);
         let repository = self.project.repository();
         let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
         let entries = ContentWriter {
@@ -157,6 +160,123 @@ impl RunSpace {
         let trees = content::trees(&entries);
         let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
         Ok(Some(LookedGit { tree, trees, left_out: walked.left_out.beneath(".git/"), present, pack }))
+    }
+}
+
+impl RunSpace {
+    /// The same for an overlay: the upper layer has what differs from the planted files.
+    fn scan_upper_git(
+        &self,
+        agent: &str,
+        attempt: u32,
+        base: &ObjectId,
+    ) -> Result<Option<LookedGit>, RepositoryError> {
+        let upper = self.attempt_dir(agent, attempt).join(overlays::UPPER);
+        let folder = upper.join(DOT_GIT);
+        let failed = |error: &std::io::Error| RepositoryError::io("opening", &folder, error);
+        let Some(root) = open(&scan::open_root(&upper)?).map_err(|error| failed(&error.into()))? else {
+            return Ok(None);
+        };
+        let state = self.base_state(base, None)?;
+        let planted = self.planted_in(&state, base)?;
+        let mut files: Vec<TreeFile> = planted
+            .iter()
+            .map(|(name, content)| TreeFile {
+                path: name.as_bytes().to_vec(),
+                mode: Mode::File,
+                oid: object::name(ObjectType::Blob, content),
+            })
+            .collect();
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let table = TreeTable::of(&files);
+        let (copies, options, none) = (self.copies(), &self.spaces.options, HashSet::new());
+        let view = UpperView {
+            state: None,
+            table: &table,
+            absent: &none,
+            seen: None,
+            trusts_stats: false,
+            deleted: &none,
+            moved: BTreeMap::new(),
+        };
+        let request = Request {
+            folder: &folder,
+            known: &[],
+            indexed_ns: 0,
+            seen_ns: 0,
+            ignored: IgnorePatterns::default(),
+            executable_counts: true,
+            is_users_folder: false,
+            everything: true,
+            name_ignored: 0,
+            state: None,
+            never: &none,
+            wanted: &CopyPatterns::default(),
+            max_files: options.max_files,
+            upper: Some(&view),
+        };
+        let mut walked = scan::scan_at(&request, root.try_clone().map_err(|error| failed(&error))?)?;
+        let dirs = std::mem::take(&mut walked.upper_dirs);
+        let as_planted = walked.found.iter().all(|found| is_planted(&root, found, &planted));
+        let nothing_deleted = MergedTree::of(&view, &dirs, &[]).deleted.is_empty();
+        if as_planted && nothing_deleted && walked.left_out.unkept().is_none() {
+            return Ok(None);
+        }
+        let secrets = copies.names();
+        leave_out_secrets(&mut walked, &secrets);
+        let repository = self.project.repository();
+        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        for (file, (_, content)) in files.iter().zip(sorted(&planted)) {
+            if !present.has(&file.oid) {
+                pack.add(ObjectType::Blob, file.oid, content)?;
+            }
+        }
+        let entries = ContentWriter {
+            folder: &folder,
+            root: &root,
+            known: &[],
+            present: &present,
+            pack: &pack,
+            owned: true,
+            secrets: &secrets,
+            convert: None,
+            max_file_bytes: options.max_file_bytes,
+            max_new_bytes: options.max_run_bytes,
+        }
+        .entries(&mut walked)?;
+        let MergedTree { tree, mut trees, .. } = MergedTree::of(&view, &dirs, &entries);
+        // No commit has the planted directories.
+        trees.extend(table.trees());
+        Ok(Some(LookedGit { tree, trees, left_out: walked.left_out.beneath(".git/"), present, pack }))
+    }
+
+    /// The files of the `.git` in a state, with those that do not count as work.
+    fn planted_in(
+        &self,
+        state: &BaseState,
+        base: &ObjectId,
+    ) -> Result<Vec<(&'static str, Vec<u8>)>, RepositoryError> {
+        let mut planted = self.planted(base).to_vec();
+        for name in ["index", "shallow"] {
+            let content = disk::read_if_there(&state.git_dir().join(name))?;
+            planted.extend(content.map(|content| (name, content)));
+        }
+        Ok(planted)
+    }
+}
+
+/// The files by name.
+fn sorted<'a>(planted: &'a [(&'static str, Vec<u8>)]) -> Vec<&'a (&'static str, Vec<u8>)> {
+    let mut planted: Vec<_> = planted.iter().collect();
+    planted.sort_unstable_by_key(|(name, _)| *name);
+    planted
+}
+
+/// In a pack, a secret could not be recognised by name, but objects that agents add are loose.
+fn leave_out_secrets(walked: &mut scan::ScanResult, secrets: &HashSet<ObjectId>) {
+    let is_secret = |found: &mut ScannedFile| loose(&found.path).is_some_and(|oid| secrets.contains(&oid));
+    for secret in walked.found.extract_if(.., is_secret) {
+        walked.left_out.work(&secret.path, SECRET);
     }
 }
 

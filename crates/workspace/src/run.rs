@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::bases::BaseState;
 use super::begin::Record;
 use super::checkout::{Checkout, Source, plant};
 use super::copies::Copies;
@@ -14,6 +16,7 @@ use super::gc::entries_of;
 use super::manifest::{Entry, Manifest, now_ns};
 use super::object::{self, ObjectType};
 use super::objects::{self, TreeFile};
+use super::overlays::{self, Overlays, WorkspaceFiles};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
@@ -32,12 +35,14 @@ pub struct RunSpace {
     pub(super) run: String,
     pub(super) record: Record,
     pub(super) project: Project,
+    /// States whose files this process uses by their path, which keeps them from being removed.
+    pinned: Arc<Mutex<Vec<Arc<BaseState>>>>,
 }
 
 /// A workspace that an agent can work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyWorkspace {
-    /// The directory with its files.
+    /// A path to its files in this process. That of an overlay leads through a descriptor, as long as it is mounted.
     pub dir: PathBuf,
     /// The commit that it was created from.
     pub base: ObjectId,
@@ -56,12 +61,20 @@ pub(super) struct Mark {
     pub(super) bytes: u64,
     /// The boot in which the workspace was created, or last found complete.
     pub(super) boot: Option<String>,
+    /// Whether its files are an upper layer over those of `base`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_overlay: bool,
 }
 
 impl Mark {
     /// Stores the mark, which makes the workspace in `home` complete.
     pub(super) fn save(&self, home: &Path) -> Result<(), RepositoryError> {
         disk::write_durably(&home.join("made"), &serde_json::to_vec(self).unwrap_or_default())
+    }
+
+    /// Stores the mark of an empty overlay, which a machine crash may lose.
+    fn save_quickly(&self, home: &Path) -> Result<(), RepositoryError> {
+        disk::write_cache(&home.join("made"), &serde_json::to_vec(self).unwrap_or_default())
     }
 
     pub(super) fn base(&self) -> Result<ObjectId, RepositoryError> {
@@ -75,7 +88,7 @@ impl RunSpace {
     pub(super) fn new(spaces: LocalFiles, run: &str, record: Record) -> Result<Self, RepositoryError> {
         check_id(&record.project)?;
         let project = Project::with_key(&spaces.state, &record.project);
-        Ok(Self { spaces, run: run.to_owned(), record, project })
+        Ok(Self { spaces, run: run.to_owned(), record, project, pinned: Arc::default() })
     }
 
     /// The run's id.
@@ -165,12 +178,11 @@ impl RunSpace {
         origin: &ObjectId,
     ) -> Result<ReadyWorkspace, RepositoryError> {
         check_id(agent)?;
-        let dir = self.dir_of(agent, attempt);
-        let home = self.attempt_dir(agent, attempt);
         let mut notes = Vec::new();
         if let Some(mark) = self.mark(agent, attempt)? {
             let base = mark.base()?;
             if self.lasted(agent, attempt, mark)? == Durability::Whole {
+                let dir = self.open_files(agent, attempt)?.path();
                 return Ok(ReadyWorkspace { dir, base, fresh: false, notes });
             }
             notes.push(self.set_aside(agent, attempt)?);
@@ -178,6 +190,10 @@ impl RunSpace {
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;
         let base = line.as_ref().unwrap_or(origin);
+        if let Some(overlays) = self.usable_overlays() {
+            return self.make_overlay(overlays, agent, attempt, base, notes);
+        }
+        let (dir, home) = (self.dir_of(agent, attempt), self.attempt_dir(agent, attempt));
         let making = self.making(agent, attempt)?;
         let new = making.join("files");
         fs::create_dir(&new).map_err(disk::failed("making", &new))?;
@@ -211,10 +227,54 @@ impl RunSpace {
         }
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
         options.hit("workspace.make.after_ref");
-        Mark { base: base.to_string(), bytes, boot: options.boot() }.save(&making)?;
+        Mark { base: base.to_string(), bytes, boot: options.boot(), is_overlay: false }.save(&making)?;
         rename_into_place(&making, &home)?;
         drop(lock);
         sync::soon(&home, base);
+        Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
+    }
+
+    /// Creates a workspace as an empty upper layer over the shared layers of a commit, and mounts it. Nothing of it has
+    /// to be durable: after a machine crash it is created again.
+    fn make_overlay(
+        &self,
+        overlays: &Overlays,
+        agent: &str,
+        attempt: u32,
+        base: &ObjectId,
+        notes: Vec<String>,
+    ) -> Result<ReadyWorkspace, RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        let options = &self.spaces.options;
+        options.hit("workspace.make.before_files");
+        // The parent's files are most like those of this commit.
+        let parent = agent.rsplit_once('.').and_then(|(parent, _)| {
+            let attempt = self.attempts(parent).last().copied()?;
+            self.mark(parent, attempt).ok()??.base().ok()
+        });
+        let state = self.base_state(base, parent.as_ref())?;
+        let making = self.making_quickly(agent, attempt)?;
+        let upper = overlays::make_upper(&making)?;
+        self.plant_copies_over(&upper, &state)?;
+        options.hit("workspace.make.after_files");
+        let lock = self.project.lock()?;
+        if let Some(mark) = self.mark(agent, attempt)? {
+            disk::remove_tree(&making)?;
+            drop(lock);
+            let dir = self.open_files(agent, attempt)?.path();
+            return Ok(ReadyWorkspace { dir, base: mark.base()?, fresh: false, notes });
+        }
+        let mark = Mark { base: base.to_string(), bytes: 0, boot: options.boot(), is_overlay: true };
+        mark.save_quickly(&making)?;
+        // Its work ref is created by its first move.
+        options.hit("workspace.make.after_ref");
+        disk::remove_tree(&home)?;
+        let above = home.parent().unwrap_or(&home);
+        fs::create_dir_all(above).map_err(disk::failed("making", above))?;
+        fs::rename(&making, &home).map_err(disk::failed("making", &home))?;
+        drop(lock);
+        sync::soon(&home, base);
+        let dir = WorkspaceFiles::Mount(overlays.mount(&home, state.layers())?).path();
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
@@ -233,9 +293,26 @@ impl RunSpace {
         Ok(making)
     }
 
-    /// A checkout of a commit that readers share: read-only files, created once in each boot because they are never
-    /// synced.
+    /// The same without a sync, for a workspace that a machine crash may lose.
+    fn making_quickly(&self, agent: &str, attempt: u32) -> Result<PathBuf, RepositoryError> {
+        let top = self.dir().join("making");
+        fs::create_dir_all(&top).map_err(disk::failed("making", &top))?;
+        let making = disk::temporary(&top.join(format!("{agent}-{attempt}")));
+        disk::remove_tree(&making)?;
+        fs::create_dir(&making).map_err(disk::failed("making", &making))?;
+        Ok(making)
+    }
+
+    /// The files of a commit that readers share: those of the base that workspaces share too, or a read-only checkout.
+    /// Both are created once in each boot, because they are never synced.
     pub fn shared(&self, base: &ObjectId) -> Result<PathBuf, RepositoryError> {
+        if self.usable_overlays().is_some() {
+            let state = self.base_state(base, None)?;
+            if let Some(dir) = state.whole() {
+                self.pinned.lock().unwrap_or_else(PoisonError::into_inner).push(state);
+                return Ok(dir);
+            }
+        }
         let all = self.dir().join("shared");
         let boot = self.spaces.options.boot();
         let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok());
@@ -279,13 +356,17 @@ impl RunSpace {
     }
 
     /// Folders that may have the files of a commit: the user's, and the workspaces of the agent's parent.
-    fn sources(&self, agent: &str, commit: &ObjectId) -> Vec<Source> {
+    pub(super) fn sources(&self, agent: &str, commit: &ObjectId) -> Vec<Source> {
         let load = |folder: PathBuf, manifest: PathBuf| {
             Manifest::load(&manifest).map(|manifest| Source { folder, manifest })
         };
         let parent = agent.rsplit_once('.').map_or(agent, |(parent, _)| parent);
         let attempts = self.attempts(parent).into_iter().map(|attempt| {
-            load(self.dir_of(parent, attempt), self.attempt_dir(parent, attempt).join("manifest"))
+            let home = self.attempt_dir(parent, attempt);
+            // The manifest of an overlay is that of its upper layer.
+            let upper = home.join(overlays::UPPER);
+            let folder = if upper.is_dir() { upper } else { self.dir_of(parent, attempt) };
+            load(folder, home.join("manifest"))
         });
         let of_user = load(self.record.folder.clone(), self.dir().join("manifest"));
         let mut sources: Vec<Source> = attempts.chain([of_user]).flatten().collect();
@@ -337,6 +418,26 @@ impl RunSpace {
         Ok(())
     }
 
+    /// Puts copied files into an upper layer, unless the layers below have something at their paths.
+    fn plant_copies_over(&self, upper: &Path, state: &BaseState) -> Result<(), RepositoryError> {
+        use std::os::unix::ffi::OsStrExt;
+        for file in &self.record.copies {
+            let path = Path::new(&file.path);
+            let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+            let mut blocked = above.filter(|above| state.has_file(above.as_os_str().as_bytes()));
+            if state.has(file.path.as_bytes()) || blocked.next().is_some() {
+                continue;
+            }
+            let kept = self.dir().join("copies").join(path);
+            let content = fs::read(&kept).map_err(disk::failed("reading", &kept))?;
+            let to = upper.join(path);
+            let parent = to.parent().unwrap_or(upper);
+            fs::create_dir_all(parent).map_err(disk::failed("making", parent))?;
+            plant(&to, &content, file.executable)?;
+        }
+        Ok(())
+    }
+
     fn plant_copies(&self, dir: &Path) -> Result<(), RepositoryError> {
         for file in &self.record.copies {
             let kept = self.dir().join("copies").join(&file.path);
@@ -354,7 +455,12 @@ impl RunSpace {
     }
 
     /// Creates a complete small repository, so that git works in the workspace.
-    fn plant_git(&self, dir: &Path, base: &ObjectId, entries: &[Entry]) -> Result<(), RepositoryError> {
+    pub(super) fn plant_git(
+        &self,
+        dir: &Path,
+        base: &ObjectId,
+        entries: &[Entry],
+    ) -> Result<(), RepositoryError> {
         let git = dir.join(".git");
         for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
             let part = git.join(part);

@@ -14,6 +14,7 @@ use super::index::ShortStat;
 use super::manifest::{Stat, now_ns};
 use super::notes::{LeftOut, Notes};
 use super::object::Mode;
+use super::upper::{UpperDir, UpperView};
 use super::{ObjectId, RepositoryError, walk};
 
 /// A file with known content: tracked, or seen by an earlier scan.
@@ -65,6 +66,8 @@ pub(crate) struct Request<'a> {
     /// Ignored files that are copied.
     pub(crate) wanted: &'a super::copies::CopyPatterns,
     pub(crate) max_files: u64,
+    /// What lies beneath the folder, if that is the upper layer of an overlay. `known` is empty then.
+    pub(crate) upper: Option<&'a UpperView<'a>>,
 }
 
 /// A file that exists, or that is tracked and deliberately not on disk.
@@ -101,6 +104,8 @@ pub(crate) struct ScanResult {
     pub(crate) odd_attributes: Option<Vec<u8>>,
     /// Whether attributes make git convert content.
     pub(crate) converting: bool,
+    /// The directories of an upper layer that were read.
+    pub(crate) upper_dirs: Vec<UpperDir>,
 }
 
 pub(crate) fn scan(request: &Request<'_>) -> Result<ScanResult, RepositoryError> {

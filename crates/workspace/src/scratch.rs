@@ -46,7 +46,7 @@ impl RunSpace {
             return Ok(None);
         }
         let apart = self.attempt_dir(name, ATTEMPT).join(APART);
-        Ok(Some(Scratch { agent: name.to_owned(), attempt: ATTEMPT, dir: made.dir, apart }))
+        Ok(Some(Scratch { agent: name.to_owned(), attempt: ATTEMPT, dir: self.dir_of(name, ATTEMPT), apart }))
     }
 
     /// Discards a workspace in which no agent has worked: a scratch directory, or one whose set-up failed.
@@ -55,6 +55,7 @@ impl RunSpace {
         if fs::symlink_metadata(&dir).is_err() {
             return Ok(());
         }
+        self.release(agent, attempt);
         let away = self.spaces.put_away(&dir)?;
         // Removed in the background, so that no call waits for the disk. The next cleaning removes the rest.
         std::thread::spawn(move || drop(disk::remove_tree(&away)));

@@ -2,8 +2,11 @@
 //!
 //! Why it is like this: `docs/decisions/workspace-snapshots.md`.
 
+use std::collections::HashSet;
 use std::fs;
+use std::path::Path;
 
+use super::change::changes;
 use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
 use super::ignored::IgnorePatterns;
@@ -13,7 +16,8 @@ use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::torn::Durability;
-use super::{ObjectId, RepositoryError, RunSpace, disk, sync};
+use super::upper::{self, MergedTree, UpperView};
+use super::{ObjectId, RepositoryError, RunSpace, disk, overlays, sync};
 
 /// A commit and its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,8 @@ pub(super) struct WorkspaceScan {
     pub(super) walked: ScanResult,
     pub(super) present: PresentObjects,
     pub(super) pack: PackWriter,
+    /// The deleted paths of the layers below, if the workspace is an overlay. The entries are those of its upper layer.
+    deleted: Option<HashSet<Vec<u8>>>,
 }
 
 impl RunSpace {
@@ -75,6 +81,7 @@ impl RunSpace {
     /// or if it has content that cannot be kept, nothing is removed.
     pub fn remove(&self, agent: &str, attempt: u32) -> Result<(), RepositoryError> {
         self.check_salvaged(agent, attempt)?;
+        self.release(agent, attempt);
         let home = self.attempt_dir(agent, attempt);
         let trash = self.spaces.state.join("trash");
         disk::make_dirs(&trash)?;
@@ -117,7 +124,7 @@ impl RunSpace {
     fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), RepositoryError> {
         let tip = self.tip(agent, attempt)?;
         let looked = self.scan(agent, attempt, &tip, true)?;
-        let WorkspaceScan { entries, trees, tree, walked, present, pack } = looked;
+        let WorkspaceScan { entries, trees, tree, walked, present, pack, deleted } = looked;
         let tip_tree = self.tree_of(agent, attempt, &tip)?;
         let commit = if tree == tip_tree {
             tip
@@ -129,11 +136,17 @@ impl RunSpace {
             let lock = self.project.lock()?;
             pack.finish()?;
             options.hit("workspace.snapshot.after_pack");
-            self.refs().swap(&lock, &work_ref(agent, attempt), Some(&tip), &commit)?;
+            let refs = self.refs();
+            let name = work_ref(agent, attempt);
+            // The work ref of an overlay is created by its first move.
+            refs.swap(&lock, &name, refs.read(&name)?.map(|_| tip).as_ref(), &commit)?;
             commit
         };
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
         let home = self.attempt_dir(agent, attempt);
+        if let Some(deleted) = deleted {
+            save_deleted(&home, &deleted)?;
+        }
         manifest.save(&home.join("manifest"))?;
         sync::soon(&home, &commit);
         Ok((Snapshot { commit, tree }, walked))
@@ -148,7 +161,7 @@ impl RunSpace {
                 self.dir().display()
             )));
         };
-        let base = mark.base()?;
+        let (base, is_overlay) = (mark.base()?, mark.is_overlay);
         match self.lasted(agent, attempt, mark)? {
             Durability::Whole => {}
             Durability::Behind => drop(self.make(agent, attempt, &base)?),
@@ -160,7 +173,7 @@ impl RunSpace {
             }
         }
         let name = work_ref(agent, attempt);
-        let line = self.refs().read(&name)?;
+        let line = self.refs().read(&name)?.or_else(|| is_overlay.then_some(base));
         line.ok_or_else(|| RepositoryError::Damaged(format!("{name} is gone; its workspace is kept")))
     }
 
@@ -171,8 +184,85 @@ impl RunSpace {
     fn tree_of(&self, agent: &str, attempt: u32, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
         match self.manifest_of(agent, attempt) {
             Some(manifest) if manifest.commit == *commit => Ok(manifest.tree),
-            _ => objects::tree_of(&self.git(), commit),
+            _ => match self.mark(agent, attempt)?.filter(|mark| mark.is_overlay) {
+                Some(mark) if mark.base()? == *commit => {
+                    Ok(self.table_of(&self.base_state(commit, None)?)?.tree)
+                }
+                _ => objects::tree_of(&self.git(), commit),
+            },
         }
+    }
+
+    /// Scans the upper layer of a workspace that is at `tip`. Files are read again unless their stat may be `trusted`.
+    fn scan_upper(
+        &self,
+        agent: &str,
+        attempt: u32,
+        base: &ObjectId,
+        tip: &ObjectId,
+        trusts_stats: bool,
+    ) -> Result<WorkspaceScan, RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        let folder = home.join(overlays::UPPER);
+        let state = self.base_state(base, None)?;
+        let table = self.table_of(&state)?;
+        let seen = self.manifest_of(agent, attempt);
+        let deleted = load_deleted(&home)?;
+        let scanned = seen.as_ref().map_or(*base, |seen| seen.commit);
+        let moved = if scanned == *tip {
+            std::collections::BTreeMap::new()
+        } else {
+            upper::moved(&changes(&self.git(), &scanned, tip)?)
+        };
+        let absent = self.absent()?;
+        let view = UpperView {
+            state: Some(&state),
+            table: &table,
+            absent: &absent,
+            seen: seen.as_ref(),
+            trusts_stats,
+            deleted: &deleted,
+            moved,
+        };
+        let (copies, options) = (self.copies(), &self.spaces.options);
+        let root = scan::open_root(&folder)?;
+        let request = Request {
+            folder: &folder,
+            known: &[],
+            indexed_ns: 0,
+            seen_ns: seen.as_ref().map_or(0, |seen| seen.looked_ns),
+            ignored: IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0),
+            executable_counts: true,
+            is_users_folder: false,
+            everything: false,
+            name_ignored: 0,
+            state: None,
+            never: &copies.paths(),
+            wanted: &CopyPatterns::default(),
+            max_files: options.max_files,
+            upper: Some(&view),
+        };
+        let mut walked = scan::scan(&request)?;
+        let known: Vec<KnownFile> =
+            walked.found.iter().filter_map(|found| view.known(found.path.clone())).collect();
+        let repository = self.project.repository();
+        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let entries = ContentWriter {
+            folder: &folder,
+            root: &root,
+            known: &known,
+            present: &present,
+            pack: &pack,
+            owned: true,
+            secrets: &copies.names(),
+            convert: None,
+            max_file_bytes: options.max_file_bytes,
+            max_new_bytes: options.max_run_bytes,
+        }
+        .entries(&mut walked)?;
+        let dirs = std::mem::take(&mut walked.upper_dirs);
+        let MergedTree { tree, trees, deleted } = MergedTree::of(&view, &dirs, &entries);
+        Ok(WorkspaceScan { entries, trees, tree, walked, present, pack, deleted: Some(deleted) })
     }
 
     /// Scans a workspace that is at `tip`. `known` files are not read again.
@@ -183,6 +273,9 @@ impl RunSpace {
         tip: &ObjectId,
         known: bool,
     ) -> Result<WorkspaceScan, RepositoryError> {
+        if let Some(mark) = self.mark(agent, attempt)?.filter(|mark| mark.is_overlay) {
+            return self.scan_upper(agent, attempt, &mark.base()?, tip, known);
+        }
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);
         let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);
@@ -211,6 +304,7 @@ impl RunSpace {
             never: &copies.paths(),
             wanted: &CopyPatterns::default(),
             max_files: options.max_files,
+            upper: None,
         })?;
         let repository = self.project.repository();
         let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
@@ -229,7 +323,7 @@ impl RunSpace {
         .entries(&mut walked)?;
         let trees = content::trees(&entries);
         let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
-        Ok(WorkspaceScan { entries, trees, tree, walked, present, pack })
+        Ok(WorkspaceScan { entries, trees, tree, walked, present, pack, deleted: None })
     }
 
     /// Merges the files of a workspace's tip and its earlier scan. Both are sorted.
@@ -249,4 +343,21 @@ impl RunSpace {
         });
         Ok(known.collect())
     }
+}
+
+/// The file beside an upper layer that lists the deleted paths of the layers below, at the last scan.
+const DELETED: &str = "deleted";
+
+fn save_deleted(home: &Path, deleted: &HashSet<Vec<u8>>) -> Result<(), RepositoryError> {
+    let path = home.join(DELETED);
+    if deleted.is_empty() && !path.exists() {
+        return Ok(());
+    }
+    let paths: Vec<&[u8]> = deleted.iter().map(Vec::as_slice).collect();
+    disk::write_cache(&path, &paths.join(&0))
+}
+
+fn load_deleted(home: &Path) -> Result<HashSet<Vec<u8>>, RepositoryError> {
+    let text = disk::read_if_there(&home.join(DELETED))?.unwrap_or_default();
+    Ok(text.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(<[u8]>::to_vec).collect())
 }

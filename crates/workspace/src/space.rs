@@ -12,16 +12,18 @@ use super::apply::Application;
 use super::change::changes;
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
+use super::overlays::WorkspaceFiles;
 use super::publish::{ResultTransfer, same_tree};
 use super::refs::{check_id, work_ref};
 use super::torn::Durability;
 use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
+use super::upper::STAGING;
 use super::user_repository::UserRepository;
 use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
 
 /// The prefix of directories with staged contents of an apply.
-const STAGING: &str = ".posse-apply-";
+const APPLY_STAGING: &str = ".posse-apply-";
 /// A run's root has one attempt: its failure ends the run.
 pub(super) const ROOT_ATTEMPT: u32 = 1;
 
@@ -82,7 +84,15 @@ impl RunSpace {
             None | Some(Durability::Torn) => return Ok(UpdateOutcome::default()),
         }
         let home = self.attempt_dir(agent, attempt);
-        let onto = TreeSwitch::open(&self.dir_of(agent, attempt), &home.join("staging"), Permissions::Fixed)?;
+        // Kept until the update is done: an unmounted overlay has no files.
+        let files = self.open_files(agent, attempt)?;
+        let dir = files.path();
+        let staging = match &files {
+            WorkspaceFiles::Directory(_) => home.join("staging"),
+            // A rename does not cross mounts.
+            WorkspaceFiles::Mount(_) => dir.join(STAGING),
+        };
+        let onto = TreeSwitch::open(&dir, &staging, Permissions::Fixed)?;
         let updated = update_files(&self.git(), onto, old, new, &|point| options.hit(point))?;
         sync::soon(&home, new);
         Ok(updated)
@@ -169,7 +179,7 @@ impl RunSpace {
     fn staging(&self, dir: &Path, record: &Path) -> Result<PathBuf, RepositoryError> {
         let left = disk::read_if_there(record)?.map(|path| PathBuf::from(OsString::from_vec(path)));
         let is_ours = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(STAGING.as_bytes()))
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(APPLY_STAGING.as_bytes()))
         };
         if let Some(left) = left.filter(is_ours) {
             disk::remove_tree(&left)?;
@@ -177,7 +187,7 @@ impl RunSpace {
         let mut drawn = [0; 8];
         rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| RepositoryError::io("drawing a name in", dir, &error.into()))?;
-        let staging = dir.join(format!("{STAGING}{}-{:016x}", self.run, u64::from_ne_bytes(drawn)));
+        let staging = dir.join(format!("{APPLY_STAGING}{}-{:016x}", self.run, u64::from_ne_bytes(drawn)));
         disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
         Ok(staging)
     }

@@ -30,9 +30,9 @@ impl RunSpace {
         if now.is_some() && now == mark.boot {
             return Ok(Durability::Whole);
         }
-        let home = self.attempt_dir(agent, attempt);
+        let (home, base) = (self.attempt_dir(agent, attempt), mark.base()?);
         let Some(synced) = sync::commit(&home) else { return Ok(Durability::Torn) };
-        if self.refs().read(&work_ref(agent, attempt))? != Some(synced) {
+        if self.refs().read(&work_ref(agent, attempt))?.unwrap_or(base) != synced {
             return Ok(Durability::Behind);
         }
         Mark { boot: now, ..mark }.save(&home)?;
@@ -42,6 +42,7 @@ impl RunSpace {
     /// Makes room for a torn workspace: keeps all readable files of it, or sets it aside unchanged if some are
     /// unreadable. Returns a text that says what was done.
     pub(super) fn set_aside(&self, agent: &str, attempt: u32) -> Result<String, RepositoryError> {
+        self.release(agent, attempt);
         // Before the rename: after a crash between the two, this is repeated.
         let kept = self.keep_torn(agent, attempt);
         self.spaces.options.hit("workspace.torn.before_rename");
@@ -71,7 +72,9 @@ impl RunSpace {
     fn keep_torn(&self, agent: &str, attempt: u32) -> Result<Option<String>, RepositoryError> {
         let refs = self.refs();
         let line = refs.read(&work_ref(agent, attempt))?;
-        let tip = line.ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
+        let base =
+            self.mark(agent, attempt)?.filter(|mark| mark.is_overlay).map(|mark| mark.base()).transpose()?;
+        let tip = line.or(base).ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
         // File times prove nothing here: a file may have its times without its content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =
             self.scan(agent, attempt, &tip, false)?;

@@ -13,6 +13,7 @@ use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, KnownFile, Request, ScanResult, ScannedFile};
+use super::upper::{STAGING, UpperDir, UpperView};
 use super::{RepositoryError, closed, names};
 use outside::UntrackableReason;
 
@@ -52,6 +53,7 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
         ignored: request.ignored.clone(),
         all_ignored: false,
         outside: None,
+        lower: Some(Vec::new()),
     });
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let parts = std::thread::scope(|scope| {
@@ -73,6 +75,7 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
         walked.ignored.extend(part.ignored);
         walked.odd_attributes = walked.odd_attributes.or(part.odd_attributes);
         walked.notes.extend(part.notes);
+        walked.upper_dirs.extend(part.upper_dirs);
     }
     Ok(walked)
 }
@@ -92,6 +95,8 @@ struct Task {
     all_ignored: bool,
     /// Why no entry of it can be in a tree.
     outside: Option<UntrackableReason>,
+    /// The directory of the lower layers at its place, if there may be one. Used for upper layers only.
+    lower: Option<Vec<u8>>,
 }
 
 /// An open directory, counted against [`HELD_MAX`].
@@ -189,18 +194,41 @@ impl Scan<'_> {
         if let Some(outside) = task.outside {
             return self.outside(task, &dir, names, outside, walked);
         }
+        let upper = self.request.upper;
+        let lower = upper.and_then(|_| UpperView::lower_of(&dir, task.lower.as_deref()));
         let mut ignored = task.ignored.clone();
-        if !self.request.everything && names.iter().any(|(name, _)| name == b".gitignore") {
-            let text = self.read_small(&dir, b".gitignore");
+        if !self.request.everything
+            && let Some(text) = self.patterns(&dir, &names, lower.as_deref())
+        {
             ignored = ignored.with(&text, task.path.len());
         }
+        if upper.is_some() {
+            walked.upper_dirs.push(UpperDir::new(&task.path, lower.clone(), &names));
+        }
+        let tracked = upper.map(|upper| upper.known_in(&task.path, &names));
+        let known = tracked.as_deref().unwrap_or(&self.request.known[task.known.clone()]);
+        let here = CurrentDirectory { task, dir: &dir, ignored: &ignored, known, lower: lower.as_deref() };
         for (name, kind) in names {
             let mut path = Vec::with_capacity(task.path.len() + name.len() + 1);
             path.extend_from_slice(&task.path);
             path.extend_from_slice(&name);
-            self.entry(&CurrentDirectory { task, dir: &dir, ignored: &ignored }, name, path, kind, walked)?;
+            self.entry(&here, name, path, kind, walked)?;
         }
         Ok(())
+    }
+
+    /// The text of a directory's ignore file.
+    fn patterns(
+        &self,
+        dir: &OwnedFd,
+        names: &[(Vec<u8>, FileType)],
+        lower: Option<&[u8]>,
+    ) -> Option<Vec<u8>> {
+        match names.iter().find(|(name, _)| name == b".gitignore") {
+            Some((_, kind)) if self.request.upper.is_some() && is_whiteout(*kind) => None,
+            Some(_) => Some(self.read_small(dir, b".gitignore")),
+            None => self.request.upper?.patterns_in(lower?),
+        }
     }
 
     fn hold(&self, dir: OwnedFd) -> Arc<OpenDirectory> {
@@ -286,6 +314,10 @@ impl Scan<'_> {
         kind: FileType,
         walked: &mut ScanResult,
     ) -> Result<(), RepositoryError> {
+        let is_no_work = is_whiteout(kind) || path == STAGING.as_bytes();
+        if self.request.upper.is_some() && is_no_work {
+            return Ok(());
+        }
         if names::could_be_dot_git(&name) {
             return self.git_like(here, name, path, walked);
         }
@@ -327,16 +359,22 @@ impl Scan<'_> {
         mut path: Vec<u8>,
         walked: &mut ScanResult,
     ) -> Result<(), RepositoryError> {
-        let Request { known, is_users_folder, state, wanted, .. } = self.request;
-        let submodule = here.exact(known, &path).is_some_and(|known| known.mode == Mode::Gitlink);
+        let Request { is_users_folder, state, wanted, .. } = self.request;
+        let submodule = here.exact(&path).is_some_and(|known| known.mode == Mode::Gitlink);
         if submodule && *is_users_folder {
             walked.notes.submodule(&path);
             return Ok(());
         }
         let ignored = here.is_ignored(&path, true);
         path.push(b'/');
-        let beneath = here.beneath(known, &path);
-        let tracked = known[beneath.clone()].iter().any(|known| known.tracked);
+        let (beneath, tracked) = if let Some(upper) = self.request.upper {
+            (0..0, upper.has_tracked_beneath(&path))
+        } else {
+            let beneath = here.beneath(&path);
+            let tracked = self.request.known[beneath.clone()].iter().any(|known| known.tracked);
+            (beneath, tracked)
+        };
+        let lower = here.lower.map(|lower| [lower, &name, b"/"].concat());
         if ignored && !tracked && !wanted.may_be_beneath(&path) {
             self.leave_out(&path, walked);
             return Ok(());
@@ -365,6 +403,7 @@ impl Scan<'_> {
             ignored: here.ignored.clone(),
             all_ignored: ignored,
             outside: None,
+            lower,
         });
         Ok(())
     }
@@ -376,8 +415,8 @@ impl Scan<'_> {
         stat: &Stat,
         walked: &mut ScanResult,
     ) -> Result<(), RepositoryError> {
-        let Request { known, never, wanted, max_files, .. } = self.request;
-        let known = here.exact(known, &path);
+        let Request { never, wanted, max_files, .. } = self.request;
+        let known = here.exact(&path);
         if never.contains(&path) {
             walked.left_out.add(&path);
             return Ok(());
@@ -472,11 +511,20 @@ fn identity(dir: &OwnedFd, name: &[u8]) -> Option<(u64, u64)> {
     Some((stat.st_dev, stat.st_ino))
 }
 
+/// Whether an entry of an upper layer hides one of the lower layers. Programs can make no other device there.
+pub(crate) fn is_whiteout(kind: FileType) -> bool {
+    kind == FileType::CharacterDevice
+}
+
 /// The directory that is being read.
 struct CurrentDirectory<'a> {
     task: &'a Task,
     dir: &'a Arc<OpenDirectory>,
     ignored: &'a IgnorePatterns,
+    /// The known files in it, and, in a directory that is not an upper layer's, beneath it.
+    known: &'a [KnownFile],
+    /// The directory of the lower layers that is merged with it.
+    lower: Option<&'a [u8]>,
 }
 
 impl CurrentDirectory<'_> {
@@ -484,16 +532,15 @@ impl CurrentDirectory<'_> {
         self.task.all_ignored || self.ignored.matches(path, is_dir)
     }
 
-    fn exact<'k>(&self, known: &'k [KnownFile], path: &[u8]) -> Option<&'k KnownFile> {
-        let here = &known[self.task.known.clone()];
-        here.binary_search_by(|known| known.path.as_slice().cmp(path)).ok().map(|at| &here[at])
+    fn exact(&self, path: &[u8]) -> Option<&KnownFile> {
+        let at = self.known.binary_search_by(|known| known.path.as_slice().cmp(path)).ok()?;
+        Some(&self.known[at])
     }
 
     /// The range of known files beneath a path that ends in a slash.
-    fn beneath(&self, known: &[KnownFile], path: &[u8]) -> Range<usize> {
-        let here = &known[self.task.known.clone()];
-        let start = here.partition_point(|known| known.path.as_slice() < path);
-        let length = here[start..].partition_point(|known| known.path.starts_with(path));
+    fn beneath(&self, path: &[u8]) -> Range<usize> {
+        let start = self.known.partition_point(|known| known.path.as_slice() < path);
+        let length = self.known[start..].partition_point(|known| known.path.starts_with(path));
         let start = start + self.task.known.start;
         start..start + length
     }

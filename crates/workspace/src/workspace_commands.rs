@@ -12,9 +12,9 @@ use posse_domain::permission::PROTECTED;
 use posse_engine::ports::{
     CheckRequest, RunRecords, StopSignal, WORKSPACE_SHOWN_AT, WorkspaceError, WorkspaceResult,
 };
-use posse_sandbox::{Cache, DiskLimit, OBJECTS_SHOWN_AT, SandboxError};
+use posse_sandbox::{Cache, DiskLimit, OBJECTS_SHOWN_AT, OverlayMount, SandboxError};
 
-use super::host_commands::{CommandResult, HostCommand, HostCommands, run_commands};
+use super::host_commands::{CommandLayers, CommandResult, HostCommand, HostCommands, run_commands};
 use super::local_workspaces::{Inner, LocalWorkspaces};
 
 const SETUP_TIMEOUT: Duration = Duration::from_mins(10);
@@ -25,6 +25,10 @@ const SETUP_SHOWN_MAX_CHARS: usize = 2_000;
 pub(super) struct CommandPlace {
     pub(super) run: RunId,
     pub(super) dir: PathBuf,
+    /// The mount with the files of `dir`, if they are an overlay.
+    pub(super) mount: Option<Arc<OverlayMount>>,
+    /// The layers that each command starts from, if `apart` is set and the files are an overlay.
+    pub(super) layers: Option<CommandLayers>,
     pub(super) objects: PathBuf,
     pub(super) caches: Vec<Cache>,
     /// A directory for overlays with each command's changes. With `None`, commands change the directory itself.
@@ -76,12 +80,15 @@ impl LocalWorkspaces {
             let scratch = space.scratch(&parent, &commit)?;
             let layers = space.layers(&scratch.agent, scratch.attempt, &opened.caches);
             let objects = space.objects_of(&scratch.agent, scratch.attempt)?;
-            Ok((scratch, layers.unwrap_or_default(), objects, opened.disk_limit.clone()))
+            let mount = space.open_files(&scratch.agent, scratch.attempt)?.mount();
+            Ok((scratch, mount, layers.unwrap_or_default(), objects, opened.disk_limit.clone()))
         });
-        let (scratch, caches, objects, disk_limit) = laid_out.await?;
+        let (scratch, mount, caches, objects, disk_limit) = laid_out.await?;
         let mut at = CommandPlace {
             run: run.clone(),
             dir: scratch.dir,
+            mount,
+            layers: None,
             objects,
             caches,
             apart: None,
@@ -90,7 +97,14 @@ impl LocalWorkspaces {
         };
         let done = self.0.set_up(&at).await;
         self.after_set_up(&run, &scratch.agent, scratch.attempt, commit, done).await?;
-        at.apart = self.0.keeps_apart(&at.dir).await.then_some(scratch.apart);
+        if at.mount.take().is_some() {
+            // What the set-up left is a lower layer of every check, so it must not be mounted any more.
+            let (name, attempt) = (scratch.agent, scratch.attempt);
+            at.layers = self.with(&run, move |opened| Ok(Some(opened.space.freeze(&name, attempt)?))).await?;
+            at.apart = Some(scratch.apart);
+        } else {
+            at.apart = self.0.keeps_apart(&at.dir).await.then_some(scratch.apart);
+        }
         Ok(at)
     }
 }
@@ -108,6 +122,8 @@ impl Inner {
             commands.into_iter().map(|(command, timeout)| HostCommand { command, timeout }).collect();
         let request = HostCommands {
             dir: at.dir.clone(),
+            mount: at.mount.clone(),
+            layers: at.layers.clone(),
             shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
             commands,
             protected: PROTECTED.iter().map(ToString::to_string).collect(),

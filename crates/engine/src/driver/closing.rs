@@ -54,11 +54,11 @@ impl Driver {
 
     /// Removes all state of an ended agent from the desks.
     pub(super) fn drop_session(&mut self, id: &AgentId) {
+        self.files.close(&self.core, id);
         self.core.sessions.remove(id);
         self.models.close(id);
         self.preambles.close(id);
         self.calls.close(id);
-        self.files.close(id);
     }
 
     /// Writes the report file of a child that never started. It contains the reason.

@@ -264,6 +264,8 @@ impl Driver {
             session.abort();
         }
         self.calls.abort_all();
+        // Before the lease is given back, so that the next holder of it finds them free.
+        self.files.release_all(&self.core);
         if result.is_ok() {
             self.core.rt.parts.faults.hit("engine.run.before_release");
         }

@@ -231,6 +231,12 @@ pub trait Workspaces: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Frees what an agent that has ended occupied beside its files, such as a mount. Its files stay. Returns at once. An
+    /// implementation that occupies nothing keeps this default.
+    fn release(&self, of: &WorkspaceId) {
+        let _ = of;
+    }
+
     /// A directory with the files of a snapshot that no program can change, shared by all agents that only read.
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf>;
 

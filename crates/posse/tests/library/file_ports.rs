@@ -55,6 +55,7 @@ async fn an_embedders_own_ports_serve_everything_about_files() {
     let sandbox = Sandbox::new(SandboxOptions::default());
     let workspaces = LocalWorkspaces::new(&elsewhere, sandbox, WorkspaceSettings::default());
     let ports = FilePorts {
+        dirs: Arc::new(workspaces.clone()),
         views: Arc::new(workspaces.clone()),
         workspaces: Arc::new(workspaces),
         files: Arc::new(LocalFiles::new(&elsewhere, WorkspaceOptions::default())),

@@ -26,18 +26,33 @@ pub(super) struct Guard {
     existing: Vec<PathBuf>,
     /// The workspace. Every name is resolved from here.
     dir: OwnedFd,
+    /// Whether `dir` is the root of a mount that is attached nowhere yet.
+    is_mount: bool,
 }
 
 impl Guard {
     pub(super) fn new(workspace: &str, protected: &[String]) -> io::Result<Self> {
-        let dir = reached::open_dir(workspace)?;
+        Self::of(reached::open_dir(workspace)?, false, protected)
+    }
+
+    /// For a workspace that the runtime passed as a mount.
+    pub(super) fn of_mount(mounted: OwnedFd, protected: &[String]) -> io::Result<Self> {
+        Self::of(mounted, true, protected)
+    }
+
+    fn of(dir: OwnedFd, is_mount: bool, protected: &[String]) -> io::Result<Self> {
         let mut existing = Vec::with_capacity(protected.len());
         for name in protected.iter().map(Path::new).filter(|name| !name.starts_with(OWN)) {
             if exists(&dir, name)? {
                 existing.push(name.to_owned());
             }
         }
-        Ok(Self { existing, dir })
+        Ok(Self { existing, dir, is_mount })
+    }
+
+    /// The workspace, if the runtime passed it as a mount.
+    pub(super) fn mount(&self) -> Option<&OwnedFd> {
+        self.is_mount.then_some(&self.dir)
     }
 
     pub(super) fn dir(&self) -> &OwnedFd {

@@ -14,6 +14,7 @@ mod caches;
 mod first;
 mod foreign_mounts;
 mod guard;
+pub(super) mod holder;
 mod landlock;
 mod limits;
 mod mounting;
@@ -33,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions};
 
-use super::spec::{CallEnded, CallSpec, ExtraStreams, Mode, SetupFailure};
+use super::spec::{CallEnded, CallSpec, ExtraDescriptors, Mode, SetupFailure};
 use super::wire;
 use guard::Guard;
 use record::Record;
@@ -48,12 +49,17 @@ pub(super) const VERB: &str = "__init";
 /// Whether this program can become an init.
 static CAN_BE_INIT: AtomicBool = AtomicBool::new(false);
 
-/// Becomes a sandbox's init if this process was started as one, and then never returns. Otherwise it only records that
-/// this program can be one. Call it first in `main`.
+/// Becomes a sandbox's init, or the holder of overlay mounts, if this process was started as one, and then never
+/// returns. Otherwise it only records that this program can be one. Call it first in `main`.
 pub fn init() {
     CAN_BE_INIT.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|verb| verb != VERB) || arguments.next().is_some() {
+    let serve = match arguments.next() {
+        Some(verb) if verb == VERB => serve,
+        Some(verb) if verb == holder::VERB => holder::serve,
+        _ => return,
+    };
+    if arguments.next().is_some() {
         return;
     }
     let code = match own_socket().and_then(|socket| serve(&socket)) {
@@ -98,7 +104,7 @@ fn serve(socket: &UnixStream) -> io::Result<()> {
     tree::keep();
     while let Some((spec, fds)) = wire::receive::<CallSpec>(socket)? {
         let over = match Streams::of(&spec, fds) {
-            Some((call, streams)) => run_call(socket, &spec, call, streams),
+            Some((call, mounted, streams)) => run_call(socket, &spec, call, mounted, streams),
             None => Err(broken("receiving the call", &io::Error::from(io::ErrorKind::InvalidInput))),
         };
         let over = over.unwrap_or_else(|broken| CallEnded { broken: Some(broken) });
@@ -115,14 +121,15 @@ struct Streams {
 }
 
 impl Streams {
-    /// Splits the received descriptors into the call's socket and its streams.
-    fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Self)> {
-        let ExtraStreams { input, errors } = spec.further;
-        let expected = 2 + usize::from(input) + usize::from(errors);
+    /// Splits the received descriptors into the call's socket, its workspace and its streams.
+    fn of(spec: &CallSpec, fds: Vec<OwnedFd>) -> Option<(UnixStream, Option<OwnedFd>, Self)> {
+        let ExtraDescriptors { input, errors, workspace } = spec.further;
+        let expected = 2 + usize::from(input) + usize::from(errors) + usize::from(workspace);
         let mut fds = Some(fds).filter(|fds| fds.len() == expected)?.into_iter();
         let (call, output) = (fds.next()?, fds.next()?);
         let input = if input { fds.next() } else { None };
-        Some((UnixStream::from(call), Self { input, output, errors: fds.next() }))
+        let errors = if errors { fds.next() } else { None };
+        Some((UnixStream::from(call), fds.next(), Self { input, output, errors }))
     }
 }
 
@@ -135,14 +142,18 @@ fn run_call(
     socket: &UnixStream,
     spec: &CallSpec,
     call: UnixStream,
+    mounted: Option<OwnedFd>,
     streams: Streams,
 ) -> Result<CallEnded, SetupFailure> {
     let record = match &spec.record {
         Some(path) => Some(Record::open(path).map_err(|error| broken("writing the record", &error))?),
         None => None,
     };
-    let guard = Guard::new(&spec.workspace, &spec.protected)
-        .map_err(|error| broken("looking at protected names", &error))?;
+    let guard = match mounted {
+        Some(mounted) => Guard::of_mount(mounted, &spec.protected),
+        None => Guard::new(&spec.workspace, &spec.protected),
+    };
+    let guard = guard.map_err(|error| broken("looking at protected names", &error))?;
     // The record is closed in every case.
     let ran = run_guarded(socket, spec, &guard, record.as_ref(), call, streams);
     if let Some(record) = record {

@@ -3,10 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
+
+/// Longest explanation of a failed mount that is read from the kernel.
+const EXPLANATION_MAX_BYTES: usize = 512;
 
 /// The attributes of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +74,69 @@ pub(super) fn overlay(lowers: &[&OwnedFd], upper: &OwnedFd, work: &OwnedFd) -> i
     // With `userxattr`, an unprivileged user may write the overlay's attributes, and the kernel follows no redirects in
     // them.
     new("overlay", &layers, &["userxattr"], usual())
+}
+
+/// The directories for the changes of an overlay.
+pub(super) struct OverlayChanges {
+    pub(super) upper: OwnedFd,
+    /// An empty directory for the kernel, used by one mount only.
+    pub(super) work: OwnedFd,
+    /// Whether directories of the lower layers can be renamed. Needs the privileges of root.
+    pub(super) renames: bool,
+}
+
+/// An overlay of any number of directories, the topmost first; unattached. Read-only without `changes`. Its syncs do
+/// nothing. Needs `/proc`.
+pub(super) fn layers(lowers: &[OwnedFd], changes: Option<&OverlayChanges>) -> io::Result<OwnedFd> {
+    let filesystem = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let made = || -> io::Result<OwnedFd> {
+        add_lowers(&filesystem, lowers)?;
+        match changes {
+            None => fsconfig_set_flag(&filesystem, "userxattr")?,
+            Some(OverlayChanges { upper, work, renames }) => {
+                fsconfig_set_string(&filesystem, "upperdir", by_descriptor(upper))?;
+                fsconfig_set_string(&filesystem, "workdir", by_descriptor(work))?;
+                if *renames {
+                    fsconfig_set_string(&filesystem, "redirect_dir", "on")?;
+                } else {
+                    fsconfig_set_flag(&filesystem, "userxattr")?;
+                }
+                fsconfig_set_flag(&filesystem, "volatile")?;
+            }
+        }
+        fsconfig_create(&filesystem)?;
+        let read_only = MountAttrFlags::MOUNT_ATTR_RDONLY;
+        let attributes = if changes.is_some() { usual() } else { usual() | read_only };
+        Ok(fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    };
+    made().map_err(|error| explained(&filesystem, error))
+}
+
+/// Adds the lower layers one by one, or in one text for a kernel that does not know that option.
+fn add_lowers(filesystem: &OwnedFd, lowers: &[OwnedFd]) -> io::Result<()> {
+    let mut added =
+        lowers.iter().map(|lower| fsconfig_set_string(filesystem, "lowerdir+", by_descriptor(lower)));
+    match added.next() {
+        Some(Err(Errno::INVAL)) => {
+            let all = lowers.iter().map(by_descriptor).collect::<Vec<_>>().join(":");
+            Ok(fsconfig_set_string(filesystem, "lowerdir", all)?)
+        }
+        Some(Err(error)) => Err(error.into()),
+        _ => Ok(added.try_for_each(|added| added)?),
+    }
+}
+
+/// Adds the kernel's own explanation of a failed mount to its error.
+fn explained(filesystem: &OwnedFd, error: io::Error) -> io::Error {
+    let mut buffer = [0; EXPLANATION_MAX_BYTES];
+    match rustix::io::read(filesystem, &mut buffer) {
+        Ok(length) if length > 0 => {
+            let text = String::from_utf8_lossy(&buffer[..length]);
+            let text = text.trim().trim_start_matches(['e', 'w', 'i']).trim();
+            io::Error::new(error.kind(), format!("{error} ({text})"))
+        }
+        _ => error,
+    }
 }
 
 /// A read-only copy of a mounted directory with separate file locks: a lock that is taken there does not affect

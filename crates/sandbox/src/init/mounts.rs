@@ -162,8 +162,15 @@ impl MountTable {
     }
 }
 
-/// Clones the workspace, after checking that it is the one that the guard checked.
+/// Takes the workspace: the mount that the runtime passed, or a clone of the directory, after checking that it is the
+/// one that the guard checked.
 fn take_workspace(spec: &CallSpec, guard: &Guard) -> io::Result<OwnedFd> {
+    let attributes = if spec.read_only { Attributes::ReadOnly } else { Attributes::Plain };
+    if let Some(mount) = guard.mount() {
+        let tree = mount.try_clone()?;
+        mounting::set(&tree, attributes)?;
+        return Ok(tree);
+    }
     let reached = reached::open_dir(&spec.workspace)?;
     if !reached::is_same(&reached, guard.dir())? {
         return Err(changed("the workspace"));
@@ -172,7 +179,7 @@ fn take_workspace(spec: &CallSpec, guard: &Guard) -> io::Result<OwnedFd> {
         Some(layer) => Layer::open(layer)?.over(&[&reached])?,
         None => mounting::copy_of(&reached)?,
     };
-    mounting::set(&tree, if spec.read_only { Attributes::ReadOnly } else { Attributes::Plain })?;
+    mounting::set(&tree, attributes)?;
     Ok(tree)
 }
 

@@ -107,6 +107,8 @@ fn command(workspace: &Path, script: &str) -> BoxedCommand {
 fn checks_in(dir: PathBuf, commands: &[&str]) -> HostCommands {
     let one = |command: &&str| HostCommand { command: (*command).to_owned(), timeout: PATIENCE };
     HostCommands {
+        mount: None,
+        layers: None,
         dir,
         shown_as: PathBuf::from(WORKSPACE_SHOWN_AT),
         commands: commands.iter().map(one).collect(),

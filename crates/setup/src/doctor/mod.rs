@@ -91,6 +91,7 @@ pub async fn inspect(setup: &Setup, words: &dyn MachineWords) -> MachineReport {
     let mut findings = vec![sandbox::sandbox(level.as_ref())];
     findings.extend(sandbox::layers(&machine));
     findings.extend(sandbox::caches(setup, &sandboxes, level.is_ok()).await);
+    findings.extend(sandbox::workspaces(setup, &sandboxes, resolved.workspace.kind()));
     findings.push(programs::bash(environment));
     findings.push(programs::git(programs::version_of_git().as_deref()));
     let store = posse::store_description();

@@ -1,7 +1,9 @@
 //! Reports the isolation of the sandbox on this machine.
 
+use posse::WorkspaceKind;
 use posse::api::CheckStatus as Status;
-use posse::sandbox::{CacheShown, Level, Machine, Offer, Sandbox, Unavailable};
+use posse::sandbox::{CacheShown, HolderMode, Level, Machine, Offer, Sandbox, Unavailable};
+use posse::workspace::try_overlays;
 
 use super::state::writable;
 use super::{MachineFinding, MachineRemedy, hint, passed, short};
@@ -75,6 +77,29 @@ pub(super) async fn caches(setup: &Setup, sandboxes: &Sandbox, available: bool) 
     // If the directory does not exist yet, its parent is on the same filesystem.
     let dir = state.ancestors().find(|above| above.exists()).filter(|dir| writable(dir))?;
     Some(cache(&sandboxes.cache_in(dir).await.ok()?))
+}
+
+/// What workspaces consist of on this machine; `None` if that cannot be tried.
+pub(super) fn workspaces(setup: &Setup, sandboxes: &Sandbox, kind: WorkspaceKind) -> Option<MachineFinding> {
+    let name = "workspaces";
+    if kind == WorkspaceKind::Copies {
+        return Some(passed(name, "copies of all files, as workspace.kind says"));
+    }
+    let state = setup.state_dir().ok()?;
+    let dir = state.ancestors().find(|above| above.exists()).filter(|dir| writable(dir))?;
+    Some(match try_overlays(sandboxes, dir) {
+        Ok(HolderMode::Root) => passed(name, "overlays: a workspace takes as much as its agent changes"),
+        Ok(HolderMode::UserNamespace) => passed(
+            name,
+            "overlays: a workspace takes as much as its agent changes; `git mv` of a directory fails in it, `mv` works",
+        ),
+        Err(why) => short(
+            name,
+            Status::Note,
+            format!("copies of all files, because no overlay can be mounted: {why}"),
+            MachineRemedy::MoveStateDirForOverlays,
+        ),
+    })
 }
 
 fn cache(shown: &CacheShown) -> MachineFinding {

@@ -28,6 +28,7 @@ use super::located::WithLine;
 use super::providers::{PriceShape, ProviderName, RawProvider};
 use super::sandbox::RequiredLevel;
 use super::search::Provider;
+use super::workspace::KindSetting;
 use super::{MB, Origin, Settings};
 use crate::age::Age;
 use crate::limit::{self as limits, Limit, MoneyLimit, TimeLimit};
@@ -197,6 +198,8 @@ keys! {
         "Memory of one command with all that it starts, in MiB";
     "sandbox.processes": u64 = one(sandbox.processes, file_only()), Trusted, One(|| BoxLimits::default().processes.into()), None,
         "Processes of one command";
+    "workspace.kind": KindSetting = one(workspace.kind, word(KindSetting::parse)), Trusted, One(|| "auto".into()), None,
+        "What workspaces consist of: `auto` for overlays where the machine can mount them, `copies` for copies of all files";
     "workspace.copy": Vec<String> = one(workspace.copy, list()), Trusted, One(empty), None,
         "Globs of ignored files that are copied into workspaces";
     "workspace.setup": String = one(workspace.setup, text()), Trusted, One(|| Value::Null), None,

@@ -2,15 +2,39 @@
 
 use std::path::Path;
 
-use posse::{GcRequest, WorkspaceOptions, WorkspaceSettings};
+use posse::{GcRequest, WorkspaceKind, WorkspaceOptions, WorkspaceSettings};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{MB, WithOrigin};
 use crate::age::Age;
 use crate::error::SetupError;
 
+/// What workspaces consist of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "workspace_kind")]
+pub(super) enum KindSetting {
+    Auto,
+    Copies,
+}
+
+impl KindSetting {
+    /// From the text of a variable.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "copies" => Ok(Self::Copies),
+            _ => Err("expected `auto` or `copies`".to_owned()),
+        }
+    }
+}
+
 /// The keys of `workspace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceKeys {
+    /// `workspace.kind`: overlays or copies.
+    pub(super) kind: Option<WithOrigin<KindSetting>>,
     /// `workspace.copy`: globs of ignored files to copy.
     pub(super) copy: Option<WithOrigin<Vec<String>>>,
     /// `workspace.setup`: a command that is run once in each new workspace.
@@ -35,6 +59,14 @@ pub struct GcKeys {
 }
 
 impl WorkspaceKeys {
+    /// What workspaces consist of.
+    pub fn kind(&self) -> WorkspaceKind {
+        match self.kind.as_ref().map(|kind| kind.value) {
+            None | Some(KindSetting::Auto) => WorkspaceKind::Auto,
+            Some(KindSetting::Copies) => WorkspaceKind::Copies,
+        }
+    }
+
     /// The command that is run in each new workspace.
     pub(super) fn setup(&self) -> Option<&str> {
         self.setup.as_ref().map(|setup| setup.value.as_str())
@@ -45,6 +77,7 @@ impl WorkspaceKeys {
         let usual = WorkspaceOptions::default();
         Ok(WorkspaceSettings {
             options: WorkspaceOptions {
+                kind: self.kind(),
                 home: home.map(Path::to_owned),
                 copy: names("copy", self.copy, false)?.unwrap_or_default(),
                 max_run_bytes: megabytes("max_run_mb", self.max_run_mb, usual.max_run_bytes)?,

@@ -124,6 +124,7 @@ impl Scan<'_> {
             ignored: above.ignored.clone(),
             all_ignored: false,
             outside: Some(outside),
+            lower: None,
         });
     }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use posse_engine::ports::ApplyError;
-use posse_workspace::LocalFiles;
 
 use crate::plumbing::listing;
 use crate::project::{Project, Run, read, set_executable, write};
@@ -216,7 +215,7 @@ fn a_crash_at_any_point_is_finished_by_applying_again() {
                 "crash at {point}"
             );
         }));
-        let space = LocalFiles::new(&project.state(), options).open("r1").expect("open");
+        let space = project.spaces_with(options).open("r1").expect("open");
         let stopped =
             catch_unwind(AssertUnwindSafe(|| space.apply(&project.dir()).expect("applied"))).is_err();
         // A panic cleans up, so this restores what a real crash would leave behind.

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use crate::plumbing::ask;
 use crate::project::{set_executable, write};
@@ -48,8 +47,9 @@ impl Ground<'_> {
 
     fn pipe(&self, path: &str) {
         drop(fs::remove_file(self.dir.join(path)));
-        let made = Command::new("mkfifo").arg(self.dir.join(path)).status();
-        assert!(made.expect("mkfifo").success());
+        let mode = rustix::fs::Mode::from_raw_mode(0o644);
+        rustix::fs::mknodat(rustix::fs::CWD, self.dir.join(path), rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a pipe");
     }
 
     fn git(&self, args: &[&str]) {

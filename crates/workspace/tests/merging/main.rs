@@ -1,4 +1,5 @@
-//! Merging, publishing and cleaning, with real repositories.
+//! Merging, publishing and cleaning, with real repositories and with workspaces that are overlays. `tests/merging_copies`
+//! runs those of its tests that work in a workspace over copies.
 
 mod apply;
 mod canary;
@@ -10,3 +11,6 @@ mod plumbing;
 mod project;
 mod publish;
 mod update;
+
+/// Whether workspaces are overlays.
+const OVERLAYS: bool = true;

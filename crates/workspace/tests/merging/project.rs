@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use posse_engine::ports::Merge;
+use posse_sandbox::{InitBinary, Mounts};
 use posse_workspace::{LocalFiles, ObjectId, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
 
@@ -14,6 +15,8 @@ use crate::plumbing::{plain, request};
 pub(crate) struct Project {
     top: TempDir,
     pub(crate) options: WorkspaceOptions,
+    /// What all values of this process share.
+    shared: LocalFiles,
 }
 
 impl Project {
@@ -28,8 +31,9 @@ impl Project {
 
     /// A folder that is not a repository.
     pub(crate) fn folder(files: &[(&str, &str)]) -> Self {
-        let project =
-            Self { top: tempfile::tempdir().expect("a directory"), options: WorkspaceOptions::default() };
+        let (top, options) = (tempfile::tempdir().expect("a directory"), WorkspaceOptions::default());
+        let shared = files_in(&top.path().join("state"), options.clone());
+        let project = Self { top, options, shared };
         fs::create_dir(project.dir()).expect("made");
         for (path, content) in files {
             write(&project.dir(), path, content);
@@ -51,7 +55,11 @@ impl Project {
     }
 
     pub(crate) fn spaces(&self) -> LocalFiles {
-        LocalFiles::new(&self.state(), self.options.clone())
+        self.spaces_with(self.options.clone())
+    }
+
+    pub(crate) fn spaces_with(&self, options: WorkspaceOptions) -> LocalFiles {
+        self.shared.clone().with_options(options)
     }
 
     /// A run that has begun, with a workspace for its root.
@@ -62,6 +70,18 @@ impl Project {
         let root = space.make(run, 1, &base).expect("made").dir;
         Run { id: run.to_owned(), space, base, root }
     }
+}
+
+/// Workspaces beneath a state directory, of the kind that this test binary is about.
+fn files_in(state: &Path, options: WorkspaceOptions) -> LocalFiles {
+    let files = LocalFiles::new(state, options);
+    if !crate::OVERLAYS {
+        return files;
+    }
+    let exe = std::env::current_exe().expect("a path");
+    let mut places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("posse-init"));
+    let init = places.find(|path| path.exists()).expect("posse-init: build the whole workspace");
+    files.with_mounts(Mounts::new(InitBinary::At(init)))
 }
 
 /// A run with its root's workspace.

@@ -157,7 +157,7 @@ fn update_until(
             "crash at {point}"
         );
     }));
-    let spaces = posse_workspace::LocalFiles::new(&project.state(), options);
+    let spaces = project.spaces_with(options);
     let space = spaces.open(&run.id).expect("open");
     catch_unwind(AssertUnwindSafe(|| space.update(&run.id, 1, old, new).expect("updated"))).is_err()
 }

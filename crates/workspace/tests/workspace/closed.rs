@@ -23,8 +23,7 @@ fn an_ordinary_user_looks_at_what_was_closed() {
     let dir = tempfile::tempdir().expect("a directory");
     set_mode(dir.path(), 0o755);
     // An ordinary user may not read the build directory.
-    let tests = dir.path().join("tests");
-    fs::copy("/proc/self/exe", &tests).expect("copied");
+    let tests = crate::support::copy_tests(dir.path());
     let own = dir.path().join("own");
     fs::create_dir(&own).expect("made");
     chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use posse_workspace::{ObjectId, RunBase, RunSpace, SalvageOutcome};
 
-use crate::support::{RUN, World, assert_sound, names_of, plain_git, write};
+use crate::support::{RUN, World, assert_sound, git_at, git_with_objects, names_of, write};
 
 /// Long enough to be a secret.
 const SECRET: &str = "TOKEN=hunter2-hunter2-hunter2-hunter2\n";
@@ -33,11 +33,7 @@ fn assert_kept(space: &RunSpace, dir: &Path, because: &str) {
 
 /// Git in a workspace, as an agent runs it.
 fn agents_git(world: &World, space: &RunSpace, dir: &Path, args: &[&str]) -> String {
-    let mut command = plain_git(dir, &world.home());
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.git().git_dir().join("objects"));
-    let output = command.args(args).output().expect("git runs");
-    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    git_at(space, dir, &world.home(), args)
 }
 
 fn git_of(space: &RunSpace) -> Option<ObjectId> {
@@ -163,7 +159,7 @@ fn commits_branches_and_stashes_of_an_agent_are_salvaged() {
     let git = |args: &[&str]| {
         let mut all = vec!["--git-dir=."];
         all.extend(args);
-        agents_git(&world, &space, &target, &all)
+        git_with_objects(&space, &target, &world.home(), &all)
     };
     assert_eq!(git(&["show", "side:f"]), "precious");
     assert_eq!(git(&["show", "stash@{0}:f"]), "stashed");
@@ -187,7 +183,7 @@ fn a_dot_git_that_is_no_directory_is_never_followed() {
     let world = World::repository();
     let (_, space, dir) = begin(&world);
     let elsewhere = world.elsewhere("moved");
-    fs::rename(dir.join(".git"), &elsewhere).expect("moved");
+    fs::remove_dir_all(dir.join(".git")).expect("removed");
     write(&elsewhere, "objects/secret", "elsewhere");
     symlink(&elsewhere, dir.join(".git")).expect("linked");
     let salvaged = salvage(&space);

@@ -6,17 +6,12 @@ use std::path::Path;
 
 use posse_workspace::{ObjectId, RunSpace};
 
-use crate::support::{RUN, World, git_in, plain_git, write};
+use crate::support::{RUN, World, git_in, git_of, write};
 
 /// All objects that git finds in a workspace.
 fn readable(space: &RunSpace, agent: &str, home: &Path) -> BTreeSet<String> {
-    let dir = space.dir_of(agent, 1);
-    let mut command = plain_git(&dir, home);
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.objects_of(agent, 1).expect("objects"));
-    let all = command.args(["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]).output();
-    let all = all.expect("git runs");
-    assert!(all.status.success(), "{}", String::from_utf8_lossy(&all.stderr));
-    String::from_utf8_lossy(&all.stdout).lines().map(str::to_owned).collect()
+    let all = ["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"];
+    git_of(space, (agent, 1), home, &all).lines().map(str::to_owned).collect()
 }
 
 /// All objects that a commit reaches.

@@ -1,4 +1,4 @@
-//! Workspaces on real files and with real git.
+//! Workspaces as overlays, on real files and with real git. `tests/copies` runs the same tests over copies.
 
 mod closed;
 mod folders;
@@ -12,3 +12,6 @@ mod torn;
 mod transfer;
 mod walks;
 mod workspaces;
+
+/// Whether workspaces are overlays.
+const OVERLAYS: bool = true;

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
+use posse_sandbox::{
+    BoxedCommand, Exit, InitBinary, Mounts, OBJECTS_SHOWN_AT, OverlayMount, Sandbox, SandboxOptions,
+};
 use posse_workspace::{LocalFiles, ObjectId, RunBase, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
 
@@ -17,6 +22,8 @@ pub(crate) const RUN: &str = "k3f9ab2c";
 pub(crate) struct World {
     dir: TempDir,
     pub(crate) options: WorkspaceOptions,
+    /// What all values of this process share.
+    shared: LocalFiles,
 }
 
 impl World {
@@ -27,7 +34,9 @@ impl World {
             fs::create_dir(dir.path().join(name)).expect("made");
         }
         let home = Some(dir.path().join("home"));
-        Self { dir, options: WorkspaceOptions { home, ..WorkspaceOptions::default() } }
+        let options = WorkspaceOptions { home, ..WorkspaceOptions::default() };
+        let shared = files_in(&dir.path().join("state"), options.clone());
+        Self { dir, options, shared }
     }
 
     /// A folder that is a repository without a commit.
@@ -55,7 +64,7 @@ impl World {
     }
 
     pub(crate) fn spaces(&self) -> LocalFiles {
-        LocalFiles::new(&self.state(), self.options.clone())
+        self.shared.clone().with_options(self.options.clone())
     }
 
     pub(crate) fn begin(&self) -> (RunBase, RunSpace) {
@@ -171,19 +180,111 @@ pub(crate) fn assert_sound(space: &RunSpace) {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "");
 }
 
-/// The objects that are lent to the workspace with these files.
-pub(crate) fn lent(space: &RunSpace, dir: &Path) -> PathBuf {
-    let mut parts = dir.iter().rev().skip(1).map(|part| part.to_str().expect("a name"));
-    let (attempt, agent) = (parts.next().expect("an attempt"), parts.next().expect("an agent"));
-    space.objects_of(agent, attempt.parse().expect("a number")).expect("objects")
+/// The agent and attempt whose files are at a path.
+fn owner_of(space: &RunSpace, dir: &Path) -> (String, u32) {
+    let all = space.dir_of("agent", 1);
+    let all = all.ancestors().nth(3).expect("the directory of all workspaces");
+    for agent in fs::read_dir(all).expect("listed").flatten() {
+        for attempt in fs::read_dir(agent.path()).expect("listed").flatten() {
+            let agent = agent.file_name().to_string_lossy().into_owned();
+            let Some(number) = attempt.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let mount = space.mount(&agent, number).expect("a workspace");
+            let path = mount.map_or_else(|| space.dir_of(&agent, number), |mount| fd_path(&mount));
+            if path == dir {
+                return (agent, number);
+            }
+        }
+    }
+    panic!("{} is not a workspace of this process", dir.display());
+}
+
+fn fd_path(mount: &OverlayMount) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", mount.root().as_raw_fd()))
 }
 
 /// The output of `git status` in a workspace, with the borrowed objects at their path outside the sandbox.
 pub(crate) fn status_in(space: &RunSpace, dir: &Path, home: &Path) -> String {
+    git_at(space, dir, home, &["status", "--porcelain"])
+}
+
+/// The output of git in the workspace at this path.
+pub(crate) fn git_at(space: &RunSpace, dir: &Path, home: &Path, args: &[&str]) -> String {
+    let (agent, attempt) = owner_of(space, dir);
+    git_of(space, (&agent, attempt), home, args)
+}
+
+/// The output of git in a directory that borrows all objects of the project.
+pub(crate) fn git_with_objects(space: &RunSpace, dir: &Path, home: &Path, args: &[&str]) -> String {
     let mut command = plain_git(dir, home);
-    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", lent(space, dir));
-    let output = command.args(["status", "--porcelain"]).output().expect("git runs");
-    // Git warns that the sandbox's constant path does not exist outside it.
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.git().git_dir().join("objects"));
+    let output = command.args(args).output().expect("git runs");
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The output of git in a workspace. In an overlay it runs in the sandbox, because the mount has no path outside.
+pub(crate) fn git_of(space: &RunSpace, (agent, attempt): (&str, u32), home: &Path, args: &[&str]) -> String {
+    if let Some(mount) = space.mount(agent, attempt).expect("a workspace") {
+        let words: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
+        return sandboxed(space, agent, attempt, mount, &format!("git {}", words.join(" ")));
+    }
+    let mut command = plain_git(&space.dir_of(agent, attempt), home);
+    command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.objects_of(agent, attempt).expect("objects"));
+    let output = command.args(args).output().expect("git runs");
+    // Git warns that the sandbox's constant path does not exist outside it.
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Workspaces beneath a state directory, of the kind that this test binary is about.
+pub(crate) fn files_in(state: &Path, options: WorkspaceOptions) -> LocalFiles {
+    let files = LocalFiles::new(state, options);
+    if crate::OVERLAYS { files.with_mounts(Mounts::new(init())) } else { files }
+}
+
+/// The program that holds mounts and runs programs, which cargo builds beside the tests.
+fn init() -> InitBinary {
+    InitBinary::At(init_path())
+}
+
+fn init_path() -> PathBuf {
+    let exe = std::env::current_exe().expect("a path");
+    let places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("posse-init"));
+    places.into_iter().find(|path| path.exists()).expect("posse-init: build the whole workspace")
+}
+
+/// Copies this test binary, with what it starts, to a directory that another user may read.
+pub(crate) fn copy_tests(dir: &Path) -> PathBuf {
+    let tests = dir.join("tests");
+    fs::copy("/proc/self/exe", &tests).expect("copied");
+    fs::copy(init_path(), dir.join("posse-init")).expect("copied");
+    tests
+}
+
+/// The output of a command in the sandbox of an agent.
+pub(crate) fn sandboxed(
+    space: &RunSpace,
+    agent: &str,
+    attempt: u32,
+    mount: Arc<OverlayMount>,
+    command: &str,
+) -> String {
+    let objects = space.objects_of(agent, attempt).expect("objects");
+    let argv = ["bash", "-c", command].map(str::to_owned).to_vec();
+    let command = BoxedCommand {
+        mount: Some(mount),
+        shown: vec![(objects, PathBuf::from(OBJECTS_SHOWN_AT))],
+        ..BoxedCommand::isolated(argv, space.dir_of(agent, attempt))
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let ended = runtime.block_on(async {
+        let sandbox = Sandbox::new(SandboxOptions { init: init(), ..SandboxOptions::default() });
+        let turn = sandbox.turn().await;
+        sandbox.start(turn, command).expect("started").ended().await.expect("ended")
+    });
+    let output = String::from_utf8_lossy(&ended.output.head).into_owned();
+    assert_eq!(ended.exit, Exit::Code(0), "{output}");
+    output
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use posse_workspace::{ObjectId, RunSpace, salvaged_git_ref, torn_ref, work_ref};
 
@@ -10,14 +10,22 @@ use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
 
 /// Opens the run in another boot, with a workspace that had not reached the disk. `last` is the last commit of the
 /// workspace: after waiting for its mark, no later mark can make the workspace complete again.
-fn after_power_cut(world: &mut World, dir: &Path, last: &ObjectId) -> RunSpace {
-    let mark = dir.with_file_name("synced");
+fn after_power_cut(world: &mut World, agent: &str, last: &ObjectId) -> RunSpace {
+    let mark = home_of(world, agent).join("synced");
     wait_for_commit(&mark, last);
     fs::remove_file(&mark).expect("removed");
     let boot = world.options.boot.take().unwrap_or_default();
     world.options.boot = Some(format!("{boot}later"));
     world.spaces().open(RUN).expect("opened")
 }
+
+/// The directory of the first attempt of an agent.
+fn home_of(world: &World, agent: &str) -> PathBuf {
+    world.state().join("runs").join(RUN).join("workspaces").join(agent).join("1")
+}
+
+/// The name of the directory with the files that an agent changed, in that of its attempt.
+const CHANGED: &str = if crate::OVERLAYS { "upper" } else { "files" };
 
 #[test]
 fn a_torn_workspace_is_made_anew_from_where_its_line_stands() {
@@ -27,13 +35,13 @@ fn a_torn_workspace_is_made_anew_from_where_its_line_stands() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, "b", "two");
     let taken = space.snapshot(RUN, 1).expect("taken");
-    let space = after_power_cut(&mut world, &dir, &taken.commit);
+    let space = after_power_cut(&mut world, RUN, &taken.commit);
     assert!(space.snapshot(RUN, 1).is_err(), "nothing is taken for work before it is made anew");
     assert_eq!(space.update(RUN, 1, &taken.commit, &taken.commit).expect("no files").written, 0);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
     assert!(made.fresh);
     assert_eq!(made.base, taken.commit);
-    assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
+    assert_eq!(fs::read_to_string(made.dir.join("b")).expect("read"), "two");
     assert_eq!(space.read_ref(&work_ref(RUN, 1)).expect("read"), Some(taken.commit));
     assert_eq!(space.read_ref(&torn_ref(RUN, 1)).expect("read"), None, "nothing else was in it");
     assert!(made.notes.iter().any(|note| note.contains("nothing in it differed")), "{:?}", made.notes);
@@ -44,14 +52,15 @@ fn what_can_be_read_of_a_torn_workspace_is_kept() {
     let mut world = World::new();
     world.write("a", "one");
     let (begun, space) = world.begin();
-    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    let mut dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     for work in ["first", "second"] {
         // A file that lost its content, and one that did not.
         write(&dir, "a", "");
         write(&dir, "work", work);
-        let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
+        let space = after_power_cut(&mut world, RUN, &begun.snapshot.commit);
         let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
         assert_eq!((made.fresh, made.base), (true, begun.snapshot.commit));
+        dir = made.dir;
         assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
         assert!(!dir.join("work").exists());
         let name = torn_ref(RUN, 1);
@@ -84,13 +93,14 @@ fn a_torn_workspace_that_cannot_be_read_is_set_aside() {
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, "large", vec![b'x'; 3_000]);
     world.options.max_file_bytes = 2_000;
-    let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
+    let space = after_power_cut(&mut world, RUN, &begun.snapshot.commit);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
-    assert!(made.fresh && !dir.join("large").exists());
-    let home = dir.parent().and_then(Path::parent).expect("a parent");
+    assert!(made.fresh && !made.dir.join("large").exists());
+    let home = home_of(&world, RUN);
+    let home = home.parent().expect("a parent");
     let aside =
         fs::read_dir(home).expect("listed").flatten().find(|entry| entry.file_name() != *"1").expect("one");
-    assert!(aside.path().join("files/large").exists());
+    assert!(aside.path().join(CHANGED).join("large").exists());
     let shown = aside.path().display().to_string();
     assert!(made.notes.iter().any(|note| note.contains(&shown)), "{:?}", made.notes);
     assert!(world.spaces().remove_run(RUN).is_err(), "it may hold work that is nowhere else");
@@ -104,12 +114,13 @@ fn what_cannot_be_kept_of_a_torn_workspace_and_what_was_done_with_git_outlast_it
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     write(&dir, ".git/refs/heads/side", begun.snapshot.commit.to_string());
     write(&dir, "x/git~1/config", "work");
-    let space = after_power_cut(&mut world, &dir, &begun.snapshot.commit);
+    let space = after_power_cut(&mut world, RUN, &begun.snapshot.commit);
     let made = space.make(RUN, 1, &begun.snapshot.commit).expect("made");
-    assert!(made.fresh && !dir.join("x").exists());
-    let home = dir.parent().and_then(Path::parent).expect("a parent");
+    assert!(made.fresh && !made.dir.join("x").exists());
+    let home = home_of(&world, RUN);
+    let home = home.parent().expect("a parent");
     let mut aside = fs::read_dir(home).expect("listed").flatten().map(|entry| entry.path());
-    let aside = aside.find(|path| path.join("files/x/git~1/config").exists()).expect("set aside");
+    let aside = aside.find(|path| path.join(CHANGED).join("x/git~1/config").exists()).expect("set aside");
     assert!(made.notes[0].contains(&aside.display().to_string()), "{:?}", made.notes);
     let git = space.read_ref(&salvaged_git_ref(RUN, 1)).expect("read").expect("kept");
     assert_eq!(text_of(&space, &git, "refs/heads/side"), Some(begun.snapshot.commit.to_string()));
@@ -137,7 +148,7 @@ fn a_line_that_moved_before_its_workspace_was_made_is_where_it_begins() {
     assert_eq!(retried.base, base);
     assert!(!retried.dir.join("b").exists());
     assert_eq!(space.read_ref(&work_ref(&child, 1)).expect("read"), Some(work));
-    assert_eq!(space.read_ref(&work_ref(&child, 2)).expect("read"), Some(base));
+    assert_eq!(space.read_ref(&work_ref(&child, 2)).expect("read").unwrap_or(base), base);
     assert_sound(&space);
 }
 
@@ -150,10 +161,11 @@ fn a_torn_scratch_has_the_files_that_are_asked_for() {
     let dir = space.make(RUN, 1, &base).expect("made").dir;
     write(&dir, "b", "two");
     let next = space.snapshot(RUN, 1).expect("taken").commit;
-    let scratch = space.scratch(RUN, &base).expect("a scratch").dir;
+    let scratch = space.scratch(RUN, &base).expect("a scratch").agent;
     let space = after_power_cut(&mut world, &scratch, &base);
     let scratch = space.scratch(RUN, &next).expect("a scratch");
-    assert_eq!(fs::read_to_string(scratch.dir.join("b")).expect("read"), "two");
+    let dir = space.make(&scratch.agent, scratch.attempt, &next).expect("made").dir;
+    assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
 }
 
 #[test]
@@ -182,7 +194,7 @@ fn files_that_are_behind_their_snapshot_are_not_taken_for_work() {
     write(&dir, "a", "two");
     write(&dir, "b", "new");
     let taken = space.snapshot(RUN, 1).expect("taken");
-    let mark = dir.with_file_name("synced");
+    let mark = home_of(&world, RUN).join("synced");
     wait_for_commit(&mark, &taken.commit);
     // Simulates an earlier crash: one file has its old content, one has lost its content.
     fs::write(&mark, format!("{base}\n")).expect("written");
@@ -191,6 +203,7 @@ fn files_that_are_behind_their_snapshot_are_not_taken_for_work() {
     world.options.boot = Some("later".to_owned());
     let space = world.spaces().open(RUN).expect("opened");
     assert_eq!(space.salvage(RUN, 1).expect("salvaged").snapshot, taken);
+    let dir = space.make(RUN, 1, &base).expect("made").dir;
     assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "two");
     assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "new");
     assert!(space.read_ref(&torn_ref(RUN, 1)).expect("read").is_some(), "what was found is kept");
@@ -203,7 +216,7 @@ fn work_goes_on_after_a_restart_with_what_is_on_disk() {
     world.write("a", "one");
     let (begun, space) = world.begin();
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
-    wait_for_commit(&dir.with_file_name("synced"), &begun.snapshot.commit);
+    wait_for_commit(&home_of(&world, RUN).join("synced"), &begun.snapshot.commit);
     write(&dir, "b", "after the snapshot");
     world.options.boot = Some("later".to_owned());
     let space = world.spaces().open(RUN).expect("opened");

@@ -186,8 +186,7 @@ fn walk_in_a_process(test: &str, user: Option<u32>, by: &[&str]) -> String {
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
     // An ordinary user may not read the build directory.
-    let tests = dir.path().join("tests");
-    fs::copy("/proc/self/exe", &tests).expect("copied");
+    let tests = crate::support::copy_tests(dir.path());
     let own = made(dir.path(), "own");
     chown(&own, user, user).expect("given away");
     let (program, arguments) = by.split_first().expect("a program");
@@ -246,10 +245,12 @@ fn walk(name: &str, make: Make, kept: usize) -> Option<String> {
     if is_said != name.contains("too many levels") {
         return wrong("what was left out", &salvaged.left_out);
     }
-    if let Err(error) = posse_files::trees::remove(&dir) {
+    space.release(RUN, 1);
+    let home = space.dir_of(RUN, 1).with_file_name("");
+    if let Err(error) = posse_files::trees::remove(&home) {
         return wrong("remove", &error);
     }
-    dir.exists().then(|| format!("{name}: something is left"))
+    home.exists().then(|| format!("{name}: something is left"))
 }
 
 /// Mounts a directory that does not belong to Posse in a workspace. Returns the mount point relative to the workspace.
@@ -326,6 +327,10 @@ fn bind(from: &Path, at: &Path, named: &'static str) -> &'static str {
 
 #[test]
 fn what_is_mounted_in_a_tree_is_neither_removed_nor_counted_and_is_named() {
+    if crate::OVERLAYS {
+        // No program can mount in an overlay, because it has no path. The copies cover directories of layers.
+        return;
+    }
     if walks_here() {
         let problems: Vec<String> =
             MOUNTS.iter().filter_map(|(name, make, kept)| walk_mounted(name, *make, *kept)).collect();

@@ -92,9 +92,15 @@ impl FilesDesk {
     }
 
     /// Removes the state of an agent that has ended, and removes it from its merge queue.
-    pub(crate) fn close(&mut self, id: &AgentId) {
+    pub(crate) fn close(&mut self, core: &Core, id: &AgentId) {
+        release(core, id);
         self.agents.remove(id);
         self.merging.leave(id);
+    }
+
+    /// Frees what the workspaces of all agents occupy, because this process no longer executes the run.
+    pub(crate) fn release_all(&self, core: &Core) {
+        self.agents.keys().for_each(|id| release(core, id));
     }
 
     /// The snapshot that the agent starts from, if it is known.
@@ -331,6 +337,15 @@ impl FilesDesk {
 fn workspace_of(core: &Core, id: &AgentId) -> Option<WorkspaceId> {
     let attempt = core.sessions.get(id)?.machine.attempt();
     Some(WorkspaceId { agent: id.clone(), attempt })
+}
+
+/// Frees what the workspace of an agent's current attempt occupies beside its files.
+fn release(core: &Core, id: &AgentId) {
+    let made = core.run.open(id).is_none_or(|agent| agent.files.made);
+    if let (Some(workspaces), Some(of)) = (&core.rt.parts.workspaces, workspace_of(core, id).filter(|_| made))
+    {
+        workspaces.release(&of);
+    }
 }
 
 /// The kind of files that an agent works on, once it has a directory.

@@ -1,0 +1,57 @@
+//! The messages between the runtime and the holder of its overlay mounts.
+
+use serde::{Deserialize, Serialize};
+
+use super::spec::SetupFailure;
+
+/// The privileges with which a holder mounts overlays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HolderMode {
+    /// The privileges of root. A directory of a lower layer can be renamed.
+    Root,
+    /// Those of a user namespace. A rename of a directory of a lower layer fails with `EXDEV`.
+    UserNamespace,
+}
+
+/// A request to a holder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HolderRequest {
+    /// Creates the namespaces. The first request.
+    Begin(HolderMode),
+    /// Mounts an overlay, and replies with a clone of the mount. The descriptor beside it is the lock of the upper
+    /// layer, which is held as long as the mount.
+    Mount { id: u64, layers: LayerPaths },
+    /// Takes over a mount whose holder ended, and replies with a clone of it. The descriptors beside it are the mount and
+    /// the lock.
+    Adopt { id: u64 },
+    /// Replies with one more clone of a mount.
+    Clone { id: u64 },
+    /// Unmounts. There is no reply.
+    Unmount { id: u64 },
+}
+
+/// The directories of an overlay, as absolute paths without links.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LayerPaths {
+    /// The topmost first.
+    pub(super) lowers: Vec<String>,
+    pub(super) changes: Option<ChangesPaths>,
+}
+
+/// The directories for changes. Both are on one filesystem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ChangesPaths {
+    pub(super) upper: String,
+    /// An empty directory for the kernel, used by one mount only.
+    pub(super) work: String,
+}
+
+/// The reply of a holder. A clone of a mount is beside it, if one was requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum HolderReply {
+    Done,
+    Failed(SetupFailure),
+}

@@ -1,0 +1,361 @@
+//! Mounts the workspaces of this process as overlays: the shared layers of a commit, and an upper layer of the agent's.
+//!
+//! Whether the kernel and the filesystem of the state directory can do that is found out by making one. The files of a
+//! workspace are then reached through the descriptor of its mount, and not by a path.
+//!
+//! Why it is like this: `docs/decisions/workspace-overlays.md`.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use posse_sandbox::{HolderMode, Mounts, OverlayChanges, OverlayLayers, OverlayMount, Sandbox, SandboxError};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, flock, mknodat, openat};
+use rustix::io::Errno;
+
+use super::disk::FILE_MODE;
+use super::host_commands::CommandLayers;
+use super::run::Mark;
+use super::{RepositoryError, RunSpace, WorkspaceKind, disk, upper};
+
+/// How many workspaces stay mounted. Those that no call uses are unmounted above this, and mounted again on demand.
+const MOUNTED_MAX: usize = 512;
+/// How long another process may keep a workspace mounted. A process that was killed releases it at once, so one that
+/// does not is stopped, and no longer the lease holder.
+const HELD_MAX: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(1);
+/// The names in the directory of a workspace.
+pub(super) const UPPER: &str = "upper";
+const WORK: &str = "work.";
+const LOCK: &str = "lock";
+
+/// The overlay mounts of this process.
+pub(super) struct Overlays {
+    mounts: Mounts,
+    /// The sandbox of the programs that work in the overlays.
+    sandbox: Option<Sandbox>,
+    mounted: Mutex<HashMap<PathBuf, MountedWorkspace>>,
+    /// Threads mount one after the other, so that none waits for a lock that another one of this process holds.
+    mounting: Mutex<()>,
+    usable: OnceLock<Result<HolderMode, String>>,
+}
+
+struct MountedWorkspace {
+    mount: Arc<OverlayMount>,
+    used: Instant,
+}
+
+impl fmt::Debug for Overlays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Overlays").field("usable", &self.usable).finish_non_exhaustive()
+    }
+}
+
+impl Overlays {
+    pub(super) fn new(mounts: Mounts, sandbox: Option<Sandbox>) -> Self {
+        Self {
+            mounts,
+            sandbox,
+            mounted: Mutex::default(),
+            mounting: Mutex::default(),
+            usable: OnceLock::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, MountedWorkspace>> {
+        self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether workspaces beneath this directory can be overlays: the privileges with which they are mounted, or why
+    /// not. The first call makes one to find out.
+    pub(super) fn usable(&self, state: &Path) -> Result<HolderMode, String> {
+        self.usable.get_or_init(|| self.try_one(state)).clone()
+    }
+
+    fn try_one(&self, state: &Path) -> Result<HolderMode, String> {
+        // Without namespaces, a sandbox cannot attach a mount.
+        if let Some(sandbox) = &self.sandbox
+            && !sandbox.has_namespaces().map_err(|error| error.to_string())?
+        {
+            return Err("commands run without namespaces".to_owned());
+        }
+        let mode = self.mounts.mode().map_err(|error| error.to_string())?;
+        disk::make_dirs(state).map_err(|error| error.to_string())?;
+        let probe = disk::temporary(&state.join(".overlay-probe"));
+        let tried = self.try_in(&probe);
+        drop(disk::remove_tree(&probe));
+        tried.map(|()| mode)
+    }
+
+    /// Mounts an overlay, changes a file through it, and checks that the lower layer is unchanged.
+    fn try_in(&self, probe: &Path) -> Result<(), String> {
+        let at = |name: &str| probe.join(name);
+        let made = || -> std::io::Result<()> {
+            for dir in ["", "lower", "upper", "work"] {
+                fs::create_dir(at(dir))?;
+            }
+            fs::write(at("lower/file"), "lower")
+        };
+        made().map_err(|error| format!("{}: {error}", probe.display()))?;
+        let layers = OverlayLayers {
+            lowers: vec![at("lower")],
+            changes: Some(OverlayChanges { upper: at("upper"), work: at("work") }),
+        };
+        let mount = self.mounts.mount(&layers, None).map_err(|error| error.to_string())?;
+        let changed = || -> std::io::Result<bool> {
+            let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
+            let mut file = File::from(openat(&*mount.root(), "file", flags, Mode::empty())?);
+            file.write_all(b"upper")?;
+            let (mut lower, mut upper) = (String::new(), String::new());
+            File::open(at("lower/file"))?.read_to_string(&mut lower)?;
+            File::open(at("upper/file"))?.read_to_string(&mut upper)?;
+            Ok(lower == "lower" && upper == "upper")
+        };
+        match changed() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("an overlay did not keep a change in its upper layer".to_owned()),
+            Err(error) => Err(format!("a file in an overlay could not be changed: {error}")),
+        }
+    }
+
+    /// The mount of the workspace in `home`, if it is mounted.
+    pub(super) fn get(&self, home: &Path) -> Option<Arc<OverlayMount>> {
+        let mut mounted = self.lock();
+        let found = mounted.get_mut(home)?;
+        found.used = Instant::now();
+        Some(found.mount.clone())
+    }
+
+    /// Unmounts the workspace in `home`, as soon as no call uses it.
+    pub(super) fn release(&self, home: &Path) {
+        let released = self.lock().remove(home);
+        drop(released);
+    }
+
+    /// Mounts a workspace. Another process that has it mounted is waited for.
+    pub(super) fn mount(
+        &self,
+        home: &Path,
+        lowers: Vec<PathBuf>,
+    ) -> Result<Arc<OverlayMount>, RepositoryError> {
+        let _one_by_one = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = self.get(home) {
+            return Ok(mount);
+        }
+        let lock = match exclusive(&home.join(LOCK))? {
+            Some(lock) => lock,
+            None => take_over(home)?,
+        };
+        let work = new_work(home)?;
+        let changes = Some(OverlayChanges { upper: home.join(UPPER), work });
+        let mount = self
+            .mounts
+            .mount(&OverlayLayers { lowers, changes }, Some(lock))
+            .map_err(|error| mount_error(home, &error))?;
+        let mount = Arc::new(mount);
+        let mut mounted = self.lock();
+        let unused = if mounted.len() >= MOUNTED_MAX { least_used(&mounted) } else { None };
+        let unmounted = unused.and_then(|unused| mounted.remove(&unused));
+        mounted.insert(home.to_owned(), MountedWorkspace { mount: mount.clone(), used: Instant::now() });
+        drop(mounted);
+        drop(unmounted);
+        Ok(mount)
+    }
+}
+
+/// Whether workspaces beneath this directory can be overlays: the privileges with which they are mounted, or why not.
+/// Mounts one to find out.
+pub fn try_overlays(sandbox: &Sandbox, dir: &Path) -> Result<HolderMode, String> {
+    Overlays::new(sandbox.mounts(), Some(sandbox.clone())).usable(dir)
+}
+
+fn least_used(mounted: &HashMap<PathBuf, MountedWorkspace>) -> Option<PathBuf> {
+    let unused = mounted.iter().filter(|(_, workspace)| Arc::strong_count(&workspace.mount) == 1);
+    unused.min_by_key(|(_, workspace)| workspace.used).map(|(home, _)| home.clone())
+}
+
+fn mount_error(home: &Path, error: &SandboxError) -> RepositoryError {
+    match error {
+        SandboxError::Lost => RepositoryError::HolderLost,
+        _ => RepositoryError::Unsupported(format!("{} cannot be mounted: {error}", home.display())),
+    }
+}
+
+/// Locks the upper layer of a workspace for one mount; `None` if another process keeps it.
+fn exclusive(path: &Path) -> Result<Option<OwnedFd>, RepositoryError> {
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+    let file = opened.map_err(disk::failed("opening", path))?;
+    let began = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Some(file.into())),
+            Err(Errno::WOULDBLOCK) if began.elapsed() < HELD_MAX => std::thread::park_timeout(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(RepositoryError::io("locking", path, &errno.into())),
+        }
+    }
+}
+
+/// Takes a workspace from a process that was stopped while it had it mounted: the files become a copy of the upper layer,
+/// and what the other process may still write when it wakes goes to the old one.
+fn take_over(home: &Path) -> Result<OwnedFd, RepositoryError> {
+    let (upper, lock) = (home.join(UPPER), home.join(LOCK));
+    let copy = disk::temporary(&upper);
+    copy_layer(&upper, &copy).map_err(disk::failed("copying", &upper))?;
+    for (path, name) in [(&upper, "stopped"), (&lock, "stopped-lock")] {
+        let away = disk::temporary(&home.join(name));
+        fs::rename(path, &away).map_err(disk::failed("renaming", path))?;
+    }
+    fs::rename(&copy, &upper).map_err(disk::failed("renaming", &copy))?;
+    exclusive(&lock)?.ok_or(RepositoryError::Held { path: lock, seconds: HELD_MAX.as_secs() })
+}
+
+/// Copies an upper layer with its whiteouts and the kernel's attributes.
+fn copy_layer(from: &Path, to: &Path) -> io::Result<()> {
+    let mut waiting = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = waiting.pop() {
+        let metadata = fs::symlink_metadata(&from)?;
+        let kind = metadata.file_type();
+        if kind.is_dir() {
+            fs::create_dir(&to)?;
+            for entry in fs::read_dir(&from)? {
+                let name = entry?.file_name();
+                waiting.push((from.join(&name), to.join(&name)));
+            }
+            upper::copy_attributes(&from, &to)?;
+            fs::set_permissions(&to, metadata.permissions())?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else if kind.is_file() {
+            fs::copy(&from, &to)?;
+        } else if kind.is_char_device() {
+            mknodat(CWD, &to, FileType::CharacterDevice, Mode::empty(), 0)?;
+        }
+        // Sockets and pipes belong to processes that have ended.
+    }
+    Ok(())
+}
+
+/// A new work directory for the kernel. Those of earlier mounts are removed: the lock shows that none uses them.
+fn new_work(home: &Path) -> Result<PathBuf, RepositoryError> {
+    let mut last = 0;
+    for entry in fs::read_dir(home).map_err(disk::failed("listing", home))?.flatten() {
+        let name = entry.file_name();
+        if let Some(number) = name.to_str().and_then(|name| name.strip_prefix(WORK)) {
+            last = last.max(number.parse::<u64>().unwrap_or_default());
+            disk::remove_tree(&entry.path())?;
+        }
+    }
+    let work = home.join(format!("{WORK}{}", last + 1));
+    fs::create_dir(&work).map_err(disk::failed("making", &work))?;
+    Ok(work)
+}
+
+/// Creates the empty upper layer of a new workspace.
+pub(super) fn make_upper(home: &Path) -> Result<PathBuf, RepositoryError> {
+    let upper = home.join(UPPER);
+    let made = fs::create_dir(&upper)
+        // Programs see its mode, which must not depend on the umask.
+        .and_then(|()| fs::set_permissions(&upper, fs::Permissions::from_mode(0o755)));
+    made.map_err(disk::failed("making", &upper))?;
+    Ok(upper)
+}
+
+/// The files of a workspace.
+#[derive(Debug, Clone)]
+pub(super) enum WorkspaceFiles {
+    Directory(PathBuf),
+    Mount(Arc<OverlayMount>),
+}
+
+impl WorkspaceFiles {
+    /// A path that leads to the files as long as this value lives.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::Directory(dir) => dir.clone(),
+            Self::Mount(mount) => PathBuf::from(format!("/proc/self/fd/{}", mount.root().as_raw_fd())),
+        }
+    }
+}
+
+impl WorkspaceFiles {
+    /// The mount, if the files are not in a directory.
+    pub(super) fn mount(self) -> Option<Arc<OverlayMount>> {
+        match self {
+            Self::Directory(_) => None,
+            Self::Mount(mount) => Some(mount),
+        }
+    }
+}
+
+impl RunSpace {
+    /// The overlays, if new workspaces are to be overlays.
+    pub(super) fn usable_overlays(&self) -> Option<&Overlays> {
+        let overlays =
+            self.spaces.overlays.as_deref().filter(|_| self.spaces.options.kind == WorkspaceKind::Auto)?;
+        overlays.usable(&self.spaces.state).ok().map(|_| overlays)
+    }
+
+    /// The files of a complete workspace. An overlay is mounted, if it is not.
+    pub(super) fn open_files(&self, agent: &str, attempt: u32) -> Result<WorkspaceFiles, RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        let overlays = self.spaces.overlays.as_deref();
+        if let Some(mount) = overlays.and_then(|overlays| overlays.get(&home)) {
+            return Ok(WorkspaceFiles::Mount(mount));
+        }
+        let mark = self.mark(agent, attempt)?.ok_or_else(|| {
+            RepositoryError::Damaged(format!("there is no complete workspace in {}", home.display()))
+        })?;
+        if !mark.is_overlay {
+            return Ok(WorkspaceFiles::Directory(self.dir_of(agent, attempt)));
+        }
+        let overlays = overlays.ok_or_else(|| {
+            RepositoryError::Unsupported(format!(
+                "{} is an overlay, which this process cannot mount",
+                home.display()
+            ))
+        })?;
+        self.mount_files(overlays, &home, &mark).map(WorkspaceFiles::Mount)
+    }
+
+    pub(super) fn mount_files(
+        &self,
+        overlays: &Overlays,
+        home: &Path,
+        mark: &Mark,
+    ) -> Result<Arc<OverlayMount>, RepositoryError> {
+        let state = self.base_state(&mark.base()?, None)?;
+        overlays.mount(home, state.layers())
+    }
+
+    /// The mount of a complete workspace, for programs; `None` if its files are in a directory.
+    pub fn mount(&self, agent: &str, attempt: u32) -> Result<Option<Arc<OverlayMount>>, RepositoryError> {
+        self.open_files(agent, attempt).map(WorkspaceFiles::mount)
+    }
+
+    /// Unmounts an overlay, and returns its layers with the upper one as the topmost.
+    pub(super) fn freeze(&self, agent: &str, attempt: u32) -> Result<CommandLayers, RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        let (Some(overlays), Some(mark)) = (&self.spaces.overlays, self.mark(agent, attempt)?) else {
+            return Err(RepositoryError::Damaged(format!("{} is no overlay", home.display())));
+        };
+        overlays.release(&home);
+        let state = self.base_state(&mark.base()?, None)?;
+        let lowers = std::iter::once(home.join(UPPER)).chain(state.layers()).collect();
+        Ok(CommandLayers { mounts: overlays.mounts.clone(), lowers })
+    }
+
+    /// Unmounts a workspace whose agent has ended.
+    pub fn release(&self, agent: &str, attempt: u32) {
+        if let Some(overlays) = &self.spaces.overlays {
+            overlays.release(&self.attempt_dir(agent, attempt));
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Computes the tree of an overlay from its upper layer alone: what is not in it is as in the commit below.
+//!
+//! A deleted entry of the lower layers is a whiteout, which is a device in the upper layer. A directory that replaced
+//! one of the lower layers is marked as opaque, and one that was renamed names the directory it was. Everything else in
+//! the upper layer is new or changed.
+//!
+//! Why it is like this: `docs/decisions/workspace-overlays.md`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{FileType, XattrFlags, fgetxattr, setxattr};
+
+use super::bases::BaseState;
+use super::change::{Change, EntryType};
+use super::content::NewTree;
+use super::ignored::MAX_PATTERNS_BYTES;
+use super::manifest::{Entry, Manifest};
+use super::object::Mode;
+use super::scan::{EarlierScan, KnownFile};
+use super::tree_table::{ItemKind, TableItem, TreeTable, encode};
+use super::walk::is_whiteout;
+use super::{ObjectId, names};
+
+/// The directory in which an update stages new content. It is no work.
+pub(super) const STAGING: &str = ".posse-update";
+/// The prefixes of the kernel's attributes: those of root, and those of a user namespace.
+const PREFIXES: [&str; 2] = ["trusted.overlay.", "user.overlay."];
+/// Longest path in an attribute.
+const ATTRIBUTE_MAX_BYTES: usize = 4096;
+
+/// An entry of a directory in an upper layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum UpperEntry {
+    Whiteout,
+    Directory,
+    /// A file, a link, or something that no tree contains.
+    Other,
+}
+
+/// A directory of an upper layer.
+#[derive(Debug)]
+pub(crate) struct UpperDir {
+    /// With a slash at its end; empty at the top.
+    path: Vec<u8>,
+    /// The directory of the lower layers that is merged with it.
+    lower: Option<Vec<u8>>,
+    entries: Vec<(Vec<u8>, UpperEntry)>,
+}
+
+impl UpperDir {
+    pub(crate) fn new(path: &[u8], lower: Option<Vec<u8>>, names: &[(Vec<u8>, FileType)]) -> Self {
+        let entry = |(name, kind): &(Vec<u8>, FileType)| {
+            let entry = match kind {
+                kind if is_whiteout(*kind) => UpperEntry::Whiteout,
+                FileType::Directory => UpperEntry::Directory,
+                _ => UpperEntry::Other,
+            };
+            (name.clone(), entry)
+        };
+        Self { path: path.to_vec(), lower, entries: names.iter().map(entry).collect() }
+    }
+}
+
+/// The layers below an upper layer, and the files of the commit that the workspace is at.
+pub(crate) struct UpperView<'a> {
+    pub(crate) state: Option<&'a BaseState>,
+    pub(crate) table: &'a TreeTable,
+    /// Files of the lower layers that are in the tree and not on disk: outside of a sparse checkout.
+    pub(crate) absent: &'a HashSet<Vec<u8>>,
+    /// The files that the last scan found in the upper layer.
+    pub(crate) seen: Option<&'a Manifest>,
+    /// Whether the stat of a file that was seen may prove that it is unchanged.
+    pub(crate) trusts_stats: bool,
+    /// Paths of the lower layers that were deleted at the last scan: files, and directories with a slash at their end.
+    pub(crate) deleted: &'a HashSet<Vec<u8>>,
+    /// How the present commit differs from that of the last scan.
+    pub(crate) moved: BTreeMap<Vec<u8>, Option<(Mode, ObjectId)>>,
+}
+
+impl UpperView<'_> {
+    /// The directory of the lower layers that is merged with a directory of the upper one.
+    pub(crate) fn lower_of(dir: &OwnedFd, at: Option<&[u8]>) -> Option<Vec<u8>> {
+        if at == Some(b"") {
+            return Some(Vec::new());
+        }
+        if attribute(dir, "opaque").is_some_and(|value| value == b"y") {
+            return None;
+        }
+        let Some(to) = attribute(dir, "redirect").filter(|to| !to.is_empty()) else {
+            return at.map(<[u8]>::to_vec);
+        };
+        let mut lower = if let Some(from_top) = to.strip_prefix(b"/") {
+            from_top.to_vec()
+        } else {
+            let above = at.map(|at| parent_of(at.strip_suffix(b"/").unwrap_or(at)))?;
+            [above, &to].concat()
+        };
+        lower.push(b'/');
+        Some(lower)
+    }
+
+    /// The text of the ignore file in a directory of the lower layers.
+    pub(crate) fn patterns_in(&self, lower: &[u8]) -> Option<Vec<u8>> {
+        let path = [lower, b".gitignore"].concat();
+        self.table.get(&path)?;
+        self.state?.read(&path, MAX_PATTERNS_BYTES)
+    }
+
+    /// The known files among the entries of a directory, sorted.
+    pub(crate) fn known_in(&self, dir: &[u8], names: &[(Vec<u8>, FileType)]) -> Vec<KnownFile> {
+        let mut known: Vec<KnownFile> =
+            names.iter().filter_map(|(name, _)| self.known([dir, name].concat())).collect();
+        known.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        known
+    }
+
+    pub(crate) fn known(&self, path: Vec<u8>) -> Option<KnownFile> {
+        let (mode, oid) = self.tracked(&path)?;
+        let seen = self.seen.filter(|_| self.trusts_stats).and_then(|seen| seen.get(&path));
+        let seen = seen
+            .and_then(|entry| entry.stat.map(|stat| EarlierScan { stat, oid: entry.oid, raw: entry.raw }));
+        Some(KnownFile { path, mode, oid, tracked: true, skipped: false, indexed: None, seen })
+    }
+
+    /// The entry of a path in the commit that the workspace is at.
+    fn tracked(&self, path: &[u8]) -> Option<(Mode, ObjectId)> {
+        if let Some(moved) = self.moved.get(path) {
+            return *moved;
+        }
+        if let Some(entry) = self.seen.and_then(|seen| seen.get(path)) {
+            return Some((entry.mode, entry.oid));
+        }
+        match self.table.get(path)? {
+            TableItem { kind: ItemKind::Entry(mode), oid, .. } if !self.is_deleted(path) => {
+                Some((*mode, *oid))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_deleted(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+        !self.deleted.is_empty()
+            && (self.deleted.contains(path)
+                || ends.into_iter().any(|end| self.deleted.contains(&path[..end])))
+    }
+
+    /// Whether the commit that the workspace is at has a file beneath a directory, whose path ends in a slash.
+    pub(crate) fn has_tracked_beneath(&self, dir: &[u8]) -> bool {
+        let is_beneath = |path: &[u8]| path.starts_with(dir);
+        let moved = self.moved.range(dir.to_vec()..).take_while(|(path, _)| is_beneath(path));
+        if moved.into_iter().any(|(_, to)| to.is_some()) {
+            return true;
+        }
+        let stays = |path: &[u8]| !matches!(self.moved.get(path), Some(None));
+        let seen = self.seen.is_some_and(|seen| {
+            let from = seen.entries.partition_point(|entry| entry.path.as_slice() < dir);
+            let beneath = seen.entries[from..].iter().take_while(|entry| is_beneath(&entry.path));
+            beneath.into_iter().any(|entry| stays(&entry.path))
+        });
+        seen || self.table.any_beneath(dir, &mut |path| !self.is_deleted(path) && stays(path))
+    }
+}
+
+/// How a commit differs from another one, by path.
+pub(crate) fn moved(changes: &[Change]) -> BTreeMap<Vec<u8>, Option<(Mode, ObjectId)>> {
+    let mode = |kind: EntryType| match kind {
+        EntryType::File => Some(Mode::File),
+        EntryType::Executable => Some(Mode::Executable),
+        EntryType::Link => Some(Mode::Symlink),
+        EntryType::Submodule => Some(Mode::Gitlink),
+        EntryType::Odd(_) => None,
+    };
+    let new = |change: &Change| change.new.and_then(|side| Some((mode(side.kind)?, side.oid)));
+    changes.iter().map(|change| (change.path.clone(), new(change))).collect()
+}
+
+/// The directory part of a path, with a slash at its end.
+fn parent_of(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(b"", |slash| &path[..=slash])
+}
+
+/// One of the attributes that the kernel sets on directories of an upper layer. A program in the overlay cannot set
+/// them: the kernel stores those under another name.
+fn attribute(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; ATTRIBUTE_MAX_BYTES];
+    PREFIXES.iter().find_map(|prefix| {
+        let length = fgetxattr(dir, format!("{prefix}{name}"), &mut buffer[..]).ok()?;
+        Some(buffer[..length].to_vec())
+    })
+}
+
+/// Copies the kernel's attributes of a directory of an upper layer.
+pub(super) fn copy_attributes(from: &Path, to: &Path) -> std::io::Result<()> {
+    let dir = OwnedFd::from(std::fs::File::open(from)?);
+    for name in ["opaque", "redirect"] {
+        let mut buffer = vec![0; ATTRIBUTE_MAX_BYTES];
+        for prefix in PREFIXES {
+            let name = format!("{prefix}{name}");
+            if let Ok(length) = fgetxattr(&dir, &*name, &mut buffer[..]) {
+                setxattr(to, &*name, &buffer[..length], XattrFlags::empty())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The tree of an overlay, and the paths of the lower layers that it lacks.
+pub(crate) struct MergedTree {
+    pub(crate) tree: ObjectId,
+    /// The trees that are not those of the lower layers.
+    pub(crate) trees: Vec<NewTree>,
+    /// Files, and directories with a slash at their end.
+    pub(crate) deleted: HashSet<Vec<u8>>,
+}
+
+impl MergedTree {
+    /// Merges the files that were found in an upper layer, which are sorted by path, with the lower layers.
+    pub(crate) fn of(view: &UpperView<'_>, dirs: &[UpperDir], found: &[Entry]) -> Self {
+        let mut merging = LayerMerge {
+            view,
+            dirs: dirs.iter().map(|dir| (dir.path.as_slice(), dir)).collect(),
+            found: HashMap::new(),
+            trees: Vec::new(),
+            deleted: HashSet::new(),
+        };
+        for entry in found {
+            merging.found.entry(parent_of(&entry.path)).or_default().push(entry);
+        }
+        let top = merging.items(b"");
+        let (tree, content) = encode(&top);
+        let LayerMerge { mut trees, deleted, .. } = merging;
+        trees.push((tree, content));
+        Self { tree, trees, deleted }
+    }
+}
+
+struct LayerMerge<'a> {
+    view: &'a UpperView<'a>,
+    dirs: HashMap<&'a [u8], &'a UpperDir>,
+    found: HashMap<&'a [u8], Vec<&'a Entry>>,
+    trees: Vec<NewTree>,
+    deleted: HashSet<Vec<u8>>,
+}
+
+impl LayerMerge<'_> {
+    /// The entries of a directory of the overlay. As deep as a scan goes, which is limited.
+    fn items(&mut self, path: &[u8]) -> Vec<TableItem> {
+        let Some(dir) = self.dirs.get(path).copied() else { return Vec::new() };
+        let mut items: BTreeMap<Vec<u8>, TableItem> = if let Some(lower) = &dir.lower {
+            self.view.table.items(lower).iter().map(named).collect()
+        } else {
+            self.deleted.insert(path.to_vec());
+            self.survivors(path).iter().map(named).collect()
+        };
+        for (name, entry) in &dir.entries {
+            if names::could_be_dot_git(name) || (path.is_empty() && name == STAGING.as_bytes()) {
+                continue;
+            }
+            let mut inner = [path, name].concat();
+            let before = items.remove(name);
+            let kept = match entry {
+                UpperEntry::Other => None,
+                UpperEntry::Whiteout => {
+                    let is_dir = before.as_ref().is_some_and(|before| before.kind == ItemKind::Directory);
+                    inner.extend(is_dir.then_some(b'/'));
+                    self.deleted.insert(inner.clone());
+                    self.survivor(before, &inner)
+                }
+                UpperEntry::Directory => {
+                    inner.push(b'/');
+                    let items = self.items(&inner);
+                    if items.is_empty() {
+                        before.filter(|before| before.kind == ItemKind::Entry(Mode::Gitlink))
+                    } else {
+                        Some(self.directory(name, &items))
+                    }
+                }
+            };
+            items.extend(kept.map(|kept| (name.clone(), kept)));
+        }
+        for entry in self.found.get(path).into_iter().flatten() {
+            let name = entry.path[path.len()..].to_vec();
+            items.insert(name.clone(), TableItem { name, kind: ItemKind::Entry(entry.mode), oid: entry.oid });
+        }
+        items.into_values().collect()
+    }
+
+    fn directory(&mut self, name: &[u8], items: &[TableItem]) -> TableItem {
+        let (oid, content) = encode(items);
+        self.trees.push((oid, content));
+        TableItem { name: name.to_vec(), kind: ItemKind::Directory, oid }
+    }
+
+    /// What stays of a deleted entry: it is in the tree without being on disk, so nothing on disk can delete it.
+    fn survivor(&mut self, deleted: Option<TableItem>, path: &[u8]) -> Option<TableItem> {
+        let deleted = deleted?;
+        match deleted.kind {
+            ItemKind::Entry(Mode::Gitlink) => Some(deleted),
+            ItemKind::Entry(_) => self.view.absent.contains(path).then_some(deleted),
+            ItemKind::Directory => {
+                let items = self.survivors(path);
+                (!items.is_empty()).then(|| self.directory(&deleted.name, &items))
+            }
+        }
+    }
+
+    /// The same for everything in a deleted directory of the lower layers, whose path ends in a slash.
+    fn survivors(&mut self, dir: &[u8]) -> Vec<TableItem> {
+        if self.view.absent.is_empty() && !self.view.table.has_gitlinks {
+            return Vec::new();
+        }
+        let items = self.view.table.items(dir).to_vec();
+        let survivor = |item: TableItem| {
+            let mut path = [dir, &item.name].concat();
+            path.extend((item.kind == ItemKind::Directory).then_some(b'/'));
+            self.survivor(Some(item), &path)
+        };
+        items.into_iter().filter_map(survivor).collect()
+    }
+}
+
+fn named(item: &TableItem) -> (Vec<u8>, TableItem) {
+    (item.name.clone(), item.clone())
+}

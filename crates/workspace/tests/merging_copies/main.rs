@@ -1,0 +1,23 @@
+//! Merging and cleaning with workspaces that are copies: tests of `tests/merging` once more.
+
+#[path = "../merging/apply.rs"]
+mod apply;
+#[path = "../merging/canary.rs"]
+mod canary;
+#[path = "../merging/corpus.rs"]
+mod corpus;
+#[path = "../merging/gc.rs"]
+mod gc;
+#[path = "../merging/histories.rs"]
+mod histories;
+#[path = "../merging/merge.rs"]
+mod merge;
+#[path = "../merging/plumbing.rs"]
+mod plumbing;
+#[path = "../merging/project.rs"]
+mod project;
+#[path = "../merging/update.rs"]
+mod update;
+
+/// Whether workspaces are overlays.
+const OVERLAYS: bool = false;
