@@ -17,7 +17,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use super::command::canonical;
 use super::holder_protocol::{ChangesPaths, HolderMode, HolderReply, HolderRequest, LayerPaths};
 use super::init::holder;
 use super::{InitBinary, SandboxError, Unavailable, wire};
@@ -27,7 +26,7 @@ const REPLY_MAX: Duration = Duration::from_secs(20);
 /// How many holders are tried for one request, in case each is killed.
 const HOLDERS_TRIED_MAX: usize = 3;
 
-/// The directories of an overlay.
+/// The directories of an overlay. No part of a path is a link, because the holder follows none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OverlayLayers {
     /// The lower layers, the topmost first. No file in them may change while the overlay is mounted.
@@ -171,14 +170,12 @@ impl OverlayLayers {
     }
 }
 
-/// The path without links: the holder follows none.
 fn text(path: &Path) -> Result<String, SandboxError> {
-    let real = canonical(path);
     let not_text = || {
         let problem = format!("the path {} is not UTF-8 text", path.display());
         SandboxError::Call(io::Error::new(io::ErrorKind::InvalidInput, problem))
     };
-    real.to_str().map(str::to_owned).ok_or_else(not_text)
+    path.to_str().map(str::to_owned).ok_or_else(not_text)
 }
 
 impl Inner {

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use posse_workspace::{LocalFiles, WorkspaceOptions};
+use posse_files::trees;
+use posse_sandbox::{InitBinary, Mounts};
+use posse_workspace::{LocalFiles, RunSpace, WorkspaceOptions};
 
 const DEFAULT_FILES: usize = 10_000;
 const DEFAULT_ROUNDS: usize = 7;
@@ -24,6 +26,8 @@ const OLD: Duration = Duration::from_hours(1);
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
+    // The overlays of workspaces are held by this program, started once more.
+    posse_sandbox::init();
     let mut args = std::env::args().skip(1);
     let files = args.next().map_or(Ok(DEFAULT_FILES), |files| files.parse())?;
     let rounds = args.next().map_or(Ok(DEFAULT_ROUNDS), |rounds| rounds.parse())?;
@@ -34,7 +38,15 @@ fn main() -> Outcome<()> {
     let bench = Bench { dir: dir.path(), folder: &folder, rounds };
     bench.first_times()?;
     bench.snapshots()?;
-    bench.workspaces()?;
+    if std::env::var_os("NO_COPIES").is_none() {
+        bench.workspaces("copy", &bench.copies("copies"))?;
+    }
+    if std::env::var_os("NO_COPIES").is_none() {
+        bench.worktrees()?;
+    }
+    bench.workspaces("overlay", &bench.spaces("state"))?;
+    bench.second_run()?;
+    bench.walks()?;
     bench.ignored()
 }
 
@@ -45,7 +57,12 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Workspaces as overlays, with a holder of their own.
     fn spaces(&self, state: &str) -> LocalFiles {
+        self.copies(state).with_mounts(Mounts::new(InitBinary::ThisProgram))
+    }
+
+    fn copies(&self, state: &str) -> LocalFiles {
         LocalFiles::new(&self.dir.join(state), WorkspaceOptions::default())
     }
 
@@ -84,35 +101,103 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn workspaces(&self) -> Outcome<()> {
-        let spaces = self.spaces("state");
-        let begun = spaces.begin("run", self.folder)?;
+    /// Each workspace is measured from its request to the end of the first write in it.
+    fn workspaces(&self, kind: &str, spaces: &LocalFiles) -> Outcome<()> {
+        let base = spaces.begin("run", self.folder)?.snapshot.commit;
         let space = spaces.open("run")?;
-        let base = begun.snapshot.commit;
+        // The first one lays the base out, where there is one.
+        let mut first = vec![timed(|| Ok(space.make("run.first", 1, &base).map(drop)?))?];
         let (mut made, mut same, mut work) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut salvage, mut remove, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut changed, mut salvage, mut remove) = (Vec::new(), Vec::new(), Vec::new());
+        let mut bytes = 0;
         for round in 0..self.rounds {
             let agent = format!("run.{round}");
-            made.push(timed(|| Ok(space.make(&agent, 1, &base).map(drop)?))?);
-            let tree: PathBuf = self.dir.join(format!("worktree{round}"));
-            let path = tree.to_string_lossy().into_owned();
-            theirs.push(timed(|| git(self.folder, &["worktree", "add", "-q", "--detach", &path]))?);
+            let mut dir = PathBuf::new();
+            made.push(timed(|| {
+                dir = space.make(&agent, 1, &base)?.dir;
+                Ok(fs::write(dir.join("d0/f1.txt"), agent.as_bytes())?)
+            })?);
+            bytes = bytes.max(bytes_of(&space, &agent)?);
             space.snapshot(&agent, 1)?;
             same.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
-            fs::write(space.dir_of(&agent, 1).join("new"), agent.as_bytes())?;
+            fs::write(dir.join("new"), agent.as_bytes())?;
             work.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
+            fs::write(dir.join("d1/f21.txt"), agent.as_bytes())?;
+            changed.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
             salvage.push(timed(|| Ok(space.salvage(&agent, 1).map(drop)?))?);
             remove.push(timed(|| Ok(space.remove(&agent, 1)?))?);
-            git(self.folder, &["worktree", "remove", "--force", &path])?;
         }
-        say("workspace", &mut made);
-        say("git_worktree_add", &mut theirs);
-        say("workspace_snapshot_same", &mut same);
-        say("workspace_snapshot_one_new", &mut work);
-        say("salvage", &mut salvage);
-        say("remove", &mut remove);
+        say(&format!("{kind}_first"), &mut first);
+        say(kind, &mut made);
+        println!("{kind}_disk {} KiB", bytes / 1024);
+        say(&format!("{kind}_snapshot_same"), &mut same);
+        say(&format!("{kind}_snapshot_one_new"), &mut work);
+        say(&format!("{kind}_snapshot_one_changed"), &mut changed);
+        say(&format!("{kind}_salvage"), &mut salvage);
+        say(&format!("{kind}_remove"), &mut remove);
         Ok(())
     }
+
+    fn worktrees(&self) -> Outcome<()> {
+        let mut theirs = Vec::new();
+        for round in 0..self.rounds {
+            let path = self.dir.join(format!("worktree{round}")).to_string_lossy().into_owned();
+            theirs.push(timed(|| git(self.folder, &["worktree", "add", "-q", "--detach", &path]))?);
+            git(self.folder, &["worktree", "remove", "--force", &path])?;
+        }
+        say("git_worktree_add", &mut theirs);
+        Ok(())
+    }
+
+    /// The first write of a run in another process, after the snapshot of the unchanged folder.
+    fn second_run(&self) -> Outcome<()> {
+        let mut times = Vec::new();
+        for round in 0..self.rounds {
+            let spaces = self.spaces("state");
+            let run = format!("second{round}");
+            let base = spaces.begin(&run, self.folder)?.snapshot.commit;
+            times.push(timed(|| {
+                let dir = spaces.open(&run)?.make(&run, 1, &base)?.dir;
+                Ok(fs::write(dir.join("d0/f1.txt"), "first")?)
+            })?);
+        }
+        say("second_run_first_write", &mut times);
+        Ok(())
+    }
+
+    /// A walk of all files with their stats, in a plain directory and in a workspace.
+    fn walks(&self) -> Outcome<()> {
+        let spaces = self.spaces("state");
+        let base = spaces.begin("walks", self.folder)?.snapshot.commit;
+        let space = spaces.open("walks")?;
+        let dir = space.make("walks", 1, &base)?.dir;
+        let (mut plain, mut overlay) = (Vec::new(), Vec::new());
+        let mut first = vec![timed(|| walk(&dir))?];
+        for _ in 0..self.rounds {
+            plain.push(timed(|| walk(self.folder))?);
+            overlay.push(timed(|| walk(&dir))?);
+        }
+        say("walk_plain", &mut plain);
+        say("walk_overlay_first", &mut first);
+        say("walk_overlay", &mut overlay);
+        Ok(())
+    }
+}
+
+/// Lists all files with their stats.
+fn walk(dir: &Path) -> Outcome<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.metadata()?.is_dir() && entry.file_name() != ".git" {
+            walk(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The disk usage of an agent's workspace.
+fn bytes_of(space: &RunSpace, agent: &str) -> Outcome<u64> {
+    Ok(trees::bytes_beneath(&space.dir_of(agent, 1).with_file_name(""))?)
 }
 
 impl Bench<'_> {
@@ -126,12 +211,16 @@ impl Bench<'_> {
         let mut made = Vec::new();
         for round in 0..self.rounds {
             let agent = format!("beside.{round}");
-            made.push(timed(|| Ok(space.make(&agent, 1, &base).map(drop)?))?);
-            if space.dir_of(&agent, 1).join("target").exists() {
+            let mut dir = PathBuf::new();
+            made.push(timed(|| {
+                dir = space.make(&agent, 1, &base)?.dir;
+                Ok(fs::write(dir.join("d0/f1.txt"), agent.as_bytes())?)
+            })?);
+            if dir.join("target").exists() {
                 return Err("an ignored directory was copied".into());
             }
         }
-        say("workspace_beside_ignored", &mut made);
+        say("overlay_beside_ignored", &mut made);
         Ok(())
     }
 }
@@ -145,7 +234,7 @@ fn timed(work: impl FnOnce() -> Outcome<()>) -> Outcome<Duration> {
 fn say(name: &str, times: &mut [Duration]) {
     times.sort_unstable();
     if let Some(median) = times.get(times.len() / 2) {
-        println!("{name} {:.1} ms", median.as_secs_f64() * 1000.0);
+        println!("{name} {:.2} ms", median.as_secs_f64() * 1000.0);
     }
 }
 

@@ -287,6 +287,7 @@ impl CommandLayers {
         let (upper, work) = (dir.join("upper"), dir.join("work"));
         std::fs::create_dir_all(&work)?;
         std::fs::create_dir(&upper)?;
+        let (upper, work) = (upper.canonicalize()?, work.canonicalize()?);
         std::fs::set_permissions(&upper, std::fs::Permissions::from_mode(0o755))?;
         let changes = Some(OverlayChanges { upper, work });
         let layers = OverlayLayers { lowers: self.lowers.clone(), changes };

@@ -44,6 +44,8 @@ pub(super) struct Overlays {
     /// Threads mount one after the other, so that none waits for a lock that another one of this process holds.
     mounting: Mutex<()>,
     usable: OnceLock<Result<HolderMode, String>>,
+    /// The state directory, and its path without links.
+    state: OnceLock<(PathBuf, PathBuf)>,
 }
 
 struct MountedWorkspace {
@@ -65,6 +67,7 @@ impl Overlays {
             mounted: Mutex::default(),
             mounting: Mutex::default(),
             usable: OnceLock::new(),
+            state: OnceLock::new(),
         }
     }
 
@@ -87,6 +90,8 @@ impl Overlays {
         }
         let mode = self.mounts.mode().map_err(|error| error.to_string())?;
         disk::make_dirs(state).map_err(|error| error.to_string())?;
+        let real = state.canonicalize().map_err(|error| format!("{}: {error}", state.display()))?;
+        let state = &self.state.get_or_init(|| (state.to_owned(), real)).1;
         let probe = disk::temporary(&state.join(".overlay-probe"));
         let tried = self.try_in(&probe);
         drop(disk::remove_tree(&probe));
@@ -124,6 +129,12 @@ impl Overlays {
         }
     }
 
+    /// A path beneath the state directory without links: the holder follows none.
+    fn real(&self, path: &Path) -> PathBuf {
+        let Some((state, real)) = self.state.get() else { return path.to_owned() };
+        path.strip_prefix(state).map_or_else(|_| path.to_owned(), |beneath| real.join(beneath))
+    }
+
     /// The mount of the workspace in `home`, if it is mounted.
     pub(super) fn get(&self, home: &Path) -> Option<Arc<OverlayMount>> {
         let mut mounted = self.lock();
@@ -153,7 +164,8 @@ impl Overlays {
             None => take_over(home)?,
         };
         let work = new_work(home)?;
-        let changes = Some(OverlayChanges { upper: home.join(UPPER), work });
+        let lowers = lowers.iter().map(|lower| self.real(lower)).collect();
+        let changes = Some(OverlayChanges { upper: self.real(&home.join(UPPER)), work: self.real(&work) });
         let mount = self
             .mounts
             .mount(&OverlayLayers { lowers, changes }, Some(lock))
@@ -331,6 +343,8 @@ impl RunSpace {
         home: &Path,
         mark: &Mark,
     ) -> Result<Arc<OverlayMount>, RepositoryError> {
+        // An overlay that exists is mounted whatever the settings say by now.
+        overlays.usable(&self.spaces.state).map_err(RepositoryError::Unsupported)?;
         let state = self.base_state(&mark.base()?, None)?;
         overlays.mount(home, state.layers())
     }
@@ -348,7 +362,8 @@ impl RunSpace {
         };
         overlays.release(&home);
         let state = self.base_state(&mark.base()?, None)?;
-        let lowers = std::iter::once(home.join(UPPER)).chain(state.layers()).collect();
+        let lowers = std::iter::once(home.join(UPPER)).chain(state.layers());
+        let lowers = lowers.map(|lower| overlays.real(&lower)).collect();
         Ok(CommandLayers { mounts: overlays.mounts.clone(), lowers })
     }
 

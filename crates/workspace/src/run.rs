@@ -266,6 +266,8 @@ impl RunSpace {
         }
         let mark = Mark { base: base.to_string(), bytes: 0, boot: options.boot(), is_overlay: true };
         mark.save_quickly(&making)?;
+        // There is no file yet that could be lost.
+        sync::mark_as_synced(&making, base)?;
         // Its work ref is created by its first move.
         options.hit("workspace.make.after_ref");
         disk::remove_tree(&home)?;
@@ -273,7 +275,6 @@ impl RunSpace {
         fs::create_dir_all(above).map_err(disk::failed("making", above))?;
         fs::rename(&making, &home).map_err(disk::failed("making", &home))?;
         drop(lock);
-        sync::soon(&home, base);
         let dir = WorkspaceFiles::Mount(overlays.mount(&home, state.layers())?).path();
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }

@@ -59,12 +59,15 @@ impl RunSpace {
     /// Commits the files of a workspace. If its work ref has the same files, nothing is written. Durable when this
     /// returns.
     pub fn snapshot(&self, agent: &str, attempt: u32) -> Result<Snapshot, RepositoryError> {
-        self.take(agent, attempt).map(|(snapshot, _)| snapshot)
+        let (snapshot, _) = self.take(agent, attempt)?;
+        sync::soon(&self.attempt_dir(agent, attempt), &snapshot.commit);
+        Ok(snapshot)
     }
 
     /// Keeps everything in a workspace, except ignored and copied files, reachable from its salvage refs, and lists
     /// what cannot be kept. Durable when this returns.
     pub fn salvage(&self, agent: &str, attempt: u32) -> Result<SalvageOutcome, RepositoryError> {
+        // The files are not synced any more: their agent has ended, and the commit has them.
         let (snapshot, mut walked) = self.take(agent, attempt)?;
         let git = self.keep_git(agent, attempt, &mut walked.left_out)?;
         self.spaces.options.hit("workspace.salvage.before_ref");
@@ -148,7 +151,6 @@ impl RunSpace {
             save_deleted(&home, &deleted)?;
         }
         manifest.save(&home.join("manifest"))?;
-        sync::soon(&home, &commit);
         Ok((Snapshot { commit, tree }, walked))
     }
 

@@ -62,6 +62,12 @@ pub(crate) fn soon(home: &Path, commit: &ObjectId) {
     waiting.at_work = std::thread::Builder::new().name("posse-sync".to_owned()).spawn(work).is_ok();
 }
 
+/// Records that the workspace in `home` has nothing to sync at this commit.
+pub(crate) fn mark_as_synced(home: &Path, commit: &ObjectId) -> Result<(), RepositoryError> {
+    let path = home.join(MARK);
+    fs::write(&path, format!("{commit}\n")).map_err(disk::failed("writing", &path))
+}
+
 /// Syncs until the queue is empty, with one sync for all entries that arrived meanwhile.
 fn work() {
     loop {
@@ -89,6 +95,6 @@ fn work() {
 fn mark(home: &File, commit: &ObjectId) -> std::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let file = rustix::fs::openat(home, NEXT_MARK, flags, Mode::RUSR | Mode::WUSR)?;
-    writeln!(File::from(file), "{commit}")?;
+    File::from(file).write_all(format!("{commit}\n").as_bytes())?;
     Ok(rustix::fs::renameat(home, NEXT_MARK, home, MARK)?)
 }

@@ -53,19 +53,35 @@ fn parse(text: &str) -> Option<Value> {
 
 fn limits(figures: &Value) -> String {
     let number = |pointer: &str| figures.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
-    let beside_git =
-        |size: &str| number(&format!("/{size}/workspace")) / number(&format!("/{size}/git_worktree_add"));
-    let ignored = number("/usual/workspace_beside_ignored") / number("/usual/workspace");
+    let of = |size: &str, name: &str| number(&format!("/{size}/{name}"));
+    let beside_git = |size: &str| of(size, "git_worktree_add") / of(size, "overlay");
+    let walk = |size: &str| of(size, "walk_overlay") / of(size, "walk_plain");
+    let ignored = number("/usual/overlay_beside_ignored") / number("/usual/overlay");
     let mut rows = vec![
         ("snapshot of 10,000 files, warm [ms]", number("/usual/snapshot_warm"), 60.0, false),
         ("the first one [ms]", number("/usual/snapshot_first"), 400.0, false),
-        ("a workspace of 10,000 files [times git worktree add]", beside_git("usual"), 1.0, false),
+        ("a workspace of 10,000 files, to the first write [ms]", of("usual", "overlay"), 2.0, false),
+        ("its disk usage [KiB]", of("usual", "overlay_disk"), 64.0, false),
+        ("faster than git worktree add [times]", beside_git("usual"), 200.0, true),
+        ("the same as a copy [ms]", of("usual", "copy"), f64::NAN, false),
+        ("a snapshot after one changed file [ms]", of("usual", "overlay_snapshot_one_changed"), 2.0, false),
+        ("first write of a second run [ms]", of("usual", "second_run_first_write"), 20.0, false),
+        ("a warm walk [times a plain directory]", walk("usual"), 2.0, false),
         ("a workspace beside 1 GB that git ignores [times without]", ignored, 1.3, false),
         ("merge and gate [ms]", number("/merging/merge_gate"), 50.0, false),
         ("ten children of 10,000 files integrated [ms]", number("/merging/integrate_ten"), 1_000.0, false),
     ];
     if !figures["large"].is_null() {
-        rows.push(("a workspace of 100,000 files [times git worktree add]", beside_git("large"), 1.0, false));
+        rows.push((
+            "a workspace of 100,000 files, to the first write [ms]",
+            of("large", "overlay"),
+            2.0,
+            false,
+        ));
+        rows.push(("faster than git worktree add [times]", beside_git("large"), 200.0, true));
+        let snapshot = of("large", "overlay_snapshot_one_changed");
+        rows.push(("a snapshot after one changed file [ms]", snapshot, 2.0, false));
+        rows.push(("a warm walk [times a plain directory]", walk("large"), 2.0, false));
     }
     table(&rows)
 }

@@ -6,6 +6,7 @@ mod hostile;
 mod inside;
 mod kept;
 mod lent;
+mod overlays;
 mod salvage;
 mod support;
 mod torn;

@@ -133,7 +133,7 @@ fn carry_out(dir: &Path, change: &Change) {
 }
 
 /// The files on disk in the form of a tree. Symlinks are never followed.
-fn on_disk(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
+pub(crate) fn on_disk(dir: &Path) -> BTreeMap<Vec<u8>, (String, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(at) = dirs.pop() {

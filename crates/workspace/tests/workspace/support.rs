@@ -29,13 +29,18 @@ pub(crate) struct World {
 impl World {
     /// An empty folder.
     pub(crate) fn new() -> Self {
+        Self::with(|files| if crate::OVERLAYS { files.with_mounts(Mounts::new(init())) } else { files })
+    }
+
+    /// An empty folder, with workspaces as a function makes them.
+    pub(crate) fn with(kind: impl FnOnce(LocalFiles) -> LocalFiles) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         for name in ["folder", "home"] {
             fs::create_dir(dir.path().join(name)).expect("made");
         }
         let home = Some(dir.path().join("home"));
         let options = WorkspaceOptions { home, ..WorkspaceOptions::default() };
-        let shared = files_in(&dir.path().join("state"), options.clone());
+        let shared = kind(LocalFiles::new(&dir.path().join("state"), options.clone()));
         Self { dir, options, shared }
     }
 
@@ -238,14 +243,8 @@ pub(crate) fn git_of(space: &RunSpace, (agent, attempt): (&str, u32), home: &Pat
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Workspaces beneath a state directory, of the kind that this test binary is about.
-pub(crate) fn files_in(state: &Path, options: WorkspaceOptions) -> LocalFiles {
-    let files = LocalFiles::new(state, options);
-    if crate::OVERLAYS { files.with_mounts(Mounts::new(init())) } else { files }
-}
-
 /// The program that holds mounts and runs programs, which cargo builds beside the tests.
-fn init() -> InitBinary {
+pub(crate) fn init() -> InitBinary {
     InitBinary::At(init_path())
 }
 

@@ -1,0 +1,440 @@
+//! Workspaces as overlays: what the kernel's layers and the process that holds the mounts add to the tests of workspaces.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use posse_sandbox::Mounts;
+use posse_workspace::{LocalFiles, ObjectId, RunSpace};
+use proptest::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::salvage::on_disk;
+use crate::support::{RUN, World, assert_sound, copy_tests, files_of, init, names_of, sandboxed, write};
+
+/// A user without files.
+const ORDINARY: u32 = 65_534;
+/// How many histories are tried.
+const HISTORIES: u32 = if option_env!("POSSE_CAMPAIGNS").is_some() { 300 } else { 40 };
+/// How many workspaces are created and removed.
+const CYCLES: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 20_000 } else { 300 };
+/// More live workspaces than stay mounted.
+const LIVE: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 1_000 } else { 520 };
+
+/// A repository, and the mounts of this process.
+fn world() -> (World, Mounts) {
+    let mounts = Mounts::new(init());
+    let world = World::with(|files| files.with_mounts(mounts.clone()));
+    world.git(&["init", "-q", "-b", "main"]);
+    (world, mounts)
+}
+
+/// The files as another process has them: it shares nothing with this one.
+fn another_process(world: &World) -> RunSpace {
+    let files = LocalFiles::new(&world.state(), world.options.clone()).with_mounts(Mounts::new(init()));
+    files.open(RUN).expect("opened")
+}
+
+#[test]
+fn an_ordinary_user_has_the_same_workspaces() {
+    if !rustix::process::geteuid().is_root() {
+        // Then the other tests of this file cover it.
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("set");
+    let tests = copy_tests(dir.path());
+    let own = dir.path().join("own");
+    fs::create_dir(&own).expect("made");
+    chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");
+    let mut command = Command::new(&tests);
+    command.args(["overlays::", "--skip", "ordinary_user"]).env_clear().current_dir(&own);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
+    let output = command.output().expect("started");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("10 passed"), "{said}");
+}
+
+fn kill_holder(mounts: &Mounts) {
+    let holder = mounts.holder_id().expect("a holder");
+    kill_process(Pid::from_raw(holder.cast_signed()).expect("an id"), Signal::KILL).expect("killed");
+}
+
+fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
+    let mount = space.mount(agent, 1).expect("a workspace").expect("an overlay");
+    sandboxed(space, agent, 1, mount, command)
+}
+
+/// The directories of all states of the project.
+fn bases(world: &World) -> Vec<PathBuf> {
+    let entries = |dir: PathBuf| -> Vec<PathBuf> {
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    let projects = entries(world.state().join("projects"));
+    projects.into_iter().flat_map(|project| entries(project.join("bases"))).flat_map(entries).collect()
+}
+
+#[test]
+fn a_workspace_takes_only_what_its_agent_changes() {
+    let world = World::repository();
+    world.write("large", vec![b'x'; 5_000_000]);
+    world.write("dir/a", "one");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, "dir/a", "two");
+    assert!(space.disk_bytes().expect("counted") < 500_000);
+    let upper = space.dir_of(RUN, 1).with_file_name("upper");
+    let changed: Vec<Vec<u8>> = on_disk(&upper).into_keys().collect();
+    assert_eq!(changed, [b"dir/a".to_vec()]);
+    assert_eq!(bases(&world).len(), 1, "one base for all workspaces");
+    space.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made");
+    assert_eq!(bases(&world).len(), 1);
+}
+
+#[test]
+fn a_child_starts_from_a_thin_layer_over_its_parents_base() {
+    let world = World::repository();
+    for number in 0..50 {
+        world.write(&format!("d{}/f{number}", number % 5), format!("{number}"));
+    }
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    let mut last = begun.snapshot.commit;
+    // More states than layers may lie over each other.
+    for round in 0..20 {
+        write(&dir, &format!("new/{round}"), "new");
+        write(&dir, "d0/f0", format!("round {round}"));
+        drop(fs::remove_file(dir.join(format!("d1/f{}", 1 + 5 * round))));
+        if round == 3 {
+            fs::remove_dir_all(dir.join("d4")).expect("removed");
+            write(&dir, "d4", "a file now");
+        }
+        last = space.snapshot(RUN, 1).expect("taken").commit;
+        let child = format!("{RUN}.{}", round + 1);
+        let files = space.make(&child, 1, &last).expect("made").dir;
+        assert_eq!(on_disk(&files), files_of(&space, &last), "round {round}");
+        assert_eq!(run_in(&space, &child, "git status --porcelain"), "", "round {round}");
+    }
+    let wholes = bases(&world).iter().filter(|base| base.join("files/d2").is_dir()).count();
+    assert_eq!(wholes, 1, "all others are thin");
+    let files = space.make("k3f9ab2c.1", 2, &last).expect("made").dir;
+    assert_eq!(on_disk(&files), files_of(&space, &last));
+}
+
+#[test]
+fn a_killed_holder_loses_nothing_and_another_one_takes_over() {
+    let (world, mounts) = world();
+    world.write("a", "one");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, "before", "1");
+    for round in 0..3 {
+        kill_holder(&mounts);
+        // Neither needs a holder.
+        let root = space.mount(RUN, 1).expect("a workspace").expect("an overlay").root();
+        let path = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&*root)));
+        write(&path, &format!("host-{round}"), "2");
+        let seen = run_in(&space, RUN, &format!("cat before host-{round}; echo 3 > program-{round}"));
+        assert_eq!(seen, "12");
+        assert_eq!(fs::read_to_string(path.join(format!("program-{round}"))).expect("read"), "3\n");
+        let other = format!("{RUN}.{}", round + 1);
+        space.make(&other, 1, &begun.snapshot.commit).expect("made with the new holder");
+    }
+    let taken = space.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(names_of(&space, &taken).len(), 8);
+    assert_sound(&space);
+}
+
+#[test]
+fn directories_of_the_base_are_renamed_where_the_kernel_allows_it() {
+    let world = World::repository();
+    for name in ["a/b/c", "a/b/d", "a/e", "f/g"] {
+        world.write(name, name);
+    }
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    let moves = "git mv a/b h && git mv f a/f && git mv a i";
+    let moved = run_in(&space, RUN, &format!("({moves}) > /dev/null 2>&1 && echo moved || mv f j"));
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(moved, "moved\n");
+        let taken = space.snapshot(RUN, 1).expect("taken").commit;
+        assert_eq!(names_of(&space, &taken), ["h/c", "h/d", "i/e", "i/f/g"]);
+    }
+    let taken = space.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(files_of(&space, &taken), on_disk(&dir));
+    assert_sound(&space);
+}
+
+#[test]
+fn workspaces_that_come_and_go_leave_no_mount_and_no_descriptor() {
+    let (world, mounts) = world();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let count = || {
+        let holder = mounts.holder_id().expect("a holder");
+        let mounts = fs::read_to_string(format!("/proc/{holder}/mountinfo")).expect("read").lines().count();
+        let open = |process: &str| fs::read_dir(format!("/proc/{process}/fd")).expect("listed").count();
+        (mounts, open("self"), open(&holder.to_string()))
+    };
+    let cycle = |number: usize| {
+        let agent = format!("{RUN}.{}", number + 1);
+        let dir = space.make(&agent, 1, &begun.snapshot.commit).expect("made").dir;
+        write(&dir, "a", number.to_string());
+        space.discard_workspace(&agent, 1).expect("discarded");
+    };
+    (0..20).for_each(cycle);
+    // A request with a reply comes after all unmounts.
+    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    space.mount(RUN, 1).expect("a workspace").expect("an overlay").clone_for_call().expect("a clone");
+    let before = count();
+    (20..CYCLES).for_each(cycle);
+    space.mount(RUN, 1).expect("a workspace").expect("an overlay").clone_for_call().expect("a clone");
+    let after = count();
+    assert!(after.0 <= before.0 && after.2 <= before.2 && after.1 <= before.1 + 8, "{before:?} {after:?}");
+}
+
+#[test]
+fn more_writers_live_than_stay_mounted() {
+    let world = World::new();
+    world.write("a", "one");
+    let (begun, space) = world.begin();
+    let agent = |number: usize| format!("{RUN}.{}", number + 1);
+    for number in 0..LIVE {
+        let dir = space.make(&agent(number), 1, &begun.snapshot.commit).expect("made").dir;
+        write(&dir, "a", format!("by {number}"));
+    }
+    for number in [0, 1, LIVE / 2, LIVE - 1] {
+        let dir = space.make(&agent(number), 1, &begun.snapshot.commit).expect("found").dir;
+        assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), format!("by {number}"));
+        let taken = space.snapshot(&agent(number), 1).expect("taken").commit;
+        assert_eq!(files_of(&space, &taken), on_disk(&dir));
+    }
+}
+
+#[test]
+fn a_base_that_was_changed_is_made_anew() {
+    let world = World::repository();
+    world.write("a", "one");
+    world.write("b", "two");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    let [base] = bases(&world).try_into().expect("one base");
+    fs::write(base.join("files/a"), "changed").expect("written");
+    let other = another_process(&world);
+    let dir = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made").dir;
+    assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
+    assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
+}
+
+#[test]
+fn a_crash_while_a_base_is_made_leaves_no_part_of_it() {
+    for point in ["workspace.base.before_files", "workspace.base.before_rename"] {
+        let mut world = World::repository();
+        world.write("a", "one");
+        world.commit_all();
+        let (begun, _) = world.begin();
+        world.options.faults = Some(std::sync::Arc::new(move |passed: &'static str| {
+            assert!(passed != point, "crash at {point}");
+        }));
+        let space = world.spaces().open(RUN).expect("opened");
+        let base = begun.snapshot.commit;
+        let crash = std::panic::AssertUnwindSafe(|| space.make(RUN, 1, &base).map(drop));
+        assert!(std::panic::catch_unwind(crash).is_err(), "{point}");
+        assert!(bases(&world).iter().all(|base| base.to_string_lossy().contains(".tmp-")), "{point}");
+        world.options.faults = None;
+        let space = world.spaces().open(RUN).expect("opened");
+        let dir = space.make(RUN, 1, &base).expect("made").dir;
+        assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
+    }
+}
+
+#[test]
+fn a_process_that_was_stopped_loses_its_workspace_to_the_next_one() {
+    let world = World::new();
+    world.write("dir/a", "one");
+    world.write("gone", "x");
+    let (begun, space) = world.begin();
+    let stopped = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&stopped, "dir/work", "done");
+    fs::remove_file(stopped.join("gone")).expect("removed");
+    fs::remove_dir_all(stopped.join("dir")).expect("removed");
+    write(&stopped, "dir/work", "done");
+    // The other process finds the lock taken, and takes a copy of the changes.
+    let other = another_process(&world);
+    let dir = other.make(RUN, 1, &begun.snapshot.commit).expect("found").dir;
+    let names = |dir: &Path| on_disk(dir).into_keys().collect::<Vec<_>>();
+    assert_eq!(names(&dir), [b"dir/work".to_vec()]);
+    write(&stopped, "late", "by the stopped one");
+    write(&dir, "next", "by the other");
+    assert_eq!(names(&dir), [b"dir/work".to_vec(), b"next".to_vec()]);
+    let taken = other.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(files_of(&other, &taken), on_disk(&dir));
+}
+
+/// One step of a history.
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u8, u8),
+    Append(u8, u8),
+    Remove(u8),
+    RemoveTree(u8),
+    MakeDir(u8),
+    Rename(u8, u8),
+    Link(u8, u8),
+    HardLink(u8, u8),
+    Mode(u8, bool),
+    Ignore(u8),
+    /// By a program in the sandbox.
+    Program(u8),
+    Snapshot,
+    Unmount,
+    KillHolder,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (any::<u8>(), any::<u8>()).prop_map(|(path, byte)| Step::Write(path, byte)),
+        3 => (any::<u8>(), any::<u8>()).prop_map(|(path, byte)| Step::Append(path, byte)),
+        3 => any::<u8>().prop_map(Step::Remove),
+        2 => any::<u8>().prop_map(Step::RemoveTree),
+        2 => any::<u8>().prop_map(Step::MakeDir),
+        5 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Step::Link(from, to)),
+        1 => (any::<u8>(), any::<u8>()).prop_map(|(from, to)| Step::HardLink(from, to)),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(path, bit)| Step::Mode(path, bit)),
+        1 => any::<u8>().prop_map(Step::Ignore),
+        1 => any::<u8>().prop_map(Step::Program),
+        3 => Just(Step::Snapshot),
+        1 => Just(Step::Unmount),
+        1 => Just(Step::KillHolder),
+    ]
+}
+
+/// One of the paths that histories use.
+fn place(number: u8) -> &'static str {
+    const PLACES: [&str; 12] =
+        ["a", "b", "d", "d/e", "d/f", "d/g", "d/g/h", "d/g/i", "n", "n/o", "n/o/p", "d/n"];
+    PLACES[usize::from(number) % PLACES.len()]
+}
+
+/// The path of a workspace's files in this process.
+fn dir_of(space: &RunSpace, base: &ObjectId) -> PathBuf {
+    space.make(RUN, 1, base).expect("found").dir
+}
+
+fn carry_out(mounts: &Mounts, space: &RunSpace, base: &ObjectId, step: &Step) {
+    use std::io::Write;
+    let dir = dir_of(space, base);
+    let at = |number: &u8| dir.join(place(*number));
+    let parents = |number: &u8| fs::create_dir_all(at(number).parent().expect("a parent"));
+    // A step that cannot be done is skipped.
+    let done = match step {
+        Step::Write(path, byte) => parents(path).and_then(|()| fs::write(at(path), [*byte])),
+        Step::Append(path, byte) => {
+            fs::File::options().append(true).open(at(path)).and_then(|mut file| file.write_all(&[*byte]))
+        }
+        Step::Remove(path) => fs::remove_file(at(path)),
+        Step::RemoveTree(path) => fs::remove_dir_all(at(path)),
+        Step::MakeDir(path) => fs::create_dir_all(at(path)),
+        Step::Rename(from, to) => parents(to).and_then(|()| fs::rename(at(from), at(to))),
+        Step::Link(path, to) => std::os::unix::fs::symlink(place(*to), at(path)),
+        Step::HardLink(from, to) => fs::hard_link(at(from), at(to)),
+        Step::Mode(path, bit) => {
+            let mode = if *bit { 0o755 } else { 0o644 };
+            match fs::symlink_metadata(at(path)) {
+                Ok(metadata) if metadata.is_file() => {
+                    fs::set_permissions(at(path), fs::Permissions::from_mode(mode))
+                }
+                _ => Ok(()),
+            }
+        }
+        Step::Ignore(path) => fs::write(dir.join("d/.gitignore"), format!("{}\n", place(*path))),
+        Step::Program(path) => {
+            let name = place(*path);
+            run_in(
+                space,
+                RUN,
+                &format!("mkdir -p x && mv {name} x/moved 2> /dev/null; echo p > x/new; true"),
+            );
+            Ok(())
+        }
+        Step::Snapshot => {
+            space.snapshot(RUN, 1).expect("taken");
+            Ok(())
+        }
+        Step::Unmount => {
+            space.release(RUN, 1);
+            Ok(())
+        }
+        Step::KillHolder => {
+            kill_holder(mounts);
+            Ok(())
+        }
+    };
+    drop(done);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: HISTORIES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_snapshot_of_the_upper_layer_is_that_of_a_whole_walk(steps in prop::collection::vec(step(), 1..40)) {
+        let (world, mounts) = world();
+        for name in ["a", "b", "d/e", "d/f", "d/g/h", "d/g/i"] {
+            world.write(name, name);
+        }
+        world.commit_all();
+        let (begun, space) = world.begin();
+        let base = begun.snapshot.commit;
+        dir_of(&space, &base);
+        for step in &steps {
+            carry_out(&mounts, &space, &base, step);
+        }
+        let dir = dir_of(&space, &base);
+        let taken = space.snapshot(RUN, 1).expect("taken").commit;
+        let in_commit = files_of(&space, &taken);
+        // The whole walk is that of the copies: the same files, committed from a directory.
+        let folder = world.elsewhere("whole");
+        copy_files(&dir, &folder);
+        let ignored = ignored_in(&world, &folder, &space, &taken);
+        let mut whole = on_disk(&dir);
+        whole.retain(|path, _| !ignored.contains(path));
+        prop_assert_eq!(in_commit, whole);
+    }
+}
+
+/// The untracked files that git ignores in a directory whose last commit is `commit`.
+fn ignored_in(world: &World, folder: &Path, space: &RunSpace, commit: &ObjectId) -> Vec<Vec<u8>> {
+    crate::support::git_in(folder, &world.home(), &["init", "-q"]);
+    let objects = space.git().git_dir().join("objects");
+    fs::write(folder.join(".git/objects/info/alternates"), format!("{}\n", objects.display()))
+        .expect("written");
+    crate::support::git_in(folder, &world.home(), &["read-tree", &commit.to_string()]);
+    let listed = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
+    let listed = crate::support::git_in(folder, &world.home(), &listed);
+    listed.split_terminator('\0').map(|path| path.as_bytes().to_vec()).collect()
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("made");
+    for entry in fs::read_dir(from).expect("listed").flatten() {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().expect("a type");
+        if entry.file_name() == ".git" {
+        } else if kind.is_dir() {
+            copy_files(&source, &target);
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&source).expect("read"), &target).expect("linked");
+        } else {
+            fs::copy(&source, &target).expect("copied");
+        }
+    }
+}
