@@ -16,7 +16,7 @@ use super::ignored::only_patterns;
 use super::index::{self, Index, TrackedFile};
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::{self, Mode, ObjectType};
-use super::objects::PresentObjects;
+use super::objects::{PackCache, PresentObjects};
 use super::overlays::Overlays;
 use super::pack::PackWriter;
 use super::project::Project;
@@ -31,6 +31,7 @@ pub struct LocalFiles {
     pub(super) state: Arc<Path>,
     pub(super) options: Arc<WorkspaceOptions>,
     pub(super) bases: Arc<Bases>,
+    pub(super) packs: Arc<PackCache>,
     /// `None` if workspaces are copies.
     pub(super) overlays: Option<Arc<Overlays>>,
 }
@@ -71,7 +72,13 @@ impl LocalFiles {
     pub fn new(state: &Path, options: WorkspaceOptions) -> Self {
         // Git runs in other directories, where a relative path would resolve elsewhere.
         let state = std::path::absolute(state).unwrap_or_else(|_| state.to_owned());
-        Self { state: state.into(), options: Arc::new(options), bases: Arc::default(), overlays: None }
+        Self {
+            state: state.into(),
+            options: Arc::new(options),
+            bases: Arc::default(),
+            packs: Arc::default(),
+            overlays: None,
+        }
     }
 
     /// The same with other options. Both share what this process has mounted.

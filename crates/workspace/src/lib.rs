@@ -8,8 +8,9 @@
 //! ```text
 //! <state>/projects/<key>/repo.git           refs/posse/{base/<run>, {work,salvage}/<agent>/<attempt>}
 //! <state>/runs/<run>/project.json           where the project is, what the run began with
-//! <state>/runs/<run>/workspaces/<agent>/<attempt>/files
-//! <state>/runs/<run>/shared/<boot>/<commit>  for readers
+//! <state>/projects/<key>/bases/<boot>/<commit>-<salt>   the files of a commit, shared by all workspaces
+//! <state>/runs/<run>/workspaces/<agent>/<attempt>/upper what an agent changed; `files` if its workspace is a copy
+//! <state>/runs/<run>/shared/<boot>/<commit>  for readers, where there is no base
 //! ```
 //!
 //! [`LocalFiles`] and [`RunSpace`] block. [`LocalWorkspaces`] and the engine's ports that both implement run them on

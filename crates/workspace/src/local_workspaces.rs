@@ -191,6 +191,9 @@ impl Workspaces for LocalWorkspaces {
     fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot> {
         let (own, run, dir) = (self.clone(), run.to_string(), PathBuf::from(dir));
         blocking(move || {
+            // The first workspace needs to know this, and finding out takes as long as the snapshot of a small folder.
+            let files = own.0.files.clone();
+            std::thread::spawn(move || files.try_overlays());
             let begun = own.0.files.begin(&run, &dir)?;
             let (commit, tree) = (begun.snapshot.commit, begun.snapshot.tree);
             Ok(BaseSnapshot { commit, tree, head: begun.head, notes: begun.notes })

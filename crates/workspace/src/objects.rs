@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FileType, Stat};
 
@@ -27,7 +27,47 @@ const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
 /// Finds objects without git: as loose files and in the indexes of packs.
 pub(crate) struct PresentObjects {
     objects: Vec<GitDir>,
-    packs: Vec<PackIndex>,
+    packs: Vec<Arc<PackIndex>>,
+}
+
+/// The indexes of packs that this process has opened. A pack of a project is never removed but with the whole project.
+#[derive(Default)]
+pub(crate) struct PackCache(Mutex<HashMap<(u64, u64), OpenPacks>>);
+
+/// By name.
+type OpenPacks = HashMap<OsString, Arc<PackIndex>>;
+
+/// How many repositories have opened indexes in memory.
+const CACHED_REPOSITORIES_MAX: usize = 16;
+
+impl std::fmt::Debug for PackCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackCache").finish_non_exhaustive()
+    }
+}
+
+impl PackCache {
+    /// The indexes of the packs in a directory of objects.
+    fn indexes(&self, objects: &GitDir) -> Vec<Arc<PackIndex>> {
+        let Ok(Some(dir)) = objects.dir("pack") else { return Vec::new() };
+        // A project that was removed and created again has another directory.
+        let Ok(Some(stat)) = objects.stat("pack") else { return Vec::new() };
+        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if all.len() >= CACHED_REPOSITORIES_MAX {
+            all.clear();
+        }
+        let open = all.entry((stat.st_dev, stat.st_ino)).or_default();
+        let names = index_names(&dir);
+        open.retain(|name, _| names.contains(name));
+        for name in names {
+            if !open.contains_key(&name)
+                && let Some(index) = PackIndex::open(&dir, &name)
+            {
+                open.insert(name, Arc::new(index));
+            }
+        }
+        open.values().cloned().collect()
+    }
 }
 
 impl PresentObjects {
@@ -39,10 +79,23 @@ impl PresentObjects {
         Ok(Self::beneath(vec![dir]))
     }
 
+    /// The same, with the indexes that are open already.
+    pub(crate) fn cached(repository: &Path, cache: &PackCache) -> Result<Self, RepositoryError> {
+        let objects = repository.join("objects");
+        let dir = GitDir::open(&objects)?;
+        let dir = dir.ok_or_else(|| RepositoryError::Damaged(format!("{} is gone", objects.display())))?;
+        let packs = cache.indexes(&dir);
+        Ok(Self::of_packs(vec![dir], packs))
+    }
+
     /// The objects that these directories have now.
     pub(super) fn beneath(objects: Vec<GitDir>) -> Self {
         // An unreadable index counts as empty: its objects are written again.
-        let mut packs: Vec<PackIndex> = objects.iter().flat_map(indexes).collect();
+        let packs = objects.iter().flat_map(indexes).map(Arc::new).collect();
+        Self::of_packs(objects, packs)
+    }
+
+    fn of_packs(objects: Vec<GitDir>, mut packs: Vec<Arc<PackIndex>>) -> Self {
         // Most objects are in the largest pack, so most lookups end there.
         packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
         Self { objects, packs }
@@ -65,9 +118,12 @@ fn is_plain(stat: Stat) -> bool {
 /// The indexes of the packs in a directory of objects.
 fn indexes(objects: &GitDir) -> Vec<PackIndex> {
     let Ok(Some(dir)) = objects.dir("pack") else { return Vec::new() };
-    let names = dir.entries().unwrap_or_default().into_iter().map(|(name, _)| name);
-    let indexes = names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "idx"));
-    indexes.filter_map(|name| PackIndex::open(&dir, &name)).collect()
+    index_names(&dir).iter().filter_map(|name| PackIndex::open(&dir, name)).collect()
+}
+
+fn index_names(packs: &GitDir) -> Vec<OsString> {
+    let names = packs.entries().unwrap_or_default().into_iter().map(|(name, _)| name);
+    names.filter(|name| Path::new(name).extension().is_some_and(|end| end == "idx")).collect()
 }
 
 /// The index of one pack. Ids are read by their first byte, on demand.

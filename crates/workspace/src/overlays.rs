@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use super::disk::FILE_MODE;
 use super::host_commands::CommandLayers;
 use super::run::Mark;
-use super::{RepositoryError, RunSpace, WorkspaceKind, disk, upper};
+use super::{LocalFiles, RepositoryError, RunSpace, WorkspaceKind, disk, upper};
 
 /// How many workspaces stay mounted. Those that no call uses are unmounted above this, and mounted again on demand.
 const MOUNTED_MAX: usize = 512;
@@ -153,7 +153,7 @@ impl Overlays {
     pub(super) fn mount(
         &self,
         home: &Path,
-        lowers: Vec<PathBuf>,
+        lowers: &[PathBuf],
     ) -> Result<Arc<OverlayMount>, RepositoryError> {
         let _one_by_one = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = self.get(home) {
@@ -178,6 +178,17 @@ impl Overlays {
         drop(mounted);
         drop(unmounted);
         Ok(mount)
+    }
+}
+
+impl LocalFiles {
+    /// Finds out whether workspaces can be overlays, unless that is known.
+    pub(super) fn try_overlays(&self) {
+        if let Some(overlays) = self.overlays.as_deref().filter(|_| self.options.kind == WorkspaceKind::Auto)
+        {
+            // The creation of a workspace gets the result.
+            let _ = overlays.usable(&self.state);
+        }
     }
 }
 
@@ -346,7 +357,7 @@ impl RunSpace {
         // An overlay that exists is mounted whatever the settings say by now.
         overlays.usable(&self.spaces.state).map_err(RepositoryError::Unsupported)?;
         let state = self.base_state(&mark.base()?, None)?;
-        overlays.mount(home, state.layers())
+        overlays.mount(home, &state.layers())
     }
 
     /// The mount of a complete workspace, for programs; `None` if its files are in a directory.

@@ -143,7 +143,8 @@ impl RunSpace {
         let secrets = copies.names();
         leave_out_secrets(&mut walked, &secrets);
         let repository = self.project.repository();
-        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) =
+            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
         let entries = ContentWriter {
             folder: &folder,
             root: &root,
@@ -225,7 +226,8 @@ impl RunSpace {
         let secrets = copies.names();
         leave_out_secrets(&mut walked, &secrets);
         let repository = self.project.repository();
-        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) =
+            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
         for (file, (_, content)) in files.iter().zip(sorted(&planted)) {
             if !present.has(&file.oid) {
                 pack.add(ObjectType::Blob, file.oid, content)?;

@@ -134,10 +134,16 @@ impl PackWriter {
         let index = self.dir.join(format!("{name}.idx"));
         let index_tmp = disk::temporary(&index);
         let mut index_file = disk::create_new(&index_tmp)?;
-        index_file
-            .write_all(&index_of(&state.objects, &sum))
-            .and_then(|()| index_file.sync_all())
-            .map_err(disk::failed("writing", &index_tmp))?;
+        let index_failed = disk::failed("writing", &index_tmp);
+        index_file.write_all(&index_of(&state.objects, &sum)).map_err(&index_failed)?;
+        // At once, so that the filesystem commits both together.
+        let (pack_synced, index_synced) = std::thread::scope(|scope| {
+            let pack = scope.spawn(|| file.sync_all());
+            let index = index_file.sync_all();
+            (pack.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), index)
+        });
+        pack_synced.map_err(&failed)?;
+        index_synced.map_err(&index_failed)?;
         for file in [&file, &index_file] {
             file.set_permissions(fs::Permissions::from_mode(READ_ONLY_MODE)).map_err(&failed)?;
         }
@@ -237,7 +243,6 @@ fn seal(file: &mut File, count: u32) -> std::io::Result<[u8; 20]> {
     }
     let sum: [u8; 20] = sha.finalize().into();
     file.write_all(&sum)?;
-    file.sync_all()?;
     Ok(sum)
 }
 

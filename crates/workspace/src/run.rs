@@ -275,7 +275,7 @@ impl RunSpace {
         fs::create_dir_all(above).map_err(disk::failed("making", above))?;
         fs::rename(&making, &home).map_err(disk::failed("making", &home))?;
         drop(lock);
-        let dir = WorkspaceFiles::Mount(overlays.mount(&home, state.layers())?).path();
+        let dir = WorkspaceFiles::Mount(overlays.mount(&home, &state.layers())?).path();
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 

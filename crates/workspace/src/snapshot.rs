@@ -248,7 +248,8 @@ impl RunSpace {
         let known: Vec<KnownFile> =
             walked.found.iter().filter_map(|found| view.known(found.path.clone())).collect();
         let repository = self.project.repository();
-        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) =
+            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
         let entries = ContentWriter {
             folder: &folder,
             root: &root,
@@ -309,7 +310,8 @@ impl RunSpace {
             upper: None,
         })?;
         let repository = self.project.repository();
-        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) =
+            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
         let entries = ContentWriter {
             folder: &folder,
             root: &scan::open_root(&folder)?,

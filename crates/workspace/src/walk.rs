@@ -56,14 +56,8 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
         lower: Some(Vec::new()),
     });
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    let parts = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan.work())).collect();
-        let join = |worker: std::thread::ScopedJoinHandle<'_, ScanResult>| match worker.join() {
-            Ok(walked) => walked,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        workers.into_iter().map(join).collect::<Vec<ScanResult>>()
-    });
+    // An upper layer is usually smaller than the time that a thread takes to start.
+    let parts = if request.upper.is_some() { vec![scan.work()] } else { walk_in_parallel(&scan, threads) };
     if let Some(error) = scan.lock().error.take() {
         return Err(error);
     }
@@ -78,6 +72,17 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
         walked.upper_dirs.extend(part.upper_dirs);
     }
     Ok(walked)
+}
+
+fn walk_in_parallel(scan: &Scan<'_>, threads: usize) -> Vec<ScanResult> {
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan.work())).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, ScanResult>| match worker.join() {
+            Ok(walked) => walked,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        workers.into_iter().map(join).collect()
+    })
 }
 
 /// One directory to read.

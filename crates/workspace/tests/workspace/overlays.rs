@@ -160,8 +160,8 @@ fn directories_of_the_base_are_renamed_where_the_kernel_allows_it() {
     world.commit_all();
     let (begun, space) = world.begin();
     let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
-    let moves = "git mv a/b h && git mv f a/f && git mv a i";
-    let moved = run_in(&space, RUN, &format!("({moves}) > /dev/null 2>&1 && echo moved || mv f j"));
+    let git = "git mv a/b h && git mv f a/f && git mv a i";
+    let moved = run_in(&space, RUN, &format!("({git}) > /dev/null 2>&1 && echo moved || mv f j"));
     if rustix::process::geteuid().is_root() {
         assert_eq!(moved, "moved\n");
         let taken = space.snapshot(RUN, 1).expect("taken").commit;
