@@ -1,5 +1,6 @@
 //! The workspace as an open directory, and the only code that opens files in it.
 
+use std::any::Any;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -34,6 +35,8 @@ pub struct DirHandle {
     pub(super) real: RelPath,
     /// Decides which paths may be read. None allows all.
     pub(super) filter: Option<Arc<dyn ReadFilter>>,
+    /// What must live as long as the directory is used, such as its mount.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl DirHandle {
@@ -55,12 +58,13 @@ impl DirHandle {
     fn open_with(workspace: &Path, resolve: ResolveFlags) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, workspace, flags, Mode::empty(), resolve)?;
-        Ok(Self { root, at: RelPath::root(), real: RelPath::root(), filter: None })
+        Ok(Self { root, at: RelPath::root(), real: RelPath::root(), filter: None, kept: None })
     }
 
     /// The workspace behind an open directory, such as the root of a mount that has no path.
-    pub fn at(root: OwnedFd) -> Self {
-        Self { root, at: RelPath::root(), real: RelPath::root(), filter: None }
+    /// `kept` is dropped with the last handle of it.
+    pub fn at(root: OwnedFd, kept: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { root, at: RelPath::root(), real: RelPath::root(), filter: None, kept: Some(kept) }
     }
 
     /// Checks that a path is a directory beneath the workspace.
@@ -71,13 +75,19 @@ impl DirHandle {
     /// Opens a directory beneath this one as a new root: nothing above it can be reached from there.
     pub(super) fn descend(&self, dir: &RelPath) -> Result<Self, FileError> {
         let (root, real) = self.enter_admitted(dir)?;
-        Ok(Self { root, at: self.shown(dir), real, filter: self.filter.clone() })
+        Ok(Self { root, at: self.shown(dir), real, filter: self.filter.clone(), kept: self.kept.clone() })
     }
 
     /// Like [`descend`](Self::descend), for a directory that is already open and was reached without a link. The caller
     /// has checked the read filter for the one file it needs.
     pub(super) fn at_directory(&self, dir: OwnedFd, path: &RelPath) -> Self {
-        Self { root: dir, at: self.shown(path), real: self.real.below(path), filter: None }
+        Self {
+            root: dir,
+            at: self.shown(path),
+            real: self.real.below(path),
+            filter: None,
+            kept: self.kept.clone(),
+        }
     }
 
     pub(super) fn directory(&self) -> &OwnedFd {

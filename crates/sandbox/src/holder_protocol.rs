@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::spec::SetupFailure;
 
-/// The privileges with which a holder mounts overlays.
+/// The privileges with which overlays are mounted. They decide under which names the kernel stores its attributes in an
+/// upper layer, so one that was mounted with the one must not be mounted with the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HolderMode {
@@ -46,6 +47,8 @@ pub(super) struct ChangesPaths {
     pub(super) upper: String,
     /// An empty directory for the kernel, used by one mount only.
     pub(super) work: String,
+    /// The privileges with which the upper layer is mounted each time.
+    pub(super) mode: HolderMode,
 }
 
 /// The reply of a holder. A clone of a mount is beside it, if one was requested.

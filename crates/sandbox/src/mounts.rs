@@ -6,6 +6,7 @@
 //!
 //! Why it is like this: `docs/decisions/workspace-overlays.md`.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -14,6 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ pub struct OverlayChanges {
     pub upper: PathBuf,
     /// An empty directory that no other mount has used.
     pub work: PathBuf,
+    /// The privileges with which the upper layer is mounted, the same each time.
+    pub mode: HolderMode,
 }
 
 /// The overlay mounts of this process. Cheap to clone.
@@ -69,12 +73,15 @@ struct Holder {
 }
 
 /// The part of a mount that a new holder replaces.
-#[derive(Debug)]
 struct MountedRoot {
     /// A clone that is attached nowhere.
     root: RwLock<Arc<OwnedFd>>,
     /// Held by the holder too, so that the upper layer stays locked as long as either lives.
     lock: Option<OwnedFd>,
+    /// Whether no sandbox can get a clone of it any more.
+    is_lost: AtomicBool,
+    /// What must live as long as the mount.
+    _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A mounted overlay. Dropping it unmounts it, when no sandbox uses it any more.
@@ -113,15 +120,23 @@ impl Mounts {
         self.0.lock().holder.as_ref().map(|holder| holder.child.id())
     }
 
-    /// Mounts an overlay. `lock` is the lock of its upper layer: as long as the mount exists, the lock is held.
-    pub fn mount(&self, layers: &OverlayLayers, lock: Option<OwnedFd>) -> Result<OverlayMount, SandboxError> {
+    /// Mounts an overlay. `lock` is the lock of its upper layer: as long as the mount exists, the lock is held. So is
+    /// `kept`, which keeps the lower layers from being removed. If the holder is killed meanwhile, the error is
+    /// [`SandboxError::Lost`], and the work directory may be used up.
+    pub fn mount(
+        &self,
+        layers: &OverlayLayers,
+        lock: Option<OwnedFd>,
+        kept: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Result<OverlayMount, SandboxError> {
         let paths = layers.paths()?;
         let mut state = self.0.lock();
         state.last_id += 1;
         let id = state.last_id;
         let request = HolderRequest::Mount { id, layers: paths };
-        let root = self.0.request(&mut state, &request, lock.as_ref())?;
-        let mounted = Arc::new(MountedRoot { root: RwLock::new(Arc::new(root)), lock });
+        let root = self.0.request(&mut state, &request, lock.as_ref(), 1)?;
+        let root = RwLock::new(Arc::new(root));
+        let mounted = Arc::new(MountedRoot { root, lock, is_lost: AtomicBool::new(false), _kept: kept });
         state.live.insert(id, Arc::downgrade(&mounted));
         Ok(OverlayMount { id, mounted, mounts: self.clone() })
     }
@@ -133,10 +148,15 @@ impl OverlayMount {
         self.mounted.root()
     }
 
+    /// Whether it has to be mounted again, because a holder was killed while it took the mount over.
+    pub fn is_lost(&self) -> bool {
+        self.mounted.is_lost.load(Ordering::Relaxed)
+    }
+
     /// A clone for one sandbox, which attaches it.
     pub fn clone_for_call(&self) -> Result<OwnedFd, SandboxError> {
         let mut state = self.mounts.0.lock();
-        self.mounts.0.request(&mut state, &HolderRequest::Clone { id: self.id }, None)
+        self.mounts.0.request(&mut state, &HolderRequest::Clone { id: self.id }, None, HOLDERS_TRIED_MAX)
     }
 }
 
@@ -160,7 +180,9 @@ impl MountedRoot {
 impl OverlayLayers {
     fn paths(&self) -> Result<LayerPaths, SandboxError> {
         let changes = match &self.changes {
-            Some(changes) => Some(ChangesPaths { upper: text(&changes.upper)?, work: text(&changes.work)? }),
+            Some(OverlayChanges { upper, work, mode }) => {
+                Some(ChangesPaths { upper: text(upper)?, work: text(work)?, mode: *mode })
+            }
             None => None,
         };
         Ok(LayerPaths {
@@ -190,8 +212,9 @@ impl Inner {
         state: &mut State,
         request: &HolderRequest,
         lock: Option<&OwnedFd>,
+        tries: usize,
     ) -> Result<OwnedFd, SandboxError> {
-        for _ in 0..HOLDERS_TRIED_MAX {
+        for _ in 0..tries {
             let holder = self.holder(state)?;
             let fds: Vec<BorrowedFd<'_>> = lock.into_iter().map(AsFd::as_fd).collect();
             match holder.ask(request, &fds) {
@@ -212,8 +235,13 @@ impl Inner {
                 let root = mounted.root();
                 let fds: Vec<BorrowedFd<'_>> =
                     std::iter::once(root.as_fd()).chain(mounted.lock.iter().map(AsFd::as_fd)).collect();
-                let clone = holder.ask(&HolderRequest::Adopt { id: *id }, &fds)??;
-                *mounted.root.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(clone);
+                match holder.ask(&HolderRequest::Adopt { id: *id }, &fds)? {
+                    Ok(clone) => {
+                        *mounted.root.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(clone);
+                    }
+                    // Its holder was killed while it took the mount over. The files are intact.
+                    Err(_) => mounted.is_lost.store(true, Ordering::Relaxed),
+                }
             }
             state.holder = Some(holder);
         }
@@ -245,6 +273,7 @@ impl Holder {
         let program = program.program()?;
         let (socket, theirs) = UnixStream::pair()?;
         socket.set_read_timeout(Some(REPLY_MAX))?;
+        socket.set_write_timeout(Some(REPLY_MAX))?;
         let child = Command::new(&program)
             .arg(holder::VERB)
             .env_clear()
@@ -267,7 +296,8 @@ impl Holder {
         match (reply, fds.into_iter().next()) {
             (HolderReply::Done, Some(clone)) => Ok(Ok(clone)),
             (HolderReply::Failed(failure), _) => Ok(Err(Unavailable::from_broken(&failure))),
-            (HolderReply::Done, None) => Err(io::ErrorKind::InvalidData.into()),
+            // The kernel drops a descriptor for which this process has no room.
+            (HolderReply::Done, None) => Ok(Err(Unavailable::broken("receiving a mount", "no room for it"))),
         }
     }
 
@@ -280,6 +310,8 @@ impl Drop for Holder {
     fn drop(&mut self) {
         // It unmounts everything when its end of the socket closes.
         let _ = self.socket.shutdown(Shutdown::Both);
+        // It may be stopped, and has nothing to clean up.
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }

@@ -35,7 +35,7 @@ use super::objects::TreeFile;
 use super::project::Project;
 use super::refs::check_id;
 use super::sync::UNKNOWN_BOOT;
-use super::tree_table::TreeTable;
+use super::tree_table::{ItemKind, TreeTable};
 use super::{Lock, ObjectId, RepositoryError, RunSpace, disk};
 use posse_files::parallel;
 
@@ -192,6 +192,7 @@ fn find(layer: &Path, path: &Path) -> LayerEntry {
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
     states: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
+    pinned: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
 }
 
 impl Bases {
@@ -206,6 +207,12 @@ impl Bases {
             states.remove(dir);
         }
         states.get(dir).cloned()
+    }
+
+    /// Keeps a state whose files are used by their path, as long as this process lives.
+    pub(crate) fn pin(&self, state: Arc<BaseState>) {
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        pinned.insert(state.dir.clone(), state);
     }
 
     fn keep(&self, state: BaseState) -> Arc<BaseState> {
@@ -232,11 +239,30 @@ impl RunSpace {
         if let Some(state) = making.load(&dir)? {
             return Ok(state);
         }
-        let _held = Lock::wait(&self.project.dir().join("bases.lock"))?;
+        let _held = lock_all(&self.project)?;
         if let Some(state) = making.load(&dir)? {
             return Ok(state);
         }
         making.make(commit, near)
+    }
+
+    /// The files of a commit as layers, if they exist.
+    pub(crate) fn find_state(&self, commit: &ObjectId) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        let making = StateMaker::new(self)?;
+        let dir = making.dir(commit);
+        Ok(self.spaces.bases.get(&dir).map_or_else(|| making.load(&dir), |state| Ok(Some(state)))?)
+    }
+
+    /// The directories of the tree of a commit, whose state need not exist.
+    pub(crate) fn table_at(
+        &self,
+        commit: &ObjectId,
+        state: Option<&Arc<BaseState>>,
+    ) -> Result<Arc<TreeTable>, RepositoryError> {
+        match state {
+            Some(state) => self.table_of(state),
+            None => Ok(Arc::new(TreeTable::of(&self.files_of(commit)?.1))),
+        }
     }
 
     /// The directories of the tree of a state.
@@ -300,12 +326,19 @@ impl<'a> StateMaker<'a> {
         let below = match &mark.over {
             Some(over) if check_id(over).is_ok() => match self.load(&self.top.join(over))? {
                 Some(below) => Some(below),
-                None => return self.discard(dir),
+                None => {
+                    drop(held);
+                    return self.discard(dir);
+                }
             },
-            Some(_) => return self.discard(dir),
+            Some(_) => {
+                drop(held);
+                return self.discard(dir);
+            }
             None => None,
         };
         if !is_as_laid_out(&dir.join(FILES), &dir.join(MANIFEST)) {
+            drop(held);
             return self.discard(dir);
         }
         // Cleaning goes by the time of the last use. If that cannot be set, the state is only removed sooner.
@@ -323,9 +356,16 @@ impl<'a> StateMaker<'a> {
         Ok(Some(self.space.spaces.bases.keep(state)))
     }
 
+    /// Makes room for a new state. One that a process uses is only renamed: its files are the lower layer of a mount.
     fn discard(&self, dir: &Path) -> Result<Option<Arc<BaseState>>, RepositoryError> {
-        let away = self.space.spaces.put_away(dir)?;
-        std::thread::spawn(move || drop(disk::remove_tree(&away)));
+        let opened = File::open(dir).map_err(disk::failed("opening", dir))?;
+        if flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let away = self.space.spaces.put_away(dir)?;
+            std::thread::spawn(move || drop(disk::remove_tree(&away)));
+        } else if dir.file_name().is_some_and(|name| !disk::is_temporary(name)) {
+            // Cleaning removes it when it is no longer used.
+            fs::rename(dir, disk::temporary(dir)).map_err(disk::failed("renaming", dir))?;
+        }
         Ok(None)
     }
 
@@ -455,17 +495,26 @@ impl<'a> StateMaker<'a> {
         fs::create_dir(&making).map_err(disk::failed("making", &making))?;
         let options = &self.space.spaces.options;
         options.hit("workspace.base.before_files");
-        let filled = fill(&making);
-        let table = match filled {
-            Ok(table) => table,
-            Err(error) => {
-                drop(disk::remove_tree(&making));
-                return Err(error);
-            }
-        };
-        let held = File::open(&making).map_err(disk::failed("opening", &making))?;
+        let completed = fill(&making).and_then(|table| self.put_in_place(commit, below, &making, table));
+        if completed.is_err() {
+            // What cannot be removed now is removed when this process has ended.
+            drop(disk::remove_tree(&making));
+        }
+        completed
+    }
+
+    /// Marks a state as complete and renames it into place.
+    fn put_in_place(
+        &self,
+        commit: &ObjectId,
+        below: Option<&Arc<BaseState>>,
+        making: &Path,
+        table: TreeTable,
+    ) -> Result<Arc<BaseState>, RepositoryError> {
+        let dir = self.dir(commit);
+        let held = File::open(making).map_err(disk::failed("opening", making))?;
         flock(&held, FlockOperation::NonBlockingLockShared)
-            .map_err(|errno| RepositoryError::io("locking", &making, &errno.into()))?;
+            .map_err(|errno| RepositoryError::io("locking", making, &errno.into()))?;
         let state = BaseState {
             commit: *commit,
             name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -477,18 +526,18 @@ impl<'a> StateMaker<'a> {
         };
         let mark = serde_json::to_vec(&state.mark()).unwrap_or_default();
         disk::write_cache(&making.join(MADE), &mark)?;
-        options.hit("workspace.base.before_rename");
-        fs::rename(&making, &dir).map_err(disk::failed("making", &dir))?;
+        self.space.spaces.options.hit("workspace.base.before_rename");
+        fs::rename(making, &dir).map_err(disk::failed("making", &dir))?;
         Ok(self.space.spaces.bases.keep(state))
     }
 }
 
-/// The states of a project that no process uses and no other state lies over, with the time of their last use. States of
-/// other boots are among them, because none can be used again.
+/// The states of a project that no other state lies over, with the time of their last use. States of other boots are
+/// among them, because none can be used again.
 pub(super) fn unused(
     project: &Project,
     boot: Option<&str>,
-) -> Result<Vec<(PathBuf, SystemTime, File)>, RepositoryError> {
+) -> Result<Vec<(PathBuf, SystemTime)>, RepositoryError> {
     let current = boot.filter(|boot| check_id(boot).is_ok()).unwrap_or(UNKNOWN_BOOT);
     let mut found = Vec::new();
     for top in entries_of(&project.dir().join("bases"))? {
@@ -503,15 +552,24 @@ pub(super) fn unused(
             if below.contains(&*name.to_string_lossy()) || (is_current && is_making) {
                 continue;
             }
-            let Ok(held) = File::open(&dir) else { continue };
-            if flock(&held, FlockOperation::NonBlockingLockExclusive).is_ok() {
-                let used = fs::metadata(dir.join(MADE)).or_else(|_| fs::metadata(&dir));
-                let used = used.and_then(|made| made.modified()).map_err(disk::failed("looking at", &dir))?;
-                found.push((dir, used, held));
-            }
+            let used = fs::metadata(dir.join(MADE)).or_else(|_| fs::metadata(&dir));
+            let Ok(used) = used.and_then(|made| made.modified()) else { continue };
+            found.push((dir, used));
         }
     }
     Ok(found)
+}
+
+/// Locks a state that no process uses; `None` if one uses it. No process can begin to use it while this is held and the
+/// caller has the lock on all states of the project.
+pub(super) fn lock_unused(dir: &Path) -> Option<File> {
+    let opened = File::open(dir).ok()?;
+    flock(&opened, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(opened)
+}
+
+/// Waits until no other process makes or removes states of a project.
+pub(super) fn lock_all(project: &Project) -> Result<Lock, RepositoryError> {
+    Lock::wait(&project.dir().join("bases.lock"))
 }
 
 /// The new side of a change, if it is a file, a link or a submodule.
@@ -537,7 +595,12 @@ fn make_dir(dir: &Path) -> Result<(), RepositoryError> {
 fn white_out(into: &Path, after: &TreeTable, before: &TreeTable, path: &[u8]) -> Result<(), RepositoryError> {
     // A directory without a file is not in a tree, so it must not stay visible either.
     let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    let gone = ends.into_iter().find(|end| !after.has_dir(&path[..=*end])).map_or(path, |end| &path[..end]);
+    let mut ends = ends.into_iter();
+    let mut gone = ends.find(|end| !after.has_dir(&path[..=*end])).map_or(path, |end| &path[..end]);
+    // A submodule is an empty directory, which would be merged with the one below.
+    if after.get(gone).is_some_and(|item| item.kind == ItemKind::Entry(Mode::Gitlink)) && gone != path {
+        gone = ends.next().map_or(path, |end| &path[..end]);
+    }
     let is_replaced = after.get(gone).is_some() || after.has_dir(&[gone, b"/"].concat());
     if is_replaced || !(before.get(gone).is_some() || before.has_dir(&[gone, b"/"].concat())) {
         return Ok(());

@@ -33,6 +33,11 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// Whether a name is a [`temporary`] one.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    name.to_string_lossy().contains(TEMPORARY)
+}
+
 /// Whether the process that chose a [`temporary`] name has ended.
 pub(crate) fn maker_is_gone(name: &OsStr) -> bool {
     let text = name.to_string_lossy();

@@ -52,6 +52,9 @@ pub enum RepositoryError {
         /// Whether a resource was temporarily short.
         passing: bool,
     },
+    /// An overlay could not be mounted here.
+    #[error("{0}")]
+    NotMounted(String),
     /// The process that holds the mounts of workspaces was killed several times in a row.
     #[error("the process that mounts workspaces was killed")]
     HolderLost,
@@ -90,6 +93,7 @@ impl RepositoryError {
             Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
             Self::Io { passing, .. } => *passing,
             Self::NoGit(_)
+            | Self::NotMounted(_)
             | Self::TooLong { .. }
             | Self::Unsupported(_)
             | Self::Held { .. }
@@ -116,6 +120,7 @@ impl From<RepositoryError> for WorkspaceError {
             RepositoryError::Held { .. } => Self::Held(text),
             RepositoryError::Damaged(_) => Self::Damaged(text),
             RepositoryError::NoGit(_)
+            | RepositoryError::NotMounted(_)
             | RepositoryError::Git { .. }
             | RepositoryError::TooLong { .. }
             | RepositoryError::Io { .. }

@@ -286,10 +286,13 @@ impl LocalFiles {
         // A removed layer may have been the last one over another.
         loop {
             let mut removed = false;
-            for (dir, used, _held) in bases::unused(&project, self.options.boot().as_deref())? {
+            for (dir, used) in bases::unused(&project, self.options.boot().as_deref())? {
                 if !older(used, options.workspaces_older_than, options.now) {
                     continue;
                 }
+                // A process that looks for this state now waits, and then makes its own.
+                let _all = bases::lock_all(&project)?;
+                let Some(_held) = bases::lock_unused(&dir) else { continue };
                 let bytes = disk_bytes(&dir);
                 let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let gone = if options.dry_run { Ok(()) } else { self.discard(&dir) };

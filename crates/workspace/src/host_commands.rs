@@ -12,12 +12,13 @@ use std::time::Duration;
 use posse_domain::event::CheckRecord;
 use posse_engine::ports::{StopSignal, Urgency};
 
+use super::bases::BaseState;
 use super::disk;
 use super::overlay::{lay_over, make_layer};
 use posse_files::trees;
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
 use posse_sandbox::{
-    BoxedCommand, Cache, CacheShown, CallEnd, DiskLimit, EndReason, Exit, Mounts, OverlayChanges,
+    BoxedCommand, Cache, CacheShown, CallEnd, DiskLimit, EndReason, Exit, HolderMode, Mounts, OverlayChanges,
     OverlayLayers, OverlayMount, SHELL, Sandbox, SandboxError, TimeLimits,
 };
 
@@ -62,6 +63,10 @@ pub struct CommandLayers {
     pub mounts: Mounts,
     /// The topmost first.
     pub lowers: Vec<PathBuf>,
+    /// The privileges with which the topmost was mounted.
+    pub mode: HolderMode,
+    /// The shared layers among them.
+    pub(super) state: Arc<BaseState>,
 }
 
 /// One command of the host, with its limit.
@@ -289,9 +294,9 @@ impl CommandLayers {
         std::fs::create_dir(&upper)?;
         let (upper, work) = (upper.canonicalize()?, work.canonicalize()?);
         std::fs::set_permissions(&upper, std::fs::Permissions::from_mode(0o755))?;
-        let changes = Some(OverlayChanges { upper, work });
+        let changes = Some(OverlayChanges { upper, work, mode: self.mode });
         let layers = OverlayLayers { lowers: self.lowers.clone(), changes };
-        self.mounts.mount(&layers, None).map(Arc::new)
+        self.mounts.mount(&layers, None, Some(self.state.clone())).map(Arc::new)
     }
 }
 

@@ -12,24 +12,28 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use posse_sandbox::{HolderMode, Mounts, OverlayChanges, OverlayLayers, OverlayMount, Sandbox, SandboxError};
-use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, flock, mknodat, openat};
+use rustix::fs::{
+    CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, mknodat, openat, renameat_with,
+};
 use rustix::io::Errno;
 
+use super::bases::BaseState;
 use super::disk::FILE_MODE;
 use super::host_commands::CommandLayers;
-use super::run::Mark;
-use super::{LocalFiles, RepositoryError, RunSpace, WorkspaceKind, disk, upper};
+use super::{LocalFiles, ObjectId, RepositoryError, RunSpace, WorkspaceKind, disk, upper};
 
 /// How many workspaces stay mounted. Those that no call uses are unmounted above this, and mounted again on demand.
-const MOUNTED_MAX: usize = 512;
+const MOUNTED_MAX: usize = 256;
 /// How long another process may keep a workspace mounted. A process that was killed releases it at once, so one that
 /// does not is stopped, and no longer the lease holder.
 const HELD_MAX: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
+/// How many holders are tried for one mount, in case each is killed.
+const HOLDERS_TRIED_MAX: usize = 3;
 /// The names in the directory of a workspace.
 pub(super) const UPPER: &str = "upper";
 const WORK: &str = "work.";
@@ -49,7 +53,9 @@ pub(super) struct Overlays {
 }
 
 struct MountedWorkspace {
-    mount: Arc<OverlayMount>,
+    mount: Weak<OverlayMount>,
+    /// Keeps it mounted, until it is released.
+    held: Option<Arc<OverlayMount>>,
     used: Instant,
 }
 
@@ -93,13 +99,13 @@ impl Overlays {
         let real = state.canonicalize().map_err(|error| format!("{}: {error}", state.display()))?;
         let state = &self.state.get_or_init(|| (state.to_owned(), real)).1;
         let probe = disk::temporary(&state.join(".overlay-probe"));
-        let tried = self.try_in(&probe);
+        let tried = self.try_in(&probe, mode);
         drop(disk::remove_tree(&probe));
         tried.map(|()| mode)
     }
 
     /// Mounts an overlay, changes a file through it, and checks that the lower layer is unchanged.
-    fn try_in(&self, probe: &Path) -> Result<(), String> {
+    fn try_in(&self, probe: &Path, mode: HolderMode) -> Result<(), String> {
         let at = |name: &str| probe.join(name);
         let made = || -> std::io::Result<()> {
             for dir in ["", "lower", "upper", "work"] {
@@ -110,9 +116,9 @@ impl Overlays {
         made().map_err(|error| format!("{}: {error}", probe.display()))?;
         let layers = OverlayLayers {
             lowers: vec![at("lower")],
-            changes: Some(OverlayChanges { upper: at("upper"), work: at("work") }),
+            changes: Some(OverlayChanges { upper: at("upper"), work: at("work"), mode }),
         };
-        let mount = self.mounts.mount(&layers, None).map_err(|error| error.to_string())?;
+        let mount = self.mounts.mount(&layers, None, None).map_err(|error| error.to_string())?;
         let changed = || -> std::io::Result<bool> {
             let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
             let mut file = File::from(openat(&*mount.root(), "file", flags, Mode::empty())?);
@@ -139,21 +145,28 @@ impl Overlays {
     pub(super) fn get(&self, home: &Path) -> Option<Arc<OverlayMount>> {
         let mut mounted = self.lock();
         let found = mounted.get_mut(home)?;
+        // One that was released while a call used it is used further.
+        let mount = found.mount.upgrade().filter(|mount| !mount.is_lost())?;
         found.used = Instant::now();
-        Some(found.mount.clone())
+        found.held = Some(mount.clone());
+        Some(mount)
     }
 
     /// Unmounts the workspace in `home`, as soon as no call uses it.
     pub(super) fn release(&self, home: &Path) {
-        let released = self.lock().remove(home);
+        let mut mounted = self.lock();
+        let released = mounted.get_mut(home).and_then(|workspace| workspace.held.take());
+        drop(mounted);
+        // Unmounting sends a message, which takes a lock of its own.
         drop(released);
     }
 
-    /// Mounts a workspace. Another process that has it mounted is waited for.
-    pub(super) fn mount(
+    /// Mounts a workspace. Another process that has it mounted is waited for, and if it does not let go, it loses it.
+    fn mount(
         &self,
         home: &Path,
-        lowers: &[PathBuf],
+        state: &Arc<BaseState>,
+        mode: HolderMode,
     ) -> Result<Arc<OverlayMount>, RepositoryError> {
         let _one_by_one = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mount) = self.get(home) {
@@ -161,23 +174,72 @@ impl Overlays {
         }
         let lock = match exclusive(&home.join(LOCK))? {
             Some(lock) => lock,
-            None => take_over(home)?,
+            None => take_over(home, mode)?,
         };
-        let work = new_work(home)?;
-        let lowers = lowers.iter().map(|lower| self.real(lower)).collect();
-        let changes = Some(OverlayChanges { upper: self.real(&home.join(UPPER)), work: self.real(&work) });
-        let mount = self
-            .mounts
-            .mount(&OverlayLayers { lowers, changes }, Some(lock))
-            .map_err(|error| mount_error(home, &error))?;
+        let mount = self.mount_locked(home, state, mode, &lock)?;
+        Ok(self.insert(home, mount))
+    }
+
+    /// Mounts a workspace that is being made in `making`. [`Self::keep`] takes it over under its final path.
+    pub(super) fn mount_new(
+        &self,
+        making: &Path,
+        state: &Arc<BaseState>,
+        mode: HolderMode,
+    ) -> Result<OverlayMount, RepositoryError> {
+        let path = making.join(LOCK);
+        let lock = exclusive(&path)?;
+        let lock = lock.ok_or(RepositoryError::Held { path, seconds: HELD_MAX.as_secs() })?;
+        self.mount_locked(making, state, mode, &lock)
+    }
+
+    /// Keeps the mount of a new workspace.
+    pub(super) fn keep(&self, home: &Path, mount: OverlayMount) -> WorkspaceFiles {
+        WorkspaceFiles::of(self.insert(home, mount))
+    }
+
+    fn mount_locked(
+        &self,
+        home: &Path,
+        state: &Arc<BaseState>,
+        mode: HolderMode,
+        lock: &OwnedFd,
+    ) -> Result<OverlayMount, RepositoryError> {
+        let lowers: Vec<PathBuf> = state.layers().iter().map(|lower| self.real(lower)).collect();
+        let upper = self.real(&home.join(UPPER));
+        for _ in 0..HOLDERS_TRIED_MAX {
+            // A holder that was killed may have used the directory.
+            let work = self.real(&new_work(home)?);
+            let changes = Some(OverlayChanges { upper: upper.clone(), work, mode });
+            let layers = OverlayLayers { lowers: lowers.clone(), changes };
+            let lock = lock.try_clone().map_err(disk::failed("locking", home))?;
+            match self.mounts.mount(&layers, Some(lock), Some(state.clone())) {
+                Err(SandboxError::Lost) => {}
+                mounted => return mounted.map_err(|error| mount_error(home, &error)),
+            }
+        }
+        Err(RepositoryError::HolderLost)
+    }
+
+    fn insert(&self, home: &Path, mount: OverlayMount) -> Arc<OverlayMount> {
         let mount = Arc::new(mount);
         let mut mounted = self.lock();
-        let unused = if mounted.len() >= MOUNTED_MAX { least_used(&mounted) } else { None };
-        let unmounted = unused.and_then(|unused| mounted.remove(&unused));
-        mounted.insert(home.to_owned(), MountedWorkspace { mount: mount.clone(), used: Instant::now() });
+        let held = |workspace: &&MountedWorkspace| workspace.held.is_some();
+        let unmounted = if mounted.values().filter(held).count() >= MOUNTED_MAX {
+            least_used(&mounted).and_then(|unused| mounted.remove(&unused))
+        } else {
+            None
+        };
+        mounted.retain(|_, workspace| workspace.mount.strong_count() > 0);
+        let workspace = MountedWorkspace {
+            mount: Arc::downgrade(&mount),
+            held: Some(mount.clone()),
+            used: Instant::now(),
+        };
+        mounted.insert(home.to_owned(), workspace);
         drop(mounted);
         drop(unmounted);
-        Ok(mount)
+        mount
     }
 }
 
@@ -199,14 +261,17 @@ pub fn try_overlays(sandbox: &Sandbox, dir: &Path) -> Result<HolderMode, String>
 }
 
 fn least_used(mounted: &HashMap<PathBuf, MountedWorkspace>) -> Option<PathBuf> {
-    let unused = mounted.iter().filter(|(_, workspace)| Arc::strong_count(&workspace.mount) == 1);
+    let is_unused = |workspace: &MountedWorkspace| {
+        workspace.held.as_ref().is_some_and(|mount| Arc::strong_count(mount) == 1)
+    };
+    let unused = mounted.iter().filter(|(_, workspace)| is_unused(workspace));
     unused.min_by_key(|(_, workspace)| workspace.used).map(|(home, _)| home.clone())
 }
 
 fn mount_error(home: &Path, error: &SandboxError) -> RepositoryError {
     match error {
         SandboxError::Lost => RepositoryError::HolderLost,
-        _ => RepositoryError::Unsupported(format!("{} cannot be mounted: {error}", home.display())),
+        _ => RepositoryError::NotMounted(format!("{} cannot be mounted: {error}", home.display())),
     }
 }
 
@@ -228,42 +293,51 @@ fn exclusive(path: &Path) -> Result<Option<OwnedFd>, RepositoryError> {
 
 /// Takes a workspace from a process that was stopped while it had it mounted: the files become a copy of the upper layer,
 /// and what the other process may still write when it wakes goes to the old one.
-fn take_over(home: &Path) -> Result<OwnedFd, RepositoryError> {
+fn take_over(home: &Path, mode: HolderMode) -> Result<OwnedFd, RepositoryError> {
     let (upper, lock) = (home.join(UPPER), home.join(LOCK));
     let copy = disk::temporary(&upper);
-    copy_layer(&upper, &copy).map_err(disk::failed("copying", &upper))?;
-    for (path, name) in [(&upper, "stopped"), (&lock, "stopped-lock")] {
-        let away = disk::temporary(&home.join(name));
-        fs::rename(path, &away).map_err(disk::failed("renaming", path))?;
-    }
-    fs::rename(&copy, &upper).map_err(disk::failed("renaming", &copy))?;
+    copy_layer(mode, &upper, &copy).map_err(disk::failed("copying", &upper))?;
+    let away = disk::temporary(&home.join("stopped-lock"));
+    fs::rename(&lock, &away).map_err(disk::failed("renaming", &lock))?;
+    // At once, so that there is an upper layer at every moment.
+    renameat_with(CWD, &copy, CWD, &upper, RenameFlags::EXCHANGE)
+        .map_err(|errno| RepositoryError::io("renaming", &copy, &errno.into()))?;
+    let away = disk::temporary(&home.join("stopped"));
+    fs::rename(&copy, &away).map_err(disk::failed("renaming", &copy))?;
     exclusive(&lock)?.ok_or(RepositoryError::Held { path: lock, seconds: HELD_MAX.as_secs() })
 }
 
 /// Copies an upper layer with its whiteouts and the kernel's attributes.
-fn copy_layer(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_layer(mode: HolderMode, from: &Path, to: &Path) -> io::Result<()> {
     let mut waiting = vec![(from.to_owned(), to.to_owned())];
+    let mut dirs = Vec::new();
     while let Some((from, to)) = waiting.pop() {
         let metadata = fs::symlink_metadata(&from)?;
         let kind = metadata.file_type();
+        let needed = if kind.is_dir() { 0o700 } else { 0o400 };
+        if (kind.is_dir() || kind.is_file()) && metadata.permissions().mode() & needed != needed {
+            fs::set_permissions(&from, fs::Permissions::from_mode(metadata.permissions().mode() | needed))?;
+        }
         if kind.is_dir() {
             fs::create_dir(&to)?;
             for entry in fs::read_dir(&from)? {
                 let name = entry?.file_name();
                 waiting.push((from.join(&name), to.join(&name)));
             }
-            upper::copy_attributes(&from, &to)?;
-            fs::set_permissions(&to, metadata.permissions())?;
+            upper::copy_attributes(mode, &from, &to)?;
+            dirs.push((to, metadata.permissions()));
         } else if kind.is_symlink() {
             std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
         } else if kind.is_file() {
             fs::copy(&from, &to)?;
+            fs::set_permissions(&to, metadata.permissions())?;
         } else if kind.is_char_device() {
             mknodat(CWD, &to, FileType::CharacterDevice, Mode::empty(), 0)?;
         }
         // Sockets and pipes belong to processes that have ended.
     }
-    Ok(())
+    // Last, because some forbid new entries.
+    dirs.into_iter().try_for_each(|(dir, permissions)| fs::set_permissions(dir, permissions))
 }
 
 /// A new work directory for the kernel. Those of earlier mounts are removed: the lock shows that none uses them.
@@ -295,15 +369,21 @@ pub(super) fn make_upper(home: &Path) -> Result<PathBuf, RepositoryError> {
 #[derive(Debug, Clone)]
 pub(super) enum WorkspaceFiles {
     Directory(PathBuf),
-    Mount(Arc<OverlayMount>),
+    /// The mount, and the descriptor of its root, which stays open if a new holder replaces that of the mount.
+    Mount(Arc<OverlayMount>, Arc<OwnedFd>),
 }
 
 impl WorkspaceFiles {
+    fn of(mount: Arc<OverlayMount>) -> Self {
+        let root = mount.root();
+        Self::Mount(mount, root)
+    }
+
     /// A path that leads to the files as long as this value lives.
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::Directory(dir) => dir.clone(),
-            Self::Mount(mount) => PathBuf::from(format!("/proc/self/fd/{}", mount.root().as_raw_fd())),
+            Self::Mount(_, root) => PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd())),
         }
     }
 }
@@ -313,17 +393,17 @@ impl WorkspaceFiles {
     pub(super) fn mount(self) -> Option<Arc<OverlayMount>> {
         match self {
             Self::Directory(_) => None,
-            Self::Mount(mount) => Some(mount),
+            Self::Mount(mount, _) => Some(mount),
         }
     }
 }
 
 impl RunSpace {
     /// The overlays, if new workspaces are to be overlays.
-    pub(super) fn usable_overlays(&self) -> Option<&Overlays> {
+    pub(super) fn usable_overlays(&self) -> Option<(&Overlays, HolderMode)> {
         let overlays =
             self.spaces.overlays.as_deref().filter(|_| self.spaces.options.kind == WorkspaceKind::Auto)?;
-        overlays.usable(&self.spaces.state).ok().map(|_| overlays)
+        overlays.usable(&self.spaces.state).ok().map(|mode| (overlays, mode))
     }
 
     /// The files of a complete workspace. An overlay is mounted, if it is not.
@@ -331,33 +411,34 @@ impl RunSpace {
         let home = self.attempt_dir(agent, attempt);
         let overlays = self.spaces.overlays.as_deref();
         if let Some(mount) = overlays.and_then(|overlays| overlays.get(&home)) {
-            return Ok(WorkspaceFiles::Mount(mount));
+            return Ok(WorkspaceFiles::of(mount));
         }
         let mark = self.mark(agent, attempt)?.ok_or_else(|| {
             RepositoryError::Damaged(format!("there is no complete workspace in {}", home.display()))
         })?;
-        if !mark.is_overlay {
+        let Some(mode) = mark.overlay else {
             return Ok(WorkspaceFiles::Directory(self.dir_of(agent, attempt)));
-        }
+        };
         let overlays = overlays.ok_or_else(|| {
             RepositoryError::Unsupported(format!(
                 "{} is an overlay, which this process cannot mount",
                 home.display()
             ))
         })?;
-        self.mount_files(overlays, &home, &mark).map(WorkspaceFiles::Mount)
+        self.mount_files(overlays, &home, &mark.base()?, mode).map(WorkspaceFiles::of)
     }
 
-    pub(super) fn mount_files(
+    fn mount_files(
         &self,
         overlays: &Overlays,
         home: &Path,
-        mark: &Mark,
+        base: &ObjectId,
+        mode: HolderMode,
     ) -> Result<Arc<OverlayMount>, RepositoryError> {
         // An overlay that exists is mounted whatever the settings say by now.
-        overlays.usable(&self.spaces.state).map_err(RepositoryError::Unsupported)?;
-        let state = self.base_state(&mark.base()?, None)?;
-        overlays.mount(home, &state.layers())
+        overlays.usable(&self.spaces.state).map_err(RepositoryError::NotMounted)?;
+        let state = self.base_state(base, None)?;
+        overlays.mount(home, &state, mode)
     }
 
     /// The mount of a complete workspace, for programs; `None` if its files are in a directory.
@@ -368,14 +449,15 @@ impl RunSpace {
     /// Unmounts an overlay, and returns its layers with the upper one as the topmost.
     pub(super) fn freeze(&self, agent: &str, attempt: u32) -> Result<CommandLayers, RepositoryError> {
         let home = self.attempt_dir(agent, attempt);
-        let (Some(overlays), Some(mark)) = (&self.spaces.overlays, self.mark(agent, attempt)?) else {
-            return Err(RepositoryError::Damaged(format!("{} is no overlay", home.display())));
-        };
+        let no_overlay = || RepositoryError::Damaged(format!("{} is no overlay", home.display()));
+        let overlays = self.spaces.overlays.as_deref().ok_or_else(no_overlay)?;
+        let mark = self.mark(agent, attempt)?.ok_or_else(no_overlay)?;
+        let mode = mark.overlay.ok_or_else(no_overlay)?;
         overlays.release(&home);
         let state = self.base_state(&mark.base()?, None)?;
         let lowers = std::iter::once(home.join(UPPER)).chain(state.layers());
         let lowers = lowers.map(|lower| overlays.real(&lower)).collect();
-        Ok(CommandLayers { mounts: overlays.mounts.clone(), lowers })
+        Ok(CommandLayers { mounts: overlays.mounts.clone(), lowers, mode, state })
     }
 
     /// Unmounts a workspace whose agent has ended.

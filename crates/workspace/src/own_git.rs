@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
+use posse_sandbox::HolderMode;
 use rustix::fs::{Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
@@ -108,8 +109,8 @@ impl RunSpace {
     /// link is never followed.
     fn scan_git(&self, agent: &str, attempt: u32) -> Result<Option<LookedGit>, RepositoryError> {
         let Some(mark) = self.mark(agent, attempt)? else { return Ok(None) };
-        if mark.is_overlay {
-            return self.scan_upper_git(agent, attempt, &mark.base()?);
+        if let Some(mode) = mark.overlay {
+            return self.scan_upper_git(agent, attempt, &mark.base()?, mode);
         }
         let files = self.dir_of(agent, attempt);
         let folder = files.join(DOT_GIT);
@@ -171,6 +172,7 @@ impl RunSpace {
         agent: &str,
         attempt: u32,
         base: &ObjectId,
+        mode: HolderMode,
     ) -> Result<Option<LookedGit>, RepositoryError> {
         let upper = self.attempt_dir(agent, attempt).join(overlays::UPPER);
         let folder = upper.join(DOT_GIT);
@@ -178,8 +180,8 @@ impl RunSpace {
         let Some(root) = open(&scan::open_root(&upper)?).map_err(|error| failed(&error.into()))? else {
             return Ok(None);
         };
-        let state = self.base_state(base, None)?;
-        let planted = self.planted_in(&state, base)?;
+        let state = self.find_state(base)?;
+        let planted = self.planted_in(state.as_deref(), base)?;
         let mut files: Vec<TreeFile> = planted
             .iter()
             .map(|(name, content)| TreeFile {
@@ -193,11 +195,14 @@ impl RunSpace {
         let (copies, options, none) = (self.copies(), &self.spaces.options, HashSet::new());
         let view = UpperView {
             state: None,
+            git: None,
+            mode,
             table: &table,
             absent: &none,
             seen: None,
             trusts_stats: false,
             deleted: &none,
+            staging: None,
             moved: BTreeMap::new(),
         };
         let request = Request {
@@ -255,12 +260,13 @@ impl RunSpace {
     /// The files of the `.git` in a state, with those that do not count as work.
     fn planted_in(
         &self,
-        state: &BaseState,
+        state: Option<&BaseState>,
         base: &ObjectId,
     ) -> Result<Vec<(&'static str, Vec<u8>)>, RepositoryError> {
         let mut planted = self.planted(base).to_vec();
         for name in ["index", "shallow"] {
-            let content = disk::read_if_there(&state.git_dir().join(name))?;
+            let path = state.map(|state| state.git_dir().join(name));
+            let content = path.map_or(Ok(None), |path| disk::read_if_there(&path))?;
             planted.extend(content.map(|content| (name, content)));
         }
         Ok(planted)

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -16,14 +16,14 @@ use super::gc::entries_of;
 use super::manifest::{Entry, Manifest, now_ns};
 use super::object::{self, ObjectType};
 use super::objects::{self, TreeFile};
-use super::overlays::{self, Overlays, WorkspaceFiles};
+use super::overlays::{self, Overlays};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
 use super::sync::UNKNOWN_BOOT;
 use super::torn::Durability;
 use super::{Git, LocalFiles, Lock, ObjectId, RepositoryError, Snapshot, disk, index, sync};
-use posse_sandbox::DiskLimit;
+use posse_sandbox::{DiskLimit, HolderMode, OverlayMount};
 
 /// Where the sandbox mounts the objects that the git of a workspace borrows.
 pub const BORROWED_OBJECTS: &str = posse_sandbox::OBJECTS_SHOWN_AT;
@@ -35,8 +35,6 @@ pub struct RunSpace {
     pub(super) run: String,
     pub(super) record: Record,
     pub(super) project: Project,
-    /// States whose files this process uses by their path, which keeps them from being removed.
-    pinned: Arc<Mutex<Vec<Arc<BaseState>>>>,
 }
 
 /// A workspace that an agent can work in.
@@ -61,9 +59,9 @@ pub(super) struct Mark {
     pub(super) bytes: u64,
     /// The boot in which the workspace was created, or last found complete.
     pub(super) boot: Option<String>,
-    /// Whether its files are an upper layer over those of `base`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) is_overlay: bool,
+    /// How it is mounted, if its files are an upper layer over those of `base`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) overlay: Option<HolderMode>,
 }
 
 impl Mark {
@@ -88,7 +86,7 @@ impl RunSpace {
     pub(super) fn new(spaces: LocalFiles, run: &str, record: Record) -> Result<Self, RepositoryError> {
         check_id(&record.project)?;
         let project = Project::with_key(&spaces.state, &record.project);
-        Ok(Self { spaces, run: run.to_owned(), record, project, pinned: Arc::default() })
+        Ok(Self { spaces, run: run.to_owned(), record, project })
     }
 
     /// The run's id.
@@ -178,7 +176,7 @@ impl RunSpace {
         origin: &ObjectId,
     ) -> Result<ReadyWorkspace, RepositoryError> {
         check_id(agent)?;
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.set_unmarked_aside(agent, attempt)?.into_iter().collect();
         if let Some(mark) = self.mark(agent, attempt)? {
             let base = mark.base()?;
             if self.lasted(agent, attempt, mark)? == Durability::Whole {
@@ -190,8 +188,12 @@ impl RunSpace {
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;
         let base = line.as_ref().unwrap_or(origin);
-        if let Some(overlays) = self.usable_overlays() {
-            return self.make_overlay(overlays, agent, attempt, base, notes);
+        if let Some((overlays, mode)) = self.usable_overlays() {
+            match self.make_overlay((overlays, mode), agent, attempt, base, notes.clone()) {
+                // One that cannot be mounted here, for example because there are too many mounts, is a copy.
+                Err(RepositoryError::NotMounted(why)) => notes.push(format!("its files are a copy: {why}")),
+                made => return made,
+            }
         }
         let (dir, home) = (self.dir_of(agent, attempt), self.attempt_dir(agent, attempt));
         let making = self.making(agent, attempt)?;
@@ -227,7 +229,7 @@ impl RunSpace {
         }
         self.refs().swap(&lock, &name, line.as_ref(), base)?;
         options.hit("workspace.make.after_ref");
-        Mark { base: base.to_string(), bytes, boot: options.boot(), is_overlay: false }.save(&making)?;
+        Mark { base: base.to_string(), bytes, boot: options.boot(), overlay: None }.save(&making)?;
         rename_into_place(&making, &home)?;
         drop(lock);
         sync::soon(&home, base);
@@ -238,7 +240,7 @@ impl RunSpace {
     /// to be durable: after a machine crash it is created again.
     fn make_overlay(
         &self,
-        overlays: &Overlays,
+        (overlays, mode): (&Overlays, HolderMode),
         agent: &str,
         attempt: u32,
         base: &ObjectId,
@@ -254,39 +256,56 @@ impl RunSpace {
         });
         let state = self.base_state(base, parent.as_ref())?;
         let making = self.making_quickly(agent, attempt)?;
-        let upper = overlays::make_upper(&making)?;
-        self.plant_copies_over(&upper, &state)?;
+        let made = self.fill_overlay(overlays, &making, mode, &state);
+        let mount = match made {
+            Ok(mount) => mount,
+            Err(error) => {
+                drop(disk::remove_tree(&making));
+                return Err(error);
+            }
+        };
         options.hit("workspace.make.after_files");
         let lock = self.project.lock()?;
         if let Some(mark) = self.mark(agent, attempt)? {
+            drop(mount);
             disk::remove_tree(&making)?;
             drop(lock);
             let dir = self.open_files(agent, attempt)?.path();
             return Ok(ReadyWorkspace { dir, base: mark.base()?, fresh: false, notes });
         }
-        let mark = Mark { base: base.to_string(), bytes: 0, boot: options.boot(), is_overlay: true };
-        mark.save_quickly(&making)?;
-        // There is no file yet that could be lost.
-        sync::mark_as_synced(&making, base)?;
         // Its work ref is created by its first move.
         options.hit("workspace.make.after_ref");
         disk::remove_tree(&home)?;
         let above = home.parent().unwrap_or(&home);
         fs::create_dir_all(above).map_err(disk::failed("making", above))?;
         fs::rename(&making, &home).map_err(disk::failed("making", &home))?;
+        let dir = overlays.keep(&home, mount).path();
         drop(lock);
-        let dir = WorkspaceFiles::Mount(overlays.mount(&home, &state.layers())?).path();
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
+    }
+
+    /// Makes an empty overlay in a directory, and mounts it.
+    fn fill_overlay(
+        &self,
+        overlays: &Overlays,
+        making: &Path,
+        mode: HolderMode,
+        state: &Arc<BaseState>,
+    ) -> Result<OverlayMount, RepositoryError> {
+        let upper = overlays::make_upper(making)?;
+        self.plant_copies_over(&upper, state)?;
+        let base = state.commit.to_string();
+        let mark = Mark { base, bytes: 0, boot: self.spaces.options.boot(), overlay: Some(mode) };
+        mark.save_quickly(making)?;
+        // There is no file yet that could be lost.
+        sync::mark_as_synced(making, &state.commit)?;
+        overlays.mount_new(making, state, mode)
     }
 
     /// An empty directory to create a workspace in. Removes leftovers of processes that have ended.
     fn making(&self, agent: &str, attempt: u32) -> Result<PathBuf, RepositoryError> {
         let top = self.dir().join("making");
-        for entry in fs::read_dir(&top).into_iter().flatten().flatten() {
-            if disk::maker_is_gone(&entry.file_name()) {
-                disk::remove_tree(&entry.path())?;
-            }
-        }
+        forget_unfinished(&top)?;
         let making = disk::temporary(&top.join(format!("{agent}-{attempt}")));
         // Another process may have had this id before a reboot.
         disk::remove_tree(&making)?;
@@ -298,6 +317,7 @@ impl RunSpace {
     fn making_quickly(&self, agent: &str, attempt: u32) -> Result<PathBuf, RepositoryError> {
         let top = self.dir().join("making");
         fs::create_dir_all(&top).map_err(disk::failed("making", &top))?;
+        forget_unfinished(&top)?;
         let making = disk::temporary(&top.join(format!("{agent}-{attempt}")));
         disk::remove_tree(&making)?;
         fs::create_dir(&making).map_err(disk::failed("making", &making))?;
@@ -310,7 +330,7 @@ impl RunSpace {
         if self.usable_overlays().is_some() {
             let state = self.base_state(base, None)?;
             if let Some(dir) = state.whole() {
-                self.pinned.lock().unwrap_or_else(PoisonError::into_inner).push(state);
+                self.spaces.bases.pin(state);
                 return Ok(dir);
             }
         }
@@ -486,6 +506,16 @@ impl RunSpace {
     pub fn disk_bytes(&self) -> Result<u64, RepositoryError> {
         disk::bytes_beneath(&self.dir())
     }
+}
+
+/// Removes what processes that have ended left unfinished.
+fn forget_unfinished(top: &Path) -> Result<(), RepositoryError> {
+    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
+        if disk::maker_is_gone(&entry.file_name()) {
+            disk::remove_tree(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes directories of other boots, whose content may never have reached the disk.

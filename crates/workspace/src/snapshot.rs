@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
+use posse_sandbox::HolderMode;
+
 use super::change::changes;
 use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
@@ -163,7 +165,7 @@ impl RunSpace {
                 self.dir().display()
             )));
         };
-        let (base, is_overlay) = (mark.base()?, mark.is_overlay);
+        let (base, is_overlay) = (mark.base()?, mark.overlay.is_some());
         match self.lasted(agent, attempt, mark)? {
             Durability::Whole => {}
             Durability::Behind => drop(self.make(agent, attempt, &base)?),
@@ -186,9 +188,9 @@ impl RunSpace {
     fn tree_of(&self, agent: &str, attempt: u32, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
         match self.manifest_of(agent, attempt) {
             Some(manifest) if manifest.commit == *commit => Ok(manifest.tree),
-            _ => match self.mark(agent, attempt)?.filter(|mark| mark.is_overlay) {
+            _ => match self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()) {
                 Some(mark) if mark.base()? == *commit => {
-                    Ok(self.table_of(&self.base_state(commit, None)?)?.tree)
+                    Ok(self.table_at(commit, self.find_state(commit)?.as_ref())?.tree)
                 }
                 _ => objects::tree_of(&self.git(), commit),
             },
@@ -198,16 +200,17 @@ impl RunSpace {
     /// Scans the upper layer of a workspace that is at `tip`. Files are read again unless their stat may be `trusted`.
     fn scan_upper(
         &self,
-        agent: &str,
-        attempt: u32,
-        base: &ObjectId,
+        (agent, attempt): (&str, u32),
+        (base, mode): (&ObjectId, HolderMode),
         tip: &ObjectId,
         trusts_stats: bool,
     ) -> Result<WorkspaceScan, RepositoryError> {
         let home = self.attempt_dir(agent, attempt);
         let folder = home.join(overlays::UPPER);
-        let state = self.base_state(base, None)?;
-        let table = self.table_of(&state)?;
+        // A cleaning must not lay files out.
+        let state = self.find_state(base)?;
+        let table = self.table_at(base, state.as_ref())?;
+        let git = self.git();
         let seen = self.manifest_of(agent, attempt);
         let deleted = load_deleted(&home)?;
         let scanned = seen.as_ref().map_or(*base, |seen| seen.commit);
@@ -218,12 +221,15 @@ impl RunSpace {
         };
         let absent = self.absent()?;
         let view = UpperView {
-            state: Some(&state),
+            state: state.as_deref(),
+            git: Some(&git),
+            mode,
             table: &table,
             absent: &absent,
             seen: seen.as_ref(),
             trusts_stats,
             deleted: &deleted,
+            staging: disk::read_if_there(&home.join(upper::STAGING_RECORD))?,
             moved,
         };
         let (copies, options) = (self.copies(), &self.spaces.options);
@@ -276,8 +282,10 @@ impl RunSpace {
         tip: &ObjectId,
         known: bool,
     ) -> Result<WorkspaceScan, RepositoryError> {
-        if let Some(mark) = self.mark(agent, attempt)?.filter(|mark| mark.is_overlay) {
-            return self.scan_upper(agent, attempt, &mark.base()?, tip, known);
+        if let Some(mark) = self.mark(agent, attempt)?
+            && let Some(mode) = mark.overlay
+        {
+            return self.scan_upper((agent, attempt), (&mark.base()?, mode), tip, known);
         }
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);

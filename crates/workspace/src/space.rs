@@ -18,7 +18,7 @@ use super::refs::{check_id, work_ref};
 use super::torn::Durability;
 use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
-use super::upper::STAGING;
+use super::upper::{STAGING_PREFIX, STAGING_RECORD};
 use super::user_repository::UserRepository;
 use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
 
@@ -26,6 +26,25 @@ use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerg
 const APPLY_STAGING: &str = ".posse-apply-";
 /// A run's root has one attempt: its failure ends the run.
 pub(super) const ROOT_ATTEMPT: u32 = 1;
+
+/// A staging directory inside an overlay, because a rename does not cross mounts. Its name is random, so that it is no
+/// name of the agent's, and is recorded before it is used, so that no snapshot takes it for work.
+fn inner_staging(home: &Path, dir: &Path) -> Result<PathBuf, RepositoryError> {
+    let record = home.join(STAGING_RECORD);
+    if let Some(left) = disk::read_if_there(&record)? {
+        disk::remove_tree(&dir.join(OsString::from_vec(left)))?;
+    }
+    let name = format!("{STAGING_PREFIX}{:016x}", drawn(dir)?);
+    disk::write_cache(&record, name.as_bytes())?;
+    Ok(dir.join(name))
+}
+
+fn drawn(dir: &Path) -> Result<u64, RepositoryError> {
+    let mut drawn = [0; 8];
+    rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| RepositoryError::io("drawing a name in", dir, &error.into()))?;
+    Ok(u64::from_ne_bytes(drawn))
+}
 
 /// The names that no agent of a run may change, and the exceptions.
 pub(super) struct ProtectedEntries {
@@ -89,11 +108,13 @@ impl RunSpace {
         let dir = files.path();
         let staging = match &files {
             WorkspaceFiles::Directory(_) => home.join("staging"),
-            // A rename does not cross mounts.
-            WorkspaceFiles::Mount(_) => dir.join(STAGING),
+            WorkspaceFiles::Mount(..) => inner_staging(&home, &dir)?,
         };
         let onto = TreeSwitch::open(&dir, &staging, Permissions::Fixed)?;
         let updated = update_files(&self.git(), onto, old, new, &|point| options.hit(point))?;
+        if !staging.exists() {
+            drop(fs::remove_file(home.join(STAGING_RECORD)));
+        }
         sync::soon(&home, new);
         Ok(updated)
     }
@@ -184,10 +205,7 @@ impl RunSpace {
         if let Some(left) = left.filter(is_ours) {
             disk::remove_tree(&left)?;
         }
-        let mut drawn = [0; 8];
-        rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| RepositoryError::io("drawing a name in", dir, &error.into()))?;
-        let staging = dir.join(format!("{APPLY_STAGING}{}-{:016x}", self.run, u64::from_ne_bytes(drawn)));
+        let staging = dir.join(format!("{APPLY_STAGING}{}-{:016x}", self.run, drawn(dir)?));
         disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
         Ok(staging)
     }

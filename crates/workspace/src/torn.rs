@@ -67,13 +67,38 @@ impl RunSpace {
         ))
     }
 
+    /// Sets an overlay aside whose mark a machine crash lost, unless nothing is in it. Returns a text that says so.
+    pub(super) fn set_unmarked_aside(
+        &self,
+        agent: &str,
+        attempt: u32,
+    ) -> Result<Option<String>, RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        let upper = home.join(super::overlays::UPPER);
+        let is_empty = || fs::read_dir(&upper).is_ok_and(|mut entries| entries.next().is_none());
+        if !upper.is_dir() || self.mark(agent, attempt).is_ok_and(|mark| mark.is_some()) {
+            return Ok(None);
+        }
+        if is_empty() {
+            self.spaces.discard(&home)?;
+            return Ok(None);
+        }
+        let aside = disk::temporary(&home.with_file_name(format!("torn-{attempt}")));
+        fs::rename(&home, &aside).map_err(disk::failed("setting aside", &home))?;
+        Ok(Some(format!(
+            "the machine stopped before it was stored what the workspace of {agent} (attempt {attempt}) was made from; what it \
+             changed is now at {}",
+            aside.display()
+        )))
+    }
+
     /// Commits the readable files of a torn workspace beside its work ref, reachable from its torn ref; `None` if they
     /// equal the work ref's.
     fn keep_torn(&self, agent: &str, attempt: u32) -> Result<Option<String>, RepositoryError> {
         let refs = self.refs();
         let line = refs.read(&work_ref(agent, attempt))?;
         let base =
-            self.mark(agent, attempt)?.filter(|mark| mark.is_overlay).map(|mark| mark.base()).transpose()?;
+            self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()).map(|mark| mark.base()).transpose()?;
         let tip = line.or(base).ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
         // File times prove nothing here: a file may have its times without its content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =

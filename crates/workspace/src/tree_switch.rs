@@ -92,8 +92,18 @@ impl TreeSwitch {
     fn make_staging(&mut self) -> Result<(), RepositoryError> {
         if self.staging.is_none() {
             let path = &self.staging_path;
-            fs::create_dir(path).map_err(disk::failed("making", path))?;
-            self.staging = Some(open_dir(path).map_err(|errno| failed("opening", path, errno))?);
+            let made = fs::create_dir(path).or_else(|error| {
+                // In a workspace, restores access that an agent removed.
+                let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+                if is_denied && self.permissions == Permissions::Fixed && closed::open_up(&self.root, b".")? {
+                    return fs::create_dir(path);
+                }
+                Err(error)
+            });
+            made.map_err(disk::failed("making", path))?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = openat(CWD, path, flags, Bits::empty());
+            self.staging = Some(opened.map_err(|errno| failed("opening", path, errno))?);
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use posse_sandbox::HolderMode;
 use rustix::fs::{FileType, XattrFlags, fgetxattr, setxattr};
 
 use super::bases::BaseState;
@@ -21,12 +22,12 @@ use super::object::Mode;
 use super::scan::{EarlierScan, KnownFile};
 use super::tree_table::{ItemKind, TableItem, TreeTable, encode};
 use super::walk::is_whiteout;
-use super::{ObjectId, names};
+use super::{Git, ObjectId, names};
 
-/// The directory in which an update stages new content. It is no work.
-pub(super) const STAGING: &str = ".posse-update";
-/// The prefixes of the kernel's attributes: those of root, and those of a user namespace.
-const PREFIXES: [&str; 2] = ["trusted.overlay.", "user.overlay."];
+/// The prefix of the directory in which an update stages new content. It is no work.
+pub(super) const STAGING_PREFIX: &str = ".posse-update-";
+/// The file beside an upper layer with the name of that directory.
+pub(super) const STAGING_RECORD: &str = "update.staging";
 /// Longest path in an attribute.
 const ATTRIBUTE_MAX_BYTES: usize = 4096;
 
@@ -65,7 +66,12 @@ impl UpperDir {
 
 /// The layers below an upper layer, and the files of the commit that the workspace is at.
 pub(crate) struct UpperView<'a> {
+    /// The laid out files, if there are any.
     pub(crate) state: Option<&'a BaseState>,
+    /// The repository with their content.
+    pub(crate) git: Option<&'a Git>,
+    /// How the overlay is mounted, which decides the names of the kernel's attributes.
+    pub(crate) mode: HolderMode,
     pub(crate) table: &'a TreeTable,
     /// Files of the lower layers that are in the tree and not on disk: outside of a sparse checkout.
     pub(crate) absent: &'a HashSet<Vec<u8>>,
@@ -75,20 +81,22 @@ pub(crate) struct UpperView<'a> {
     pub(crate) trusts_stats: bool,
     /// Paths of the lower layers that were deleted at the last scan: files, and directories with a slash at their end.
     pub(crate) deleted: &'a HashSet<Vec<u8>>,
+    /// The staging directory of an interrupted update.
+    pub(crate) staging: Option<Vec<u8>>,
     /// How the present commit differs from that of the last scan.
     pub(crate) moved: BTreeMap<Vec<u8>, Option<(Mode, ObjectId)>>,
 }
 
 impl UpperView<'_> {
     /// The directory of the lower layers that is merged with a directory of the upper one.
-    pub(crate) fn lower_of(dir: &OwnedFd, at: Option<&[u8]>) -> Option<Vec<u8>> {
+    pub(crate) fn lower_of(&self, dir: &OwnedFd, at: Option<&[u8]>) -> Option<Vec<u8>> {
         if at == Some(b"") {
             return Some(Vec::new());
         }
-        if attribute(dir, "opaque").is_some_and(|value| value == b"y") {
+        if attribute(self.mode, dir, "opaque").is_some_and(|value| value == b"y") {
             return None;
         }
-        let Some(to) = attribute(dir, "redirect").filter(|to| !to.is_empty()) else {
+        let Some(to) = attribute(self.mode, dir, "redirect").filter(|to| !to.is_empty()) else {
             return at.map(<[u8]>::to_vec);
         };
         let mut lower = if let Some(from_top) = to.strip_prefix(b"/") {
@@ -104,8 +112,12 @@ impl UpperView<'_> {
     /// The text of the ignore file in a directory of the lower layers.
     pub(crate) fn patterns_in(&self, lower: &[u8]) -> Option<Vec<u8>> {
         let path = [lower, b".gitignore"].concat();
-        self.table.get(&path)?;
-        self.state?.read(&path, MAX_PATTERNS_BYTES)
+        let item = self.table.get(&path)?;
+        if let Some(state) = self.state {
+            return state.read(&path, MAX_PATTERNS_BYTES);
+        }
+        let plain = matches!(item.kind, ItemKind::Entry(Mode::File | Mode::Executable));
+        plain.then(|| self.git?.run(&["cat-file", "blob", &item.oid.to_string()]).ok()).flatten()
     }
 
     /// The known files among the entries of a directory, sorted.
@@ -183,25 +195,27 @@ fn parent_of(path: &[u8]) -> &[u8] {
 }
 
 /// One of the attributes that the kernel sets on directories of an upper layer. A program in the overlay cannot set
-/// them: the kernel stores those under another name.
-fn attribute(dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+/// them: those of root need privileges, and in an overlay of a user namespace the kernel stores them under another name.
+fn attribute(mode: HolderMode, dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
     let mut buffer = vec![0; ATTRIBUTE_MAX_BYTES];
-    PREFIXES.iter().find_map(|prefix| {
-        let length = fgetxattr(dir, format!("{prefix}{name}"), &mut buffer[..]).ok()?;
-        Some(buffer[..length].to_vec())
-    })
+    let length = fgetxattr(dir, format!("{}{name}", prefix(mode)), &mut buffer[..]).ok()?;
+    buffer.truncate(length);
+    Some(buffer)
+}
+
+const fn prefix(mode: HolderMode) -> &'static str {
+    match mode {
+        HolderMode::Root => "trusted.overlay.",
+        HolderMode::UserNamespace => "user.overlay.",
+    }
 }
 
 /// Copies the kernel's attributes of a directory of an upper layer.
-pub(super) fn copy_attributes(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy_attributes(mode: HolderMode, from: &Path, to: &Path) -> std::io::Result<()> {
     let dir = OwnedFd::from(std::fs::File::open(from)?);
     for name in ["opaque", "redirect"] {
-        let mut buffer = vec![0; ATTRIBUTE_MAX_BYTES];
-        for prefix in PREFIXES {
-            let name = format!("{prefix}{name}");
-            if let Ok(length) = fgetxattr(&dir, &*name, &mut buffer[..]) {
-                setxattr(to, &*name, &buffer[..length], XattrFlags::empty())?;
-            }
+        if let Some(value) = attribute(mode, &dir, name) {
+            setxattr(to, format!("{}{name}", prefix(mode)), &value, XattrFlags::empty())?;
         }
     }
     Ok(())
@@ -250,13 +264,17 @@ impl LayerMerge<'_> {
     fn items(&mut self, path: &[u8]) -> Vec<TableItem> {
         let Some(dir) = self.dirs.get(path).copied() else { return Vec::new() };
         let mut items: BTreeMap<Vec<u8>, TableItem> = if let Some(lower) = &dir.lower {
-            self.view.table.items(lower).iter().map(named).collect()
+            if lower == path {
+                self.view.table.items(lower).iter().map(named).collect()
+            } else {
+                self.laid_out(lower).iter().map(named).collect()
+            }
         } else {
             self.deleted.insert(path.to_vec());
             self.survivors(path).iter().map(named).collect()
         };
         for (name, entry) in &dir.entries {
-            if names::could_be_dot_git(name) || (path.is_empty() && name == STAGING.as_bytes()) {
+            if names::could_be_dot_git(name) || (path.is_empty() && self.view.staging.as_ref() == Some(name)) {
                 continue;
             }
             let mut inner = [path, name].concat();
@@ -286,6 +304,26 @@ impl LayerMerge<'_> {
             items.insert(name.clone(), TableItem { name, kind: ItemKind::Entry(entry.mode), oid: entry.oid });
         }
         items.into_values().collect()
+    }
+
+    /// The entries of a directory of the lower layers that are on disk, which a rename of the directory moves.
+    fn laid_out(&mut self, lower: &[u8]) -> Vec<TableItem> {
+        let items = self.view.table.items(lower).to_vec();
+        if self.view.absent.is_empty() && !self.view.table.has_gitlinks {
+            return items;
+        }
+        let moved = |item: TableItem| {
+            let path = [lower, &item.name].concat();
+            match item.kind {
+                ItemKind::Entry(Mode::Gitlink) => None,
+                ItemKind::Entry(_) => (!self.view.absent.contains(&path)).then_some(item),
+                ItemKind::Directory => {
+                    let items = self.laid_out(&[&path[..], b"/"].concat());
+                    (!items.is_empty()).then(|| self.directory(&item.name, &items))
+                }
+            }
+        };
+        items.into_iter().filter_map(moved).collect()
     }
 
     fn directory(&mut self, name: &[u8], items: &[TableItem]) -> TableItem {

@@ -13,7 +13,7 @@ use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, KnownFile, Request, ScanResult, ScannedFile};
-use super::upper::{STAGING, UpperDir, UpperView};
+use super::upper::UpperDir;
 use super::{RepositoryError, closed, names};
 use outside::UntrackableReason;
 
@@ -200,7 +200,7 @@ impl Scan<'_> {
             return self.outside(task, &dir, names, outside, walked);
         }
         let upper = self.request.upper;
-        let lower = upper.and_then(|_| UpperView::lower_of(&dir, task.lower.as_deref()));
+        let lower = upper.and_then(|upper| upper.lower_of(&dir, task.lower.as_deref()));
         let mut ignored = task.ignored.clone();
         if !self.request.everything
             && let Some(text) = self.patterns(&dir, &names, lower.as_deref())
@@ -319,8 +319,9 @@ impl Scan<'_> {
         kind: FileType,
         walked: &mut ScanResult,
     ) -> Result<(), RepositoryError> {
-        let is_no_work = is_whiteout(kind) || path == STAGING.as_bytes();
-        if self.request.upper.is_some() && is_no_work {
+        if let Some(upper) = self.request.upper
+            && (is_whiteout(kind) || upper.staging.as_ref() == Some(&path))
+        {
             return Ok(());
         }
         if names::could_be_dot_git(&name) {

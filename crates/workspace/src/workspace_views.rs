@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use posse_engine::ports::{CallContext, CallFiles, WorkspaceResult};
 use posse_files::{DirHandle, FileError, WorkspaceDirs};
@@ -60,12 +61,12 @@ impl WorkspaceDirs for LocalWorkspaces {
         // The files of an overlay are not at its path.
         let mount = self.0.mount_at(workspace).map_err(|error| broken(&error.to_string()))?;
         let mount = mount.ok_or_else(|| FileError::Workspace { source: io::ErrorKind::NotFound.into() })?;
-        at(&mount)
+        at(mount)
     }
 
     fn open_cached(&self, workspace: &Path) -> Result<Option<DirHandle>, FileError> {
         if let Some(mount) = self.0.mounted(workspace) {
-            return at(&mount).map(Some);
+            return at(mount).map(Some);
         }
         match DirHandle::open_cached(workspace) {
             Err(FileError::Workspace { source }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -74,9 +75,9 @@ impl WorkspaceDirs for LocalWorkspaces {
     }
 }
 
-fn at(mount: &OverlayMount) -> Result<DirHandle, FileError> {
+fn at(mount: Arc<OverlayMount>) -> Result<DirHandle, FileError> {
     let root = mount.root().try_clone().map_err(|source| FileError::Workspace { source })?;
-    Ok(DirHandle::at(root))
+    Ok(DirHandle::at(root, mount))
 }
 
 fn broken(problem: &str) -> FileError {

@@ -124,8 +124,12 @@ impl Holder {
         let lowers: Vec<OwnedFd> = layers.lowers.iter().map(opened).collect::<Result<_, _>>()?;
         let changes = match &layers.changes {
             Some(paths) => {
+                if paths.mode == HolderMode::Root && self.mode != HolderMode::Root {
+                    let needed = io::Error::from(io::ErrorKind::PermissionDenied);
+                    return Err(broken("mounting an overlay that was root's", &needed));
+                }
                 let (upper, work) = (opened(&paths.upper)?, opened(&paths.work)?);
-                Some(OverlayChanges { upper, work, renames: self.mode == HolderMode::Root })
+                Some(OverlayChanges { upper, work, renames: paths.mode == HolderMode::Root })
             }
             None => None,
         };

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
@@ -88,9 +87,21 @@ pub(super) struct OverlayChanges {
 /// An overlay of any number of directories, the topmost first; unattached. Read-only without `changes`. Its syncs do
 /// nothing. Needs `/proc`.
 pub(super) fn layers(lowers: &[OwnedFd], changes: Option<&OverlayChanges>) -> io::Result<OwnedFd> {
+    match layers_by(add_each_lower, lowers, changes) {
+        // An older kernel takes all lower layers in one text.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => layers_by(add_lowers, lowers, changes),
+        mounted => mounted,
+    }
+}
+
+fn layers_by(
+    add: fn(&OwnedFd, &[OwnedFd]) -> io::Result<()>,
+    lowers: &[OwnedFd],
+    changes: Option<&OverlayChanges>,
+) -> io::Result<OwnedFd> {
     let filesystem = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let made = || -> io::Result<OwnedFd> {
-        add_lowers(&filesystem, lowers)?;
+        add(&filesystem, lowers)?;
         match changes {
             None => fsconfig_set_flag(&filesystem, "userxattr")?,
             Some(OverlayChanges { upper, work, renames }) => {
@@ -112,18 +123,13 @@ pub(super) fn layers(lowers: &[OwnedFd], changes: Option<&OverlayChanges>) -> io
     made().map_err(|error| explained(&filesystem, error))
 }
 
-/// Adds the lower layers one by one, or in one text for a kernel that does not know that option.
+fn add_each_lower(filesystem: &OwnedFd, lowers: &[OwnedFd]) -> io::Result<()> {
+    Ok(lowers.iter().try_for_each(|lower| fsconfig_set_string(filesystem, "lowerdir+", by_descriptor(lower)))?)
+}
+
 fn add_lowers(filesystem: &OwnedFd, lowers: &[OwnedFd]) -> io::Result<()> {
-    let mut added =
-        lowers.iter().map(|lower| fsconfig_set_string(filesystem, "lowerdir+", by_descriptor(lower)));
-    match added.next() {
-        Some(Err(Errno::INVAL)) => {
-            let all = lowers.iter().map(by_descriptor).collect::<Vec<_>>().join(":");
-            Ok(fsconfig_set_string(filesystem, "lowerdir", all)?)
-        }
-        Some(Err(error)) => Err(error.into()),
-        _ => Ok(added.try_for_each(|added| added)?),
-    }
+    let all = lowers.iter().map(by_descriptor).collect::<Vec<_>>().join(":");
+    Ok(fsconfig_set_string(filesystem, "lowerdir", all)?)
 }
 
 /// Adds the kernel's own explanation of a failed mount to its error.

@@ -55,7 +55,7 @@ fn an_ordinary_user_has_the_same_workspaces() {
     let output = command.output().expect("started");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("10 passed"), "{said}");
+    assert!(said.contains("11 passed"), "{said}");
 }
 
 fn kill_holder(mounts: &Mounts) {
@@ -170,6 +170,30 @@ fn directories_of_the_base_are_renamed_where_the_kernel_allows_it() {
     let taken = space.snapshot(RUN, 1).expect("taken").commit;
     assert_eq!(files_of(&space, &taken), on_disk(&dir));
     assert_sound(&space);
+}
+
+#[test]
+fn attributes_that_a_program_sets_hide_nothing() {
+    let world = World::repository();
+    for name in ["a/b", "a/c", "d/e"] {
+        world.write(name, name);
+    }
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    write(&dir, "a/new", "work");
+    let set = |name: &str, value: &[u8]| {
+        // Not every name may be set. What can be set must have no effect.
+        let _ = rustix::fs::setxattr(dir.join("a"), name, value, rustix::fs::XattrFlags::empty());
+    };
+    set("user.overlay.opaque", b"y");
+    set("user.overlay.redirect", b"/d");
+    let forged = "import os\nfor p in ('user', 'trusted'):\n  for n, v in (('opaque', b'y'), ('redirect', b'/d')):\n    try: \
+                  os.setxattr('a', f'{p}.overlay.{n}', v)\n    except OSError: pass";
+    run_in(&space, RUN, &format!("python3 -c \"{forged}\" || true; mknod a/b c 0 0 2> /dev/null; true"));
+    let taken = space.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(files_of(&space, &taken), on_disk(&dir));
+    assert_eq!(names_of(&space, &taken), ["a/b", "a/c", "a/new", "d/e"]);
 }
 
 #[test]
