@@ -284,6 +284,17 @@ impl RunSpace {
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
+    /// Makes the mark of an overlay durable, before the first commit of its files: what they were made from must be known
+    /// as long as there is more than the empty upper layer.
+    pub(super) fn settle_mark(&self, agent: &str, attempt: u32) -> Result<(), RepositoryError> {
+        let home = self.attempt_dir(agent, attempt);
+        if let Some(mark) = self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()) {
+            mark.save(&home)?;
+            home.ancestors().skip(1).take(2).try_for_each(disk::sync_dir)?;
+        }
+        Ok(())
+    }
+
     /// Makes an empty overlay in a directory, and mounts it.
     fn fill_overlay(
         &self,

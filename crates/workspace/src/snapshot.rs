@@ -138,11 +138,14 @@ impl RunSpace {
             let commit = super::add_commit(&pack, &tree, &[tip], &format!("posse: work of {agent}"))?;
             let options = &self.spaces.options;
             options.hit("workspace.snapshot.before_pack");
+            let refs = self.refs();
+            let name = work_ref(agent, attempt);
+            if refs.read(&name)?.is_none() {
+                self.settle_mark(agent, attempt)?;
+            }
             let lock = self.project.lock()?;
             pack.finish()?;
             options.hit("workspace.snapshot.after_pack");
-            let refs = self.refs();
-            let name = work_ref(agent, attempt);
             // The work ref of an overlay is created by its first move.
             refs.swap(&lock, &name, refs.read(&name)?.map(|_| tip).as_ref(), &commit)?;
             commit

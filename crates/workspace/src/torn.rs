@@ -97,8 +97,11 @@ impl RunSpace {
     fn keep_torn(&self, agent: &str, attempt: u32) -> Result<Option<String>, RepositoryError> {
         let refs = self.refs();
         let line = refs.read(&work_ref(agent, attempt))?;
-        let base =
-            self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()).map(|mark| mark.base()).transpose()?;
+        let base = self
+            .mark(agent, attempt)?
+            .filter(|mark| mark.overlay.is_some())
+            .map(|mark| mark.base())
+            .transpose()?;
         let tip = line.or(base).ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
         // File times prove nothing here: a file may have its times without its content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =

@@ -274,7 +274,8 @@ impl LayerMerge<'_> {
             self.survivors(path).iter().map(named).collect()
         };
         for (name, entry) in &dir.entries {
-            if names::could_be_dot_git(name) || (path.is_empty() && self.view.staging.as_ref() == Some(name)) {
+            if names::could_be_dot_git(name) || (path.is_empty() && self.view.staging.as_ref() == Some(name))
+            {
                 continue;
             }
             let mut inner = [path, name].concat();

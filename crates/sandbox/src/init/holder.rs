@@ -83,7 +83,8 @@ impl Holder {
             limits::map_ids(ids.0, ids.1).map_err(step("mapping the user"))?;
         }
         let top = || -> io::Result<OwnedFd> {
-            mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+            // A filesystem that the user unmounts must not stay busy here; no mount of this process leaves it.
+            mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
             let top = mounting::memory("0700", TOP_SIZE)?;
             // Paths from the root still lead to the machine's files, because a lookup begins beneath this mount.
             mounting::put(&top, reached::open_dir("/")?)?;

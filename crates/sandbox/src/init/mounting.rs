@@ -124,7 +124,9 @@ fn layers_by(
 }
 
 fn add_each_lower(filesystem: &OwnedFd, lowers: &[OwnedFd]) -> io::Result<()> {
-    Ok(lowers.iter().try_for_each(|lower| fsconfig_set_string(filesystem, "lowerdir+", by_descriptor(lower)))?)
+    Ok(lowers
+        .iter()
+        .try_for_each(|lower| fsconfig_set_string(filesystem, "lowerdir+", by_descriptor(lower)))?)
 }
 
 fn add_lowers(filesystem: &OwnedFd, lowers: &[OwnedFd]) -> io::Result<()> {

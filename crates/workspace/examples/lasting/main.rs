@@ -32,6 +32,8 @@ const ENDS_WITHIN: Duration = Duration::from_mins(2);
 const TORN: (&str, &str) = ("workspace.torn.before_rename", "workspace.update.after_ref");
 
 fn main() -> ExitCode {
+    // The overlays of workspaces are held by this program, started once more.
+    posse_sandbox::init();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let ended = match words.as_slice() {
@@ -239,7 +241,7 @@ impl Round<'_> {
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(&dir).map_err(|error| error.to_string())?.flatten() {
                 match entry.file_name().to_str() {
-                    Some("files" | "shared") => {}
+                    Some("files" | "upper" | "shared") => {}
                     Some("synced") => drop(std::fs::remove_file(entry.path())),
                     _ if entry.path().is_dir() => dirs.push(entry.path()),
                     _ => {}

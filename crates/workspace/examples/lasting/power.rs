@@ -4,9 +4,12 @@ use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::work::Done;
 
+/// How long the processes of stopped work may take to end.
+const FREE_MAX: Duration = Duration::from_secs(20);
 const IMAGE_BYTES: u64 = 192 * 1024 * 1024;
 /// `EXT4_IOC_SHUTDOWN`
 const SHUTDOWN: libc::c_ulong = 0x8004_587d;
@@ -42,9 +45,30 @@ impl Disk {
 
     /// As when the power comes back.
     pub(crate) fn restart(&mut self) -> Done<()> {
-        said(Command::new("umount").arg(&self.at))?;
+        // The processes of the stopped work may still be ending.
+        let until = Instant::now() + FREE_MAX;
+        while let Err(busy) = said(Command::new("umount").arg(&self.at)) {
+            if Instant::now() >= until {
+                return Err(busy);
+            }
+            std::thread::yield_now();
+        }
         self.mounted = false;
+        self.wait_until_free()?;
         self.mount()
+    }
+
+    /// Waits until the processes of the stopped work have released the disk: two filesystems on it would destroy it.
+    fn wait_until_free(&self) -> Done<()> {
+        let until = Instant::now() + FREE_MAX;
+        while Instant::now() < until {
+            let users = Command::new("losetup").arg("-j").arg(&self.image).output();
+            if users.map_err(|error| error.to_string())?.stdout.is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        Err(format!("{} is still used", self.image.display()))
     }
 
     fn mount(&mut self) -> Done<()> {

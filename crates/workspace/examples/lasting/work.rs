@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use posse_domain::id::RunId;
 use posse_engine::ports::{GcOptions, Merge, RunFiles, RunPhase};
+use posse_sandbox::{InitBinary, Mounts};
 use posse_workspace::{Faults, LocalFiles, ObjectId, RunSpace, TreeMerge, WorkspaceOptions};
 
 /// Runs of one piece of work.
@@ -24,6 +25,8 @@ pub(crate) struct Work {
     acks: PathBuf,
     told: BTreeMap<String, String>,
     options: WorkspaceOptions,
+    /// The workspaces, as overlays.
+    shared: LocalFiles,
 }
 
 /// Anything that goes wrong, in words.
@@ -68,12 +71,14 @@ impl Work {
     /// Work beneath `root` in a boot of this name.
     pub(crate) fn new(root: &Path, acks: &Path, boot: &str, faults: Option<Faults>) -> Done<Self> {
         let options = WorkspaceOptions { boot: Some(boot.to_owned()), faults, ..WorkspaceOptions::default() };
-        Ok(Self { root: root.to_owned(), acks: acks.to_owned(), told: told(acks)?, options })
+        let shared = LocalFiles::new(&root.join("state"), options.clone());
+        let shared = shared.with_mounts(Mounts::new(InitBinary::ThisProgram));
+        Ok(Self { root: root.to_owned(), acks: acks.to_owned(), told: told(acks)?, options, shared })
     }
 
     /// The workspaces.
     pub(crate) fn spaces(&self) -> LocalFiles {
-        LocalFiles::new(&self.root.join("state"), self.options.clone())
+        self.shared.clone()
     }
 
     fn once(&mut self, key: &str, act: impl FnOnce() -> Done<String>) -> Done<String> {
