@@ -145,6 +145,11 @@ fn the_checks_see_what_they_are_for() {
     assert!(seen(&ended).contains("the victim was ended"));
     let world = World::new(Setting::default(), PLAIN);
     let mut left = Command::new("sleep").arg("300").env("ESC", &world.tag).spawn().expect("it starts");
+    // Its variables are visible only when the kernel has started the program.
+    let variables = format!("/proc/{}/environ", left.id());
+    while !fs::read(&variables).is_ok_and(|text| String::from_utf8_lossy(&text).contains(&world.tag)) {
+        std::thread::yield_now();
+    }
     let problems = world.problems().join("\n");
     left.kill().and_then(|()| left.wait()).expect("it has ended");
     assert!(problems.contains("processes are left"), "{problems}");

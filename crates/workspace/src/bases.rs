@@ -250,7 +250,7 @@ impl RunSpace {
     pub(crate) fn find_state(&self, commit: &ObjectId) -> Result<Option<Arc<BaseState>>, RepositoryError> {
         let making = StateMaker::new(self)?;
         let dir = making.dir(commit);
-        Ok(self.spaces.bases.get(&dir).map_or_else(|| making.load(&dir), |state| Ok(Some(state)))?)
+        self.spaces.bases.get(&dir).map_or_else(|| making.load(&dir), |state| Ok(Some(state)))
     }
 
     /// The directories of the tree of a commit, whose state need not exist.
@@ -324,13 +324,14 @@ impl<'a> StateMaker<'a> {
             return Ok(None);
         }
         let below = match &mark.over {
-            Some(over) if check_id(over).is_ok() => match self.load(&self.top.join(over))? {
-                Some(below) => Some(below),
-                None => {
+            Some(over) if check_id(over).is_ok() => {
+                let below = self.load(&self.top.join(over))?;
+                if below.is_none() {
                     drop(held);
                     return self.discard(dir);
                 }
-            },
+                below
+            }
             Some(_) => {
                 drop(held);
                 return self.discard(dir);

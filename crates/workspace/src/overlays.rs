@@ -107,13 +107,13 @@ impl Overlays {
     /// Mounts an overlay, changes a file through it, and checks that the lower layer is unchanged.
     fn try_in(&self, probe: &Path, mode: HolderMode) -> Result<(), String> {
         let at = |name: &str| probe.join(name);
-        let made = || -> std::io::Result<()> {
+        let prepare = || -> std::io::Result<()> {
             for dir in ["", "lower", "upper", "work"] {
                 fs::create_dir(at(dir))?;
             }
             fs::write(at("lower/file"), "lower")
         };
-        made().map_err(|error| format!("{}: {error}", probe.display()))?;
+        prepare().map_err(|error| format!("{}: {error}", probe.display()))?;
         let layers = OverlayLayers {
             lowers: vec![at("lower")],
             changes: Some(OverlayChanges { upper: at("upper"), work: at("work"), mode }),

@@ -256,8 +256,7 @@ impl RunSpace {
         });
         let state = self.base_state(base, parent.as_ref())?;
         let making = self.making_quickly(agent, attempt)?;
-        let made = self.fill_overlay(overlays, &making, mode, &state);
-        let mount = match made {
+        let mount = match self.fill_overlay(overlays, &making, mode, &state) {
             Ok(mount) => mount,
             Err(error) => {
                 drop(disk::remove_tree(&making));

@@ -2,8 +2,6 @@
 //! runs those of its tests that work in a workspace over copies.
 
 mod apply;
-mod canary;
-mod corpus;
 mod gc;
 mod histories;
 mod merge;
