@@ -1,4 +1,4 @@
-//! Finds and kills the helper processes of a run: a git, an init, the first process of a sandbox.
+//! Finds and kills the helper processes of a run: a git, an init, the first process of a sandbox, the holder of mounts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,8 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The process name of an init, of the first process of its sandbox, and of that one's child until it executes the program.
 const INIT: &str = "posse-init";
+/// The process name of a holder of mounts.
+const HOLDER: &str = "posse-mounts";
 /// The process names of helpers.
-const NAMES: [&str; 2] = ["git", INIT];
+const NAMES: [&str; 3] = ["git", INIT, HOLDER];
 
 /// Kills the `nth` of the helpers that a process has now. Returns whether there was one.
 pub fn kill_one(process: u32, nth: usize) -> bool {
