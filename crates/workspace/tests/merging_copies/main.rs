@@ -3,9 +3,7 @@
 
 #[path = "../merging/apply.rs"]
 mod apply;
-#[path = "../merging/canary.rs"]
 mod canary;
-#[path = "../merging/corpus.rs"]
 mod corpus;
 #[path = "../merging/gc.rs"]
 mod gc;
