@@ -215,7 +215,11 @@ impl Inner {
         tries: usize,
     ) -> Result<OwnedFd, SandboxError> {
         for _ in 0..tries {
-            let holder = self.holder(state)?;
+            let holder = match self.holder(state) {
+                // It was killed while it started.
+                Err(SandboxError::Call(_) | SandboxError::Lost) => continue,
+                holder => holder?,
+            };
             let fds: Vec<BorrowedFd<'_>> = lock.into_iter().map(AsFd::as_fd).collect();
             match holder.ask(request, &fds) {
                 Ok(reply) => return reply.map_err(Into::into),

@@ -47,9 +47,39 @@ pub(super) struct Overlays {
     mounted: Mutex<HashMap<PathBuf, MountedWorkspace>>,
     /// Threads mount one after the other, so that none waits for a lock that another one of this process holds.
     mounting: Mutex<()>,
-    usable: OnceLock<Result<HolderMode, String>>,
+    /// What is known for good. A failure that may pass is not.
+    usable: Mutex<Option<Result<HolderMode, String>>>,
     /// The state directory, and its path without links.
     state: OnceLock<(PathBuf, PathBuf)>,
+}
+
+/// Why no overlay could be mounted to try it.
+#[derive(Debug, Clone)]
+enum ProbeError {
+    /// The machine does not allow it.
+    Lasting(String),
+    /// A helper was killed, or the machine was short of something.
+    Passing(String),
+}
+
+impl ProbeError {
+    fn text(self) -> String {
+        match self {
+            Self::Lasting(text) | Self::Passing(text) => text,
+        }
+    }
+}
+
+impl From<SandboxError> for ProbeError {
+    fn from(error: SandboxError) -> Self {
+        let text = error.to_string();
+        match error {
+            SandboxError::Lost | SandboxError::BroughtDown | SandboxError::Call(_) => Self::Passing(text),
+            SandboxError::Unavailable(_) | SandboxError::NoProgram(_) | SandboxError::Workspace(_) => {
+                Self::Lasting(text)
+            }
+        }
+    }
 }
 
 struct MountedWorkspace {
@@ -72,7 +102,7 @@ impl Overlays {
             sandbox,
             mounted: Mutex::default(),
             mounting: Mutex::default(),
-            usable: OnceLock::new(),
+            usable: Mutex::default(),
             state: OnceLock::new(),
         }
     }
@@ -84,19 +114,29 @@ impl Overlays {
     /// Whether workspaces beneath this directory can be overlays: the privileges with which they are mounted, or why
     /// not. The first call makes one to find out.
     pub(super) fn usable(&self, state: &Path) -> Result<HolderMode, String> {
-        self.usable.get_or_init(|| self.try_one(state)).clone()
+        // Threads that ask at the same time get one answer.
+        let mut usable = self.usable.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*usable {
+            return known.clone();
+        }
+        let tried = self.try_one(state);
+        if !matches!(tried, Err(ProbeError::Passing(_))) {
+            *usable = Some(tried.clone().map_err(ProbeError::text));
+        }
+        tried.map_err(ProbeError::text)
     }
 
-    fn try_one(&self, state: &Path) -> Result<HolderMode, String> {
+    fn try_one(&self, state: &Path) -> Result<HolderMode, ProbeError> {
         // Without namespaces, a sandbox cannot attach a mount.
         if let Some(sandbox) = &self.sandbox
-            && !sandbox.has_namespaces().map_err(|error| error.to_string())?
+            && !sandbox.has_namespaces()?
         {
-            return Err("commands run without namespaces".to_owned());
+            return Err(ProbeError::Lasting("commands run without namespaces".to_owned()));
         }
-        let mode = self.mounts.mode().map_err(|error| error.to_string())?;
-        disk::make_dirs(state).map_err(|error| error.to_string())?;
-        let real = state.canonicalize().map_err(|error| format!("{}: {error}", state.display()))?;
+        let mode = self.mounts.mode()?;
+        let passing = |problem: String| ProbeError::Passing(problem);
+        disk::make_dirs(state).map_err(|error| passing(error.to_string()))?;
+        let real = state.canonicalize().map_err(|error| passing(format!("{}: {error}", state.display())))?;
         let state = &self.state.get_or_init(|| (state.to_owned(), real)).1;
         let probe = disk::temporary(&state.join(".overlay-probe"));
         let tried = self.try_in(&probe, mode);
@@ -105,7 +145,7 @@ impl Overlays {
     }
 
     /// Mounts an overlay, changes a file through it, and checks that the lower layer is unchanged.
-    fn try_in(&self, probe: &Path, mode: HolderMode) -> Result<(), String> {
+    fn try_in(&self, probe: &Path, mode: HolderMode) -> Result<(), ProbeError> {
         let at = |name: &str| probe.join(name);
         let prepare = || -> std::io::Result<()> {
             for dir in ["", "lower", "upper", "work"] {
@@ -113,12 +153,12 @@ impl Overlays {
             }
             fs::write(at("lower/file"), "lower")
         };
-        prepare().map_err(|error| format!("{}: {error}", probe.display()))?;
+        prepare().map_err(|error| ProbeError::Passing(format!("{}: {error}", probe.display())))?;
         let layers = OverlayLayers {
             lowers: vec![at("lower")],
             changes: Some(OverlayChanges { upper: at("upper"), work: at("work"), mode }),
         };
-        let mount = self.mounts.mount(&layers, None, None).map_err(|error| error.to_string())?;
+        let mount = self.mounts.mount(&layers, None, None)?;
         let changed = || -> std::io::Result<bool> {
             let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
             let mut file = File::from(openat(&*mount.root(), "file", flags, Mode::empty())?);
@@ -130,8 +170,12 @@ impl Overlays {
         };
         match changed() {
             Ok(true) => Ok(()),
-            Ok(false) => Err("an overlay did not keep a change in its upper layer".to_owned()),
-            Err(error) => Err(format!("a file in an overlay could not be changed: {error}")),
+            Ok(false) => {
+                Err(ProbeError::Lasting("an overlay did not keep a change in its upper layer".to_owned()))
+            }
+            Err(error) => {
+                Err(ProbeError::Lasting(format!("a file in an overlay could not be changed: {error}")))
+            }
         }
     }
 
@@ -297,13 +341,16 @@ fn take_over(home: &Path, mode: HolderMode) -> Result<OwnedFd, RepositoryError> 
     let (upper, lock) = (home.join(UPPER), home.join(LOCK));
     let copy = disk::temporary(&upper);
     copy_layer(mode, &upper, &copy).map_err(disk::failed("copying", &upper))?;
-    let away = disk::temporary(&home.join("stopped-lock"));
-    fs::rename(&lock, &away).map_err(disk::failed("renaming", &lock))?;
     // At once, so that there is an upper layer at every moment.
     renameat_with(CWD, &copy, CWD, &upper, RenameFlags::EXCHANGE)
         .map_err(|errno| RepositoryError::io("renaming", &copy, &errno.into()))?;
-    let away = disk::temporary(&home.join("stopped"));
-    fs::rename(&copy, &away).map_err(disk::failed("renaming", &copy))?;
+    let works = works_of(home)?.into_iter().map(|(_, work)| work);
+    // The lock comes last: until it is gone, a crash here leads to another take-over, and never to a second mount of
+    // the layer that the stopped process has mounted.
+    for path in std::iter::once(copy).chain(works).chain([lock.clone()]) {
+        let away = disk::temporary(&home.join("stopped"));
+        fs::rename(&path, &away).map_err(disk::failed("renaming", &path))?;
+    }
     exclusive(&lock)?.ok_or(RepositoryError::Held { path: lock, seconds: HELD_MAX.as_secs() })
 }
 
@@ -343,16 +390,23 @@ fn copy_layer(mode: HolderMode, from: &Path, to: &Path) -> io::Result<()> {
 /// A new work directory for the kernel. Those of earlier mounts are removed: the lock shows that none uses them.
 fn new_work(home: &Path) -> Result<PathBuf, RepositoryError> {
     let mut last = 0;
-    for entry in fs::read_dir(home).map_err(disk::failed("listing", home))?.flatten() {
-        let name = entry.file_name();
-        if let Some(number) = name.to_str().and_then(|name| name.strip_prefix(WORK)) {
-            last = last.max(number.parse::<u64>().unwrap_or_default());
-            disk::remove_tree(&entry.path())?;
-        }
+    for (number, work) in works_of(home)? {
+        last = last.max(number);
+        disk::remove_tree(&work)?;
     }
     let work = home.join(format!("{WORK}{}", last + 1));
     fs::create_dir(&work).map_err(disk::failed("making", &work))?;
     Ok(work)
+}
+
+/// The work directories of earlier mounts, with their numbers.
+fn works_of(home: &Path) -> Result<Vec<(u64, PathBuf)>, RepositoryError> {
+    let entries = fs::read_dir(home).map_err(disk::failed("listing", home))?.flatten();
+    let numbered = entries.filter_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_prefix(WORK)?.parse().ok()?;
+        Some((number, entry.path()))
+    });
+    Ok(numbered.collect())
 }
 
 /// Creates the empty upper layer of a new workspace.

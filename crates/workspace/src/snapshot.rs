@@ -232,7 +232,7 @@ impl RunSpace {
             seen: seen.as_ref(),
             trusts_stats,
             deleted: &deleted,
-            staging: disk::read_if_there(&home.join(upper::STAGING_RECORD))?,
+            staging: upper::staging_of(&home)?,
             moved,
         };
         let (copies, options) = (self.copies(), &self.spaces.options);

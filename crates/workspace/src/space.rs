@@ -18,7 +18,7 @@ use super::refs::{check_id, work_ref};
 use super::torn::Durability;
 use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
-use super::upper::{STAGING_PREFIX, STAGING_RECORD};
+use super::upper::{self, STAGING_PREFIX, STAGING_RECORD};
 use super::user_repository::UserRepository;
 use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
 
@@ -31,7 +31,7 @@ pub(super) const ROOT_ATTEMPT: u32 = 1;
 /// name of the agent's, and is recorded before it is used, so that no snapshot takes it for work.
 fn inner_staging(home: &Path, dir: &Path) -> Result<PathBuf, RepositoryError> {
     let record = home.join(STAGING_RECORD);
-    if let Some(left) = disk::read_if_there(&record)? {
+    if let Some(left) = upper::staging_of(home)? {
         disk::remove_tree(&dir.join(OsString::from_vec(left)))?;
     }
     let name = format!("{STAGING_PREFIX}{:016x}", drawn(dir)?);

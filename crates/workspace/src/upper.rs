@@ -22,12 +22,19 @@ use super::object::Mode;
 use super::scan::{EarlierScan, KnownFile};
 use super::tree_table::{ItemKind, TableItem, TreeTable, encode};
 use super::walk::is_whiteout;
-use super::{Git, ObjectId, names};
+use super::{Git, ObjectId, RepositoryError, disk, names};
 
 /// The prefix of the directory in which an update stages new content. It is no work.
 pub(super) const STAGING_PREFIX: &str = ".posse-update-";
 /// The file beside an upper layer with the name of that directory.
 pub(super) const STAGING_RECORD: &str = "update.staging";
+/// The staging directory of an interrupted update. A machine crash can leave an empty record, which names nothing: the
+/// path of an empty name would be the workspace itself.
+pub(super) fn staging_of(home: &Path) -> Result<Option<Vec<u8>>, RepositoryError> {
+    let name = disk::read_if_there(&home.join(STAGING_RECORD))?;
+    Ok(name.filter(|name| name.starts_with(STAGING_PREFIX.as_bytes()) && !name.contains(&b'/')))
+}
+
 /// Longest path in an attribute.
 const ATTRIBUTE_MAX_BYTES: usize = 4096;
 

@@ -55,7 +55,7 @@ fn an_ordinary_user_has_the_same_workspaces() {
     let output = command.output().expect("started");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("11 passed"), "{said}");
+    assert!(said.contains("12 passed"), "{said}");
 }
 
 fn kill_holder(mounts: &Mounts) {
@@ -249,13 +249,39 @@ fn a_base_that_was_changed_is_made_anew() {
     world.write("b", "two");
     world.commit_all();
     let (begun, space) = world.begin();
-    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    let first = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
     let [base] = bases(&world).try_into().expect("one base");
     fs::write(base.join("files/a"), "changed").expect("written");
     let other = another_process(&world);
     let dir = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made").dir;
     assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
     assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
+    // The workspace over the changed base keeps its files.
+    assert_eq!(fs::read_to_string(first.join("b")).expect("read"), "two");
+    assert_eq!(on_disk(&first).len(), 2);
+}
+
+#[test]
+fn an_empty_record_of_a_staging_directory_removes_nothing() {
+    let world = World::repository();
+    world.write("a", "one");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let base = begun.snapshot.commit;
+    let child = format!("{RUN}.1");
+    let theirs = space.make(&child, 1, &base).expect("made").dir;
+    write(&theirs, "b", "by the child");
+    let work = space.snapshot(&child, 1).expect("taken").commit;
+    let dir = space.make(RUN, 1, &base).expect("made").dir;
+    write(&dir, "mine", "not in a commit yet");
+    let record = space.dir_of(RUN, 1).with_file_name("update.staging");
+    for left in ["", "..", "/", "mine"] {
+        // A machine crash may leave any of the first; no text makes a name of the agent's a leftover.
+        fs::write(&record, left).expect("written");
+        space.update(RUN, 1, &base, &work).expect("updated");
+        assert_eq!(fs::read_to_string(dir.join("mine")).expect("read"), "not in a commit yet", "{left:?}");
+        assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one", "{left:?}");
+    }
 }
 
 #[test]
