@@ -19,6 +19,7 @@ pub mod message;
 pub mod nearest;
 pub mod object_id;
 pub mod ownership;
+pub mod pack;
 pub mod permission;
 pub mod plan;
 pub mod printable;

@@ -13,7 +13,7 @@ pub const INLINE_MAX_BYTES: usize = 2 * 1024;
 /// Maximum length of a name or a value that an error message repeats.
 pub const QUOTE_MAX_CHARS: usize = 64;
 
-/// A reference to a long text.
+/// A reference to a blob: a long text, or a pack of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BlobRef {

@@ -43,6 +43,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "engine.write.after_run",
     "engine.exec.before_run",
     "engine.exec.after_run",
+    "engine.call.after_files",
     "engine.workspace.before_make",
     "engine.workspace.after_make",
     "engine.workspace.before_snapshot",

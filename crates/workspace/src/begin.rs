@@ -9,6 +9,7 @@ use posse_sandbox::{Mounts, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use super::bases::Bases;
+use super::call_commits::CallLines;
 use super::content::{self, ContentWriter};
 use super::copies::{CopiedFile, Copies, CopyPatterns};
 use super::enclosing::{self, EnclosingRepository, refuse_bare};
@@ -32,6 +33,7 @@ pub struct LocalFiles {
     pub(super) options: Arc<WorkspaceOptions>,
     pub(super) bases: Arc<Bases>,
     pub(super) packs: Arc<PackCache>,
+    pub(super) calls: Arc<CallLines>,
     /// `None` if workspaces are copies.
     pub(super) overlays: Option<Arc<Overlays>>,
 }
@@ -77,6 +79,7 @@ impl LocalFiles {
             options: Arc::new(options),
             bases: Arc::default(),
             packs: Arc::default(),
+            calls: Arc::default(),
             overlays: None,
         }
     }

@@ -20,6 +20,7 @@ mod apply;
 mod bases;
 mod begin;
 mod cached;
+mod call_commits;
 mod change;
 mod checkout;
 mod closed;

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
+use posse_domain::event::{BaseSnapshot, CheckRecord, FilesCommit, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, instructs};
@@ -158,7 +158,9 @@ impl Inner {
 
     /// Unmounts the workspace that calls name by this path.
     fn release(&self, workspace: &Path) {
-        if let (Some(overlays), Some(home)) = (&self.files.overlays, workspace.parent()) {
+        let Some(home) = workspace.parent() else { return };
+        self.files.calls.forget(home);
+        if let Some(overlays) = &self.files.overlays {
             overlays.release(home);
         }
     }
@@ -268,6 +270,24 @@ impl Workspaces for LocalWorkspaces {
     fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId> {
         self.with(&of.agent.run(), move |opened| {
             Ok(opened.space.snapshot(&of.agent.to_string(), of.attempt)?.commit)
+        })
+    }
+
+    fn commit_call(&self, of: WorkspaceId) -> WorkspaceResult<Option<FilesCommit>> {
+        self.with(&of.agent.run(), move |opened| {
+            Ok(opened.space.commit_call(&of.agent.to_string(), of.attempt)?)
+        })
+    }
+
+    fn lost_calls(&self, of: WorkspaceId, commits: Vec<FilesCommit>) -> WorkspaceResult<Vec<FilesCommit>> {
+        self.with(&of.agent.run(), move |opened| {
+            Ok(opened.space.lost_calls(&of.agent.to_string(), of.attempt, &commits)?)
+        })
+    }
+
+    fn restore_calls(&self, of: WorkspaceId, lost: Vec<(FilesCommit, Vec<u8>)>) -> WorkspaceResult<()> {
+        self.with(&of.agent.run(), move |opened| {
+            Ok(opened.space.restore_calls(&of.agent.to_string(), of.attempt, &lost)?)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Finds and reads objects of a project's repository, for scans, checkouts and merges.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -28,6 +28,8 @@ const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) struct PresentObjects {
     objects: Vec<GitDir>,
     packs: Vec<Arc<PackIndex>>,
+    /// Objects that are stored elsewhere.
+    elsewhere: Arc<HashSet<ObjectId>>,
 }
 
 /// The indexes of packs that this process has opened. A pack of a project is never removed but with the whole project.
@@ -98,11 +100,16 @@ impl PresentObjects {
     fn of_packs(objects: Vec<GitDir>, mut packs: Vec<Arc<PackIndex>>) -> Self {
         // Most objects are in the largest pack, so most lookups end there.
         packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
-        Self { objects, packs }
+        Self { objects, packs, elsewhere: Arc::default() }
+    }
+
+    /// The same objects, and others that the caller has stored elsewhere.
+    pub(crate) fn with(self, elsewhere: Arc<HashSet<ObjectId>>) -> Self {
+        Self { elsewhere, ..self }
     }
 
     pub(crate) fn has(&self, oid: &ObjectId) -> bool {
-        if self.packs.iter().any(|pack| pack.has(oid)) {
+        if self.elsewhere.contains(oid) || self.packs.iter().any(|pack| pack.has(oid)) {
             return true;
         }
         let name = oid.to_string();

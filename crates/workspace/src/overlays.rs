@@ -516,6 +516,7 @@ impl RunSpace {
 
     /// Unmounts a workspace whose agent has ended.
     pub fn release(&self, agent: &str, attempt: u32) {
+        self.spaces.calls.forget(&self.attempt_dir(agent, attempt));
         if let Some(overlays) = &self.spaces.overlays {
             overlays.release(&self.attempt_dir(agent, attempt));
         }

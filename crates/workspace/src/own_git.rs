@@ -200,7 +200,7 @@ impl RunSpace {
             table: &table,
             absent: &none,
             seen: None,
-            trusts_stats: false,
+            stats: None,
             deleted: &none,
             staging: None,
             moved: BTreeMap::new(),

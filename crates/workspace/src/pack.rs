@@ -153,6 +153,25 @@ impl PackWriter {
         disk::sync_dir(&self.dir)
     }
 
+    /// The ids of all objects in the pack.
+    pub(crate) fn ids(&self) -> Vec<ObjectId> {
+        self.lock().objects.keys().copied().collect()
+    }
+
+    /// The bytes of the pack, which does not become part of the repository. For packs that fit into memory.
+    pub(crate) fn into_bytes(self) -> Result<Vec<u8>, RepositoryError> {
+        let mut state = self.lock();
+        let count = state.objects.len();
+        let Some(PackFile { path, file }) = state.out.as_mut() else { return Ok(Vec::new()) };
+        let failed = disk::failed("writing", path);
+        file.flush().map_err(&failed)?;
+        let file = file.get_mut();
+        seal(file, u32::try_from(count).unwrap_or(u32::MAX)).map_err(&failed)?;
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(&failed)?;
+        Ok(bytes)
+    }
+
     /// Creates the file of a new pack and returns its first offset; 0 if the file exists.
     fn begin(&self, state: &mut State) -> Result<u64, RepositoryError> {
         if state.out.is_some() {

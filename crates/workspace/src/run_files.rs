@@ -53,6 +53,9 @@ impl RunFiles for LocalFiles {
         self.with(run, move |space| {
             let to = match to {
                 DiffEnd::Commit(commit) => commit,
+                DiffEnd::Call { commit, packs } => {
+                    return space.diff_of_call(&from, &commit, &packs, options);
+                }
                 DiffEnd::WorkRef(of) => {
                     space.read_ref(&work_ref(&of.agent.to_string(), of.attempt))?.unwrap_or(from)
                 }

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use posse_sandbox::HolderMode;
 
+use super::call_commits::CallLine;
 use super::change::changes;
 use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
@@ -47,14 +48,25 @@ pub struct SalvageOutcome {
 
 /// The scan of a workspace. None of it is in the repository yet.
 pub(super) struct WorkspaceScan {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     pub(super) trees: Vec<NewTree>,
     pub(super) tree: ObjectId,
     pub(super) walked: ScanResult,
     pub(super) present: PresentObjects,
     pub(super) pack: PackWriter,
     /// The deleted paths of the layers below, if the workspace is an overlay. The entries are those of its upper layer.
-    deleted: Option<HashSet<Vec<u8>>>,
+    pub(super) deleted: Option<HashSet<Vec<u8>>>,
+}
+
+/// The earlier scan with which a file is compared to find out whether it has changed.
+#[derive(Clone, Copy)]
+pub(super) enum EarlierStats<'a> {
+    /// None: every file is read.
+    Nothing,
+    /// That of the last snapshot.
+    Snapshot,
+    /// That of the last call, if there was one since the snapshot.
+    Call(&'a CallLine),
 }
 
 impl RunSpace {
@@ -115,7 +127,7 @@ impl RunSpace {
             // This keeps the rest that the machine crash left and restores the last snapshot.
             self.make(agent, attempt, &base)?;
         }
-        let looked = self.scan(agent, attempt, &salvaged, false)?;
+        let looked = self.scan(agent, attempt, &salvaged, EarlierStats::Nothing)?;
         if looked.tree != tree {
             return Err(keep("its files are not those that were salvaged; salvage it again"));
         }
@@ -126,9 +138,9 @@ impl RunSpace {
         problem.map_or(Ok(()), |problem| Err(keep(&problem)))
     }
 
-    fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), RepositoryError> {
+    pub(super) fn take(&self, agent: &str, attempt: u32) -> Result<(Snapshot, ScanResult), RepositoryError> {
         let tip = self.tip(agent, attempt)?;
-        let looked = self.scan(agent, attempt, &tip, true)?;
+        let looked = self.scan(agent, attempt, &tip, EarlierStats::Snapshot)?;
         let WorkspaceScan { entries, trees, tree, walked, present, pack, deleted } = looked;
         let tip_tree = self.tree_of(agent, attempt, &tip)?;
         let commit = if tree == tip_tree {
@@ -152,6 +164,8 @@ impl RunSpace {
         };
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
         let home = self.attempt_dir(agent, attempt);
+        // The next commit of a call follows this snapshot.
+        self.spaces.calls.forget(&home);
         if let Some(deleted) = deleted {
             save_deleted(&home, &deleted)?;
         }
@@ -160,7 +174,7 @@ impl RunSpace {
     }
 
     /// The commit that a workspace is at: its work ref.
-    fn tip(&self, agent: &str, attempt: u32) -> Result<ObjectId, RepositoryError> {
+    pub(super) fn tip(&self, agent: &str, attempt: u32) -> Result<ObjectId, RepositoryError> {
         super::refs::check_id(agent)?;
         let Some(mark) = self.mark(agent, attempt)? else {
             return Err(RepositoryError::Damaged(format!(
@@ -188,7 +202,12 @@ impl RunSpace {
         Manifest::load(&self.attempt_dir(agent, attempt).join("manifest"))
     }
 
-    fn tree_of(&self, agent: &str, attempt: u32, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
+    pub(super) fn tree_of(
+        &self,
+        agent: &str,
+        attempt: u32,
+        commit: &ObjectId,
+    ) -> Result<ObjectId, RepositoryError> {
         match self.manifest_of(agent, attempt) {
             Some(manifest) if manifest.commit == *commit => Ok(manifest.tree),
             _ => match self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()) {
@@ -200,13 +219,14 @@ impl RunSpace {
         }
     }
 
-    /// Scans the upper layer of a workspace that is at `tip`. Files are read again unless their stat may be `trusted`.
+    /// Scans the upper layer of a workspace that is at `tip`. Files are read again unless `earlier` shows that they are
+    /// unchanged.
     fn scan_upper(
         &self,
         (agent, attempt): (&str, u32),
         (base, mode): (&ObjectId, HolderMode),
         tip: &ObjectId,
-        trusts_stats: bool,
+        earlier: EarlierStats<'_>,
     ) -> Result<WorkspaceScan, RepositoryError> {
         let home = self.attempt_dir(agent, attempt);
         let folder = home.join(overlays::UPPER);
@@ -223,6 +243,11 @@ impl RunSpace {
             upper::moved(&changes(&self.git(), &scanned, tip)?)
         };
         let absent = self.absent()?;
+        let stats = match earlier {
+            EarlierStats::Nothing => None,
+            EarlierStats::Snapshot => seen.as_ref(),
+            EarlierStats::Call(line) => line.scanned.as_ref().or(seen.as_ref()),
+        };
         let view = UpperView {
             state: state.as_deref(),
             git: Some(&git),
@@ -230,7 +255,7 @@ impl RunSpace {
             table: &table,
             absent: &absent,
             seen: seen.as_ref(),
-            trusts_stats,
+            stats,
             deleted: &deleted,
             staging: upper::staging_of(&home)?,
             moved,
@@ -241,7 +266,7 @@ impl RunSpace {
             folder: &folder,
             known: &[],
             indexed_ns: 0,
-            seen_ns: seen.as_ref().map_or(0, |seen| seen.looked_ns),
+            seen_ns: stats.map_or(0, |stats| stats.looked_ns),
             ignored: IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
             is_users_folder: false,
@@ -256,9 +281,7 @@ impl RunSpace {
         let mut walked = scan::scan(&request)?;
         let known: Vec<KnownFile> =
             walked.found.iter().filter_map(|found| view.known(found.path.clone())).collect();
-        let repository = self.project.repository();
-        let (present, pack) =
-            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
+        let (present, pack) = self.objects_beside(earlier)?;
         let entries = ContentWriter {
             folder: &folder,
             root: &root,
@@ -277,19 +300,33 @@ impl RunSpace {
         Ok(WorkspaceScan { entries, trees, tree, walked, present, pack, deleted: Some(deleted) })
     }
 
-    /// Scans a workspace that is at `tip`. `known` files are not read again.
+    /// The objects that need not be stored again, and a pack for the others.
+    fn objects_beside(
+        &self,
+        earlier: EarlierStats<'_>,
+    ) -> Result<(PresentObjects, PackWriter), RepositoryError> {
+        let repository = self.project.repository();
+        let mut present = PresentObjects::cached(&repository, &self.spaces.packs)?;
+        if let EarlierStats::Call(line) = earlier {
+            present = present.with(line.packed.clone());
+        }
+        Ok((present, PackWriter::new(&repository)))
+    }
+
+    /// Scans a workspace that is at `tip`. Files are read again unless `earlier` shows that they are unchanged.
     pub(super) fn scan(
         &self,
         agent: &str,
         attempt: u32,
         tip: &ObjectId,
-        known: bool,
+        earlier: EarlierStats<'_>,
     ) -> Result<WorkspaceScan, RepositoryError> {
         if let Some(mark) = self.mark(agent, attempt)?
             && let Some(mode) = mark.overlay
         {
-            return self.scan_upper((agent, attempt), (&mark.base()?, mode), tip, known);
+            return self.scan_upper((agent, attempt), (&mark.base()?, mode), tip, earlier);
         }
+        let known = !matches!(earlier, EarlierStats::Nothing);
         let folder = self.dir_of(agent, attempt);
         let manifest = self.manifest_of(agent, attempt);
         let seen_ns = manifest.as_ref().map_or(0, |manifest| manifest.looked_ns);
@@ -320,9 +357,7 @@ impl RunSpace {
             max_files: options.max_files,
             upper: None,
         })?;
-        let repository = self.project.repository();
-        let (present, pack) =
-            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
+        let (present, pack) = self.objects_beside(earlier)?;
         let entries = ContentWriter {
             folder: &folder,
             root: &scan::open_root(&folder)?,

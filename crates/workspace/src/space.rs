@@ -85,6 +85,7 @@ impl RunSpace {
         new: &ObjectId,
     ) -> Result<UpdateOutcome, RepositoryError> {
         check_id(agent)?;
+        self.spaces.calls.forget(&self.attempt_dir(agent, attempt));
         let name = work_ref(agent, attempt);
         let held = self.lock()?;
         let now = self.read_ref(&name)?;

@@ -5,7 +5,7 @@ use std::fs;
 use super::content;
 use super::refs::{torn_ref, work_ref};
 use super::run::Mark;
-use super::snapshot::WorkspaceScan;
+use super::snapshot::{EarlierStats, WorkspaceScan};
 use super::{ObjectId, RepositoryError, RunSpace, disk, objects, sync};
 
 /// How much of a workspace reached the disk.
@@ -105,7 +105,7 @@ impl RunSpace {
         let tip = line.or(base).ok_or_else(|| RepositoryError::Damaged("its line is gone".to_owned()))?;
         // File times prove nothing here: a file may have its times without its content.
         let WorkspaceScan { trees, tree, present, pack, mut walked, .. } =
-            self.scan(agent, attempt, &tip, false)?;
+            self.scan(agent, attempt, &tip, EarlierStats::Nothing)?;
         if !Self::is_scratch(agent) {
             self.keep_git(agent, attempt, &mut walked.left_out)?;
             if let Some(unkept) = walked.left_out.unkept() {

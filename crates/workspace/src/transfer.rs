@@ -143,23 +143,45 @@ impl LocalFiles {
         }
         let _lock = project.lock()?;
         take_shallow(&project.repository(), header)?;
-        let quarantine = Quarantine::new(git)?;
-        if pack.len() > EMPTY_PACK_BYTES {
-            quarantine.git().run_with(&["index-pack", "--strict", "--stdin"], pack)?;
-        }
-        let mut walk: Vec<String> = ["rev-list", "--objects", "--quiet"].map(str::to_owned).to_vec();
-        walk.extend(header.objects.iter().map(ObjectId::to_string));
-        walk.extend(header.bases.iter().map(|base| format!("^{base}")));
-        quarantine.git().run(&walk).map_err(|error| match error {
-            RepositoryError::Git { stderr, .. } => RepositoryError::Damaged(format!(
-                "the objects of run {} are incomplete: {stderr}",
+        let hit = || self.options.hit("workspace.import.before_pack");
+        add_packs(git, &[pack], &header.objects, &header.bases, hit).map_err(|error| match error {
+            RepositoryError::Damaged(problem) => RepositoryError::Damaged(format!(
+                "the objects of run {} are incomplete: {problem}",
                 header.run
             )),
             error => error,
-        })?;
-        self.options.hit("workspace.import.before_pack");
-        put_packs(&quarantine.dir().join("pack"), &project.repository().join("objects/pack"))
+        })
     }
+}
+
+/// Adds packs to a repository, durably, after checking that everything that `objects` reach is there. `bases` are in the
+/// repository, and are not checked.
+pub(super) fn add_packs(
+    git: &Git,
+    packs: &[&[u8]],
+    objects: &[ObjectId],
+    bases: &[ObjectId],
+    before_pack: impl FnOnce(),
+) -> Result<(), RepositoryError> {
+    let quarantine = unpacked(git, packs)?;
+    let mut walk: Vec<String> = ["rev-list", "--objects", "--quiet"].map(str::to_owned).to_vec();
+    walk.extend(objects.iter().map(ObjectId::to_string));
+    walk.extend(bases.iter().map(|base| format!("^{base}")));
+    quarantine.git().run(&walk).map_err(|error| match error {
+        RepositoryError::Git { stderr, .. } => RepositoryError::Damaged(stderr),
+        error => error,
+    })?;
+    before_pack();
+    put_packs(&quarantine.dir().join("pack"), &git.git_dir().join("objects/pack"))
+}
+
+/// A temporary directory with the objects of packs, which git can read beside those of the repository.
+pub(super) fn unpacked(git: &Git, packs: &[&[u8]]) -> Result<Quarantine, RepositoryError> {
+    let quarantine = Quarantine::new(git)?;
+    for pack in packs.iter().filter(|pack| pack.len() > EMPTY_PACK_BYTES) {
+        quarantine.git().run_with(&["index-pack", "--strict", "--stdin"], pack)?;
+    }
+    Ok(quarantine)
 }
 
 fn not_a_transfer() -> RepositoryError {

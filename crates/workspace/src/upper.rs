@@ -82,10 +82,10 @@ pub(crate) struct UpperView<'a> {
     pub(crate) table: &'a TreeTable,
     /// Files of the lower layers that are in the tree and not on disk: outside of a sparse checkout.
     pub(crate) absent: &'a HashSet<Vec<u8>>,
-    /// The files that the last scan found in the upper layer.
+    /// The files that the upper layer had at the last snapshot.
     pub(crate) seen: Option<&'a Manifest>,
-    /// Whether the stat of a file that was seen may prove that it is unchanged.
-    pub(crate) trusts_stats: bool,
+    /// The newest scan of the upper layer: a file with the same stat is unchanged. `None` if stats prove nothing.
+    pub(crate) stats: Option<&'a Manifest>,
     /// Paths of the lower layers that were deleted at the last scan: files, and directories with a slash at their end.
     pub(crate) deleted: &'a HashSet<Vec<u8>>,
     /// The staging directory of an interrupted update.
@@ -136,11 +136,12 @@ impl UpperView<'_> {
     }
 
     pub(crate) fn known(&self, path: Vec<u8>) -> Option<KnownFile> {
-        let (mode, oid) = self.tracked(&path)?;
-        let seen = self.seen.filter(|_| self.trusts_stats).and_then(|seen| seen.get(&path));
-        let seen = seen
+        let tracked = self.tracked(&path);
+        let entry = self.stats.and_then(|stats| stats.get(&path));
+        let (mode, oid) = tracked.or_else(|| entry.map(|entry| (entry.mode, entry.oid)))?;
+        let seen = entry
             .and_then(|entry| entry.stat.map(|stat| EarlierScan { stat, oid: entry.oid, raw: entry.raw }));
-        Some(KnownFile { path, mode, oid, tracked: true, skipped: false, indexed: None, seen })
+        Some(KnownFile { path, mode, oid, tracked: tracked.is_some(), skipped: false, indexed: None, seen })
     }
 
     /// The entry of a path in the commit that the workspace is at.

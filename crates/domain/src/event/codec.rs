@@ -4,7 +4,7 @@
 use thiserror::Error;
 
 use super::catalogue_text::CatalogueText;
-use super::{EncodedEvent, Event, EventBody, StoredEvent};
+use super::{EncodedEvent, Event, EventBody, FilesCommit, StoredEvent};
 use crate::text::{Blob, BlobRef, INLINE_MAX_BYTES, Text};
 
 /// Version of the payload format that this code writes.
@@ -126,6 +126,27 @@ impl EventBody {
         }
         for text in self.texts_mut() {
             text.stow(blobs);
+        }
+        if let Some(pack) = self.files_mut().and_then(|files| files.pack.as_mut()) {
+            pack.stow(blobs);
+        }
+    }
+
+    fn files_mut(&mut self) -> Option<&mut FilesCommit> {
+        match self {
+            EventBody::ToolFinished(e) => e.files.as_mut(),
+            EventBody::ToolInterrupted(e) => e.files.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// The files of a workspace that the event records. Their pack is not among the blobs that [`Self::missing`] names,
+    /// because only a reader of the files needs it.
+    pub fn files(&self) -> Option<&FilesCommit> {
+        match self {
+            EventBody::ToolFinished(e) => e.files.as_ref(),
+            EventBody::ToolInterrupted(e) => e.files.as_ref(),
+            _ => None,
         }
     }
 

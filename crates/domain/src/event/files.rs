@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::detail::is_zero;
 use crate::object_id::ObjectId;
+use crate::pack::Pack;
 use crate::text::Text;
 
 /// The files that a run starts from, as a commit in the project's repository.
@@ -44,6 +45,24 @@ pub struct RunResult {
     /// they apply the result. The list of paths is bounded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
+}
+
+/// The files of a workspace after a call, as a commit. The journal has its objects, so that they are durable with the
+/// call's result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilesCommit {
+    /// The commit with the files.
+    pub commit: ObjectId,
+    /// Its parent: the commit of the work ref at that time, which the repository has durably.
+    pub follows: ObjectId,
+    /// The commit of an earlier call, if the pack omits objects that are in the packs of that call or of those before
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onto: Option<ObjectId>,
+    /// The objects that the repository and the earlier packs lack. `None` if the repository has the commit durably.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pack: Option<Pack>,
 }
 
 /// The result of one command criterion that the host ran.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::detail::is_zero;
+use super::files::FilesCommit;
 use crate::code::Code;
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -102,6 +103,12 @@ pub struct ToolFinished {
     /// Files whose content the agent read or wrote in this call, by hash.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenFile>,
+    /// The files after the call, if it changed any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesCommit>,
+    /// Why the files after the call could not be committed. The next commit contains them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_problem: Option<String>,
     /// The duration of the call.
     pub elapsed_ms: u64,
 }
@@ -126,6 +133,9 @@ pub struct ToolInterrupted {
     pub tool: String,
     /// The result that the model reads.
     pub output: Text,
+    /// The files that the call left, if it was cut off by the end of a process and had changed any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FilesCommit>,
     /// The working time of the call before it was cut off. 0 after a crash, because it is unknown then.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub elapsed_ms: u64,

@@ -9,7 +9,7 @@ use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{DELEGATE_TO_AGENT, Run};
 
 use super::Driver;
-use super::desks::calls::{Answer, OUTPUT_MAX_BYTES};
+use super::desks::calls::{Answer, CommittedFiles, OUTPUT_MAX_BYTES};
 use crate::ports::{ToolFailure, ToolOutput, ToolResult};
 use crate::skill_report::{delegated, parts};
 
@@ -66,7 +66,8 @@ impl Driver {
         let result = answer_of(&tool, child, &ended);
         self.calls.end_wait(&parent, &ended.call_id);
         let (call_id, child) = (&*ended.call_id, Some(child.clone()));
-        let answer = Answer { call_id, tool: &tool, result, child, seen: Vec::new(), elapsed_ms: 0 };
+        let files = CommittedFiles::default();
+        let answer = Answer { call_id, tool: &tool, result, child, seen: Vec::new(), files, elapsed_ms: 0 };
         self.calls.finish(&mut self.core, &self.files, &parent, answer);
     }
 

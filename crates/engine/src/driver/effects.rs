@@ -3,20 +3,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use posse_agent::conversation::Conversation;
 use posse_domain::event::{CheckRecord, RunResult};
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
 
-use super::desks::calls::{CallEffect, HookEffect, HookedMoment};
+use super::desks::calls::{CallEffect, CallEnd, CommittedFiles, HookEffect, HookedMoment};
 use super::desks::files::FilesEffect;
 use super::desks::models::{ModelDone, ModelEffect, WaitEnd};
 use crate::history::HistoryError;
 use crate::ports::{
     HookAnswer, MadeWorkspace, Mail, Merge, MergeRequest, PreparedEffect, RecoveredEffect, Salvage,
-    StoreError, ToolFailure, ToolResult, UpdateOutcome, WorkspaceError, WorkspaceId,
+    StoreError, ToolFailure, UpdateOutcome, WorkspaceError, WorkspaceId,
 };
 
 pub(crate) enum Effect {
@@ -51,18 +50,17 @@ pub(crate) enum Input {
         call_id: Arc<str>,
         problem: WorkspaceError,
     },
-    /// A tool call has ended. `cut` if it was aborted at a limit.
+    /// A tool call has ended.
     Tool {
         agent: AgentId,
         call_id: Arc<str>,
-        result: ToolResult,
-        elapsed: Duration,
-        cut: bool,
+        end: Box<CallEnd>,
     },
     Recovered {
         agent: AgentId,
         call_id: Arc<str>,
         recovered: RecoveredEffect,
+        files: CommittedFiles,
     },
     History {
         agent: AgentId,

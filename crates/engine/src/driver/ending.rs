@@ -157,7 +157,8 @@ impl Driver {
             let changes = self.core.tool(&tool).is_some_and(|tool| tool.class.changes_workspace());
             if intended && changes {
                 let text = "the attempt ended before its result was known";
-                CallDesk::interrupt(&mut self.core, id, &call_id, &tool, text);
+                // The salvage of the workspace has its files.
+                CallDesk::interrupt(&mut self.core, id, &call_id, &tool, text, None);
                 continue;
             }
             let text = "not executed: the attempt has ended".to_owned();

@@ -26,6 +26,7 @@ mod mail;
 mod planning;
 mod ready;
 mod recover;
+mod recover_files;
 mod replaying;
 mod requests;
 mod session;
@@ -323,11 +324,9 @@ impl Driver {
             Input::Prepared { agent, call_id, result } => {
                 calls.prepared(core, files, &agent, &call_id, result);
             }
-            Input::Tool { agent, call_id, result, elapsed, cut } => {
-                calls.ended(core, files, &agent, &call_id, result, elapsed, cut);
-            }
-            Input::Recovered { agent, call_id, recovered } => {
-                calls.recovered(core, files, &agent, &call_id, recovered);
+            Input::Tool { agent, call_id, end } => calls.ended(core, files, &agent, &call_id, *end),
+            Input::Recovered { agent, call_id, recovered, files: after } => {
+                calls.recovered(core, files, &agent, &call_id, recovered, after);
             }
             Input::Hooked { agent, about, answer } => {
                 let answer = answer.unwrap_or_else(|problem| HookAnswer::Denied(problem.to_string()));

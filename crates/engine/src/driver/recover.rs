@@ -15,26 +15,17 @@ use posse_domain::code::Code;
 use posse_domain::event::{EffectClass, Event, RunResumed, WriteIntent};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::OpenState;
-use thiserror::Error;
 
 use super::desks::calls::{CallDesk, wants_stop_hook_again};
 use super::desks::models::ModelDesk;
+use super::recover_files::LeftFiles;
 use super::session::SessionError;
-use super::workspace_retry::retry;
 use super::{Driver, Stop};
 use crate::history::conversation_of;
-use crate::ports::{Urgency, WorkspaceError, WorkspaceId};
+use crate::ports::Urgency;
 
 /// The events of each open agent with their long texts, in order.
 pub(crate) type OpenEvents = HashMap<AgentId, Vec<Event>>;
-
-/// A workspace that the journal names and that cannot be created again.
-#[derive(Debug, Error)]
-#[error("the workspace of {} is missing: {problem}", agent.relative())]
-struct MissingWorkspace {
-    agent: AgentId,
-    problem: WorkspaceError,
-}
 
 /// A call that began before the crash.
 struct InterruptedCall {
@@ -56,9 +47,13 @@ impl Driver {
         if let Err(error) = self.core.rt.parts.system.end_effects(&self.core.run.id).await {
             self.missing = Some(error.to_string());
         }
-        if let Err(missing) = self.find_workspaces(&order).await {
-            self.missing = Some(missing.to_string());
-        }
+        let mut left = match self.recover_files(&order, &events).await {
+            Ok(left) => left,
+            Err(missing) => {
+                self.missing = Some(missing.to_string());
+                LeftFiles::default()
+            }
+        };
         if !self.core.rt.parts.system.has_dir(&self.core.run.dir) {
             self.missing = Some(format!("its working directory {} is gone", self.core.run.dir));
         }
@@ -111,7 +106,7 @@ impl Driver {
         for id in &order {
             ModelDesk::resume_wait(&mut self.core, id);
             for begun in self.begun_calls(id) {
-                self.resume_call(id, begun);
+                self.resume_call(id, begun, &mut left);
             }
             self.calls.resume_hooks(&mut self.core, &mut self.files, id);
             self.submit_if_full();
@@ -145,31 +140,6 @@ impl Driver {
             self.core.mark_merge_queue(id);
         }
         self.drive().await;
-    }
-
-    /// Checks the workspaces that the journal names. After a power loss a workspace may be incomplete. It is then
-    /// created again from its work ref.
-    fn find_workspaces(
-        &self,
-        order: &[AgentId],
-    ) -> impl Future<Output = Result<(), MissingWorkspace>> + use<> {
-        let workspaces = self.core.rt.parts.workspaces.clone().filter(|_| self.core.run.is_isolated());
-        let known = |id: &AgentId| {
-            let agent = self.core.run.open(id).filter(|agent| agent.files.made)?;
-            let (OpenState::Running { attempt }, origin) = (&agent.state, agent.files.origin()?) else {
-                return None;
-            };
-            Some((WorkspaceId { agent: id.clone(), attempt: *attempt }, origin))
-        };
-        let known: Vec<_> = order.iter().filter_map(known).collect();
-        async move {
-            let Some(workspaces) = workspaces else { return Ok(()) };
-            for (of, origin) in known {
-                let found = retry(|| workspaces.make(of.clone(), origin)).await;
-                found.map_err(|problem| MissingWorkspace { agent: of.agent.clone(), problem })?;
-            }
-            Ok(())
-        }
     }
 
     /// Marks calls with open children as waiting, and registers the writers that had started.
@@ -247,7 +217,7 @@ impl Driver {
             .collect()
     }
 
-    fn resume_call(&mut self, id: &AgentId, begun: InterruptedCall) {
+    fn resume_call(&mut self, id: &AgentId, begun: InterruptedCall, left: &mut LeftFiles) {
         let InterruptedCall { call_id, tool, class, write } = begun;
         match (class, write) {
             // A delegate is found by its call id. The other calls are dispatched again with their reply.
@@ -255,12 +225,12 @@ impl Driver {
             (EffectClass::Write, Some(intent)) => {
                 let (core, files) = (&mut self.core, &mut self.files);
                 if !self.calls.recover_write(core, files, id, &call_id, &tool, intent) {
-                    CallDesk::interrupt(core, id, &call_id, &tool, "the tool is gone");
+                    CallDesk::interrupt(core, id, &call_id, &tool, "the tool is gone", left.remove(id));
                 }
             }
             (EffectClass::Write | EffectClass::Exec, _) => {
                 let text = "the process ended during this call; it was not run again";
-                CallDesk::interrupt(&mut self.core, id, &call_id, &tool, text);
+                CallDesk::interrupt(&mut self.core, id, &call_id, &tool, text, left.remove(id));
             }
         }
     }

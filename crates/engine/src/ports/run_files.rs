@@ -53,6 +53,13 @@ pub enum DiffForm {
 pub enum DiffEnd {
     /// This commit.
     Commit(ObjectId),
+    /// The commit of a call, whose objects are in these packs of the journal.
+    Call {
+        /// The commit.
+        commit: ObjectId,
+        /// Its pack and those that it needs, oldest first.
+        packs: Vec<Vec<u8>>,
+    },
     /// The commit that the work ref of a workspace names now, or the older side if there is no work ref.
     WorkRef(WorkspaceId),
 }

@@ -7,6 +7,8 @@
 //! | `begin`, `snapshot`, `salvage` | the commit has the files on disk; nothing in the user's folder changes |
 //! | `make`, `shared` | all files of a commit, or none; the layout on disk is up to the implementation |
 //! | `merge` | writes commits only; `update` moves one work ref by compare and swap, then updates the files: a merge happens once or not at all |
+//! | `commit_call` | the commit has the files on disk; nothing of it is durable before the caller has journalled it |
+//! | `restore_calls` | the work ref names the last restored commit, and the repository has all its objects |
 //! | `check` | commands see the merged files, and change nothing that another check or agent sees |
 //! | `publish` | at most one new ref in the user's repository |
 
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use posse_domain::event::{BaseSnapshot, CheckRecord, RunResult};
+use posse_domain::event::{BaseSnapshot, CheckRecord, FilesCommit, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
@@ -243,6 +245,27 @@ pub trait Workspaces: Send + Sync + 'static {
     /// Commits the files of a workspace to its work ref. If nothing has changed, returns the current commit of the work
     /// ref.
     fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId>;
+
+    /// Commits what a call changed in a workspace, apart from its work ref. Returns `None` if the files equal those of
+    /// the last such commit, or of the work ref if that is newer. An implementation that keeps no files of calls keeps
+    /// this default.
+    fn commit_call(&self, of: WorkspaceId) -> WorkspaceResult<Option<FilesCommit>> {
+        let _ = of;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// The journalled commits of an attempt's calls, oldest first, of which the machine may have lost files: those that
+    /// must be restored before [`Workspaces::make`]. Empty if the workspace is as its process left it.
+    fn lost_calls(&self, of: WorkspaceId, commits: Vec<FilesCommit>) -> WorkspaceResult<Vec<FilesCommit>> {
+        let _ = (of, commits);
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Restores the commits that [`Workspaces::lost_calls`] returned, from the bytes of their packs.
+    fn restore_calls(&self, of: WorkspaceId, lost: Vec<(FilesCommit, Vec<u8>)>) -> WorkspaceResult<()> {
+        let _ = (of, lost);
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Commits the files of a workspace like [`Workspaces::snapshot`], and keeps the commit under a ref as long as
     /// salvage is kept. `base` is the commit that the agent started from.

@@ -1,5 +1,7 @@
 //! Workspaces as copies, on real files and with real git: the tests of `tests/workspace` once more.
 
+#[path = "../workspace/calls.rs"]
+mod calls;
 #[path = "../workspace/closed.rs"]
 mod closed;
 #[path = "../workspace/folders.rs"]

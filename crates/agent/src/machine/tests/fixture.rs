@@ -155,6 +155,8 @@ impl MachineFixture {
             output: text.into(),
             child,
             seen: Vec::new(),
+            files: None,
+            files_problem: None,
             elapsed_ms: 20,
             images: Vec::new(),
         });
@@ -165,6 +167,7 @@ impl MachineFixture {
             call_id: call_id.to_owned(),
             tool: "read".to_owned(),
             output: "outcome unknown".into(),
+            files: None,
             elapsed_ms: 30,
         });
     }

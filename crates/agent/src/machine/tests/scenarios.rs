@@ -534,6 +534,8 @@ fn files_that_were_seen_are_remembered_until_the_attempt_ends() {
         output: "x".into(),
         child: None,
         seen: vec![posse_domain::event::SeenFile { path: "a.rs".to_owned(), hash }],
+        files: None,
+        files_problem: None,
         elapsed_ms: 1,
         images: Vec::new(),
     });

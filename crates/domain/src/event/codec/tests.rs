@@ -13,14 +13,14 @@ use crate::contract::Contract;
 use crate::definition::{Definition, Mode, Trust};
 use crate::event::{
     AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed, ChecksPassed,
-    ContextTrimmed, EffectClass, FailedChild, FinalStatus, HostNote, InputAnswered, InputRequested,
-    IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied, PermissionDecided,
-    Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor, ReportCause,
-    RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted, SeenFile, Sender,
-    SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued, SubagentRefused,
-    SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended,
-    ToolInterrupted, TurnLimited, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
-    WorktreeMerged, WriteIntent,
+    ContextTrimmed, EffectClass, FailedChild, FilesCommit, FinalStatus, HostNote, InputAnswered,
+    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
+    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor,
+    ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
+    SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
+    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
+    ToolFinished, ToolIntended, ToolInterrupted, TurnLimited, WorkspaceMade, WorkspaceRemoved,
+    WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -323,6 +323,12 @@ fn child_samples(text: &str) -> Vec<EventBody> {
     ]
 }
 
+fn committed(text: &str) -> FilesCommit {
+    let id = |byte| ObjectId::from_bytes([byte; 20]);
+    let pack = Some(text.as_bytes().to_vec().into());
+    FilesCommit { commit: id(1), follows: id(2), onto: Some(id(3)), pack }
+}
+
 fn call_samples(text: &str) -> Vec<EventBody> {
     let calls = vec![ToolCall {
         id: "a".to_owned(),
@@ -390,6 +396,8 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             images: vec![Image { media_type: MediaType::Png, base64: text.into() }],
             child: Some(agent()),
             seen: vec![SeenFile { path: text.to_owned(), hash: Hash::of(b"z") }],
+            files: Some(committed(text)),
+            files_problem: Some(text.to_owned()),
             elapsed_ms: 4,
         }
         .into(),
@@ -397,6 +405,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             call_id: text.to_owned(),
             tool: text.to_owned(),
             output: text.into(),
+            files: Some(committed(text)),
             elapsed_ms: 5,
         }
         .into(),
@@ -480,8 +489,22 @@ fn round_trip(event: &Event) -> Event {
             Some(text.clone())
         })
         .expect("filled");
-    assert_eq!(asked, blobs.len(), "every blob is asked for, and nothing else");
+    let packs = event.body.files().and_then(|files| files.pack.as_ref()).into_iter().count();
+    assert_eq!(asked + packs, blobs.len(), "every blob but a pack is asked for, and nothing else");
     back
+}
+
+#[test]
+fn a_pack_is_a_blob_that_no_reader_of_texts_fetches() {
+    let body = samples("short").into_iter().find(|body| matches!(body, EventBody::ToolFinished(_)));
+    let event = event(body.expect("a sample"));
+    let mut blobs = Vec::new();
+    let mut back = Event::decode(&stored(&event, &mut blobs)).expect("decoded");
+    let [pack] = &blobs[..] else { panic!("the texts are short: {blobs:?}") };
+    assert_eq!(&*pack.bytes, b"short");
+    let at = back.body.files().and_then(|files| files.pack.as_ref()).map(crate::pack::Pack::at);
+    assert_eq!(at, Some(BlobRef { blob: pack.hash, bytes: 5 }));
+    assert!(back.body.missing().is_empty());
 }
 
 #[test]

@@ -366,6 +366,8 @@ impl PlayedRun {
             output: "what it read ".repeat(200).into(),
             child: None,
             seen: Vec::new(),
+            files: None,
+            files_problem: None,
             elapsed_ms: 2,
             images: Vec::new(),
         };

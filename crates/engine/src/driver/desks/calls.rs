@@ -8,6 +8,7 @@
 
 mod admission;
 mod commands;
+mod committed_files;
 mod cut;
 mod hook_call;
 mod hooks;
@@ -28,11 +29,12 @@ use posse_domain::message::ToolCall;
 pub(crate) use self::admission::{Admission, asked_operation};
 use self::commands::StepHooks;
 pub(crate) use self::commands::{HookVerdicts, StepAdmission, admit_commands};
+pub(crate) use self::committed_files::CommittedFiles;
 pub(crate) use self::cut::time_is_up;
 use self::hooks::PendingHooks;
 pub(crate) use self::hooks::{HookEffect, HookOutcome, HookedMoment, wants_stop_hook, wants_stop_hook_again};
 use self::in_flight::{CallInFlight, CallStage, Calls, SeenDuringCall};
-pub(crate) use self::results::{Answer, OUTPUT_MAX_BYTES};
+pub(crate) use self::results::{Answer, CallEnd, OUTPUT_MAX_BYTES};
 pub(crate) use self::task::CallEffect;
 use super::files::FilesDesk;
 use crate::driver::core::Core;
@@ -278,7 +280,16 @@ impl CallDesk {
         tool: &str,
         result: ToolResult,
     ) {
-        let answer = Answer { call_id, tool, result, child: None, seen: Vec::new(), elapsed_ms: 0 };
+        let files_after = CommittedFiles::default();
+        let answer = Answer {
+            call_id,
+            tool,
+            result,
+            child: None,
+            seen: Vec::new(),
+            files: files_after,
+            elapsed_ms: 0,
+        };
         self.finish(core, files, id, answer);
     }
 

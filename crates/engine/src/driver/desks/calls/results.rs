@@ -6,12 +6,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_domain::event::{EffectClass, SeenFile, ToolFinished, ToolInterrupted};
+use posse_domain::event::{EffectClass, FilesCommit, SeenFile, ToolFinished, ToolInterrupted};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::DELEGATE_TO_AGENT;
 
 use super::task::CallEffect;
-use super::{CallDesk, CallStage};
+use super::{CallDesk, CallStage, CommittedFiles};
 use crate::driver::core::Core;
 use crate::driver::desks::files::FilesDesk;
 use crate::driver::effects::Effect;
@@ -28,22 +28,37 @@ pub(crate) struct Answer<'a> {
     pub(crate) result: ToolResult,
     pub(crate) child: Option<AgentId>,
     pub(crate) seen: Vec<SeenFile>,
+    pub(crate) files: CommittedFiles,
     pub(crate) elapsed_ms: u64,
 }
 
+/// How a call's task ended.
+pub(crate) struct CallEnd {
+    pub(crate) result: ToolResult,
+    pub(crate) elapsed: Duration,
+    /// Whether the call was aborted at a limit.
+    pub(crate) cut: bool,
+    pub(crate) files: CommittedFiles,
+}
+
+impl CallEnd {
+    /// The end of a call that changed no file.
+    pub(super) fn unchanged(result: ToolResult) -> Self {
+        Self { result, elapsed: Duration::ZERO, cut: false, files: CommittedFiles::default() }
+    }
+}
+
 impl CallDesk {
-    /// Takes the result of a call's task. `cut` if the call was aborted at a limit.
-    #[expect(clippy::too_many_arguments, reason = "the desks, the call, and the three facts of its end")]
+    /// Takes the result of a call's task.
     pub(crate) fn ended(
         &mut self,
         core: &mut Core,
         files: &mut FilesDesk,
         id: &AgentId,
         call_id: &Arc<str>,
-        result: ToolResult,
-        elapsed: Duration,
-        cut: bool,
+        end: CallEnd,
     ) {
+        let CallEnd { result, elapsed, cut, files: after } = end;
         let Some(session) = core.sessions.get(id) else { return };
         let name = session.machine.call_of(call_id).map(|call| call.name.clone());
         let Some(call) = self.remove(id, call_id) else { return };
@@ -52,14 +67,14 @@ impl CallDesk {
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if cut && call.class == EffectClass::Exec {
             let text = "the call did not end in time and was cut off; what it did is unknown";
-            interrupted(core, id, call_id, &name, text, elapsed_ms);
+            interrupted(core, id, call_id, &name, text, after.commit, elapsed_ms);
         } else {
             let seen = call.seen.take();
             self.finish(
                 core,
                 files,
                 id,
-                Answer { call_id, tool: &name, result, child: None, seen, elapsed_ms },
+                Answer { call_id, tool: &name, result, child: None, seen, files: after, elapsed_ms },
             );
         }
         // Hooks of the result still use the files of the call.
@@ -78,10 +93,12 @@ impl CallDesk {
         id: &AgentId,
         call_id: &Arc<str>,
         recovered: RecoveredEffect,
+        after: CommittedFiles,
     ) {
         match recovered {
             RecoveredEffect::Done(output) => {
-                self.ended(core, files, id, call_id, Ok(output), Duration::ZERO, false);
+                let end = CallEnd { files: after, ..CallEnd::unchanged(Ok(output)) };
+                self.ended(core, files, id, call_id, end);
             }
             RecoveredEffect::Apply(prepared) => {
                 let Some((context, _, _, limit)) = self.effect_of(core, files, id, call_id) else {
@@ -99,16 +116,23 @@ impl CallDesk {
                 let held = self.remove(id, call_id).is_some_and(|call| call.holds);
                 core.release_slot(id);
                 let text = "the process ended during this call and the file has changed since; read it before you continue";
-                Self::interrupt(core, id, call_id, &name, text);
+                Self::interrupt(core, id, call_id, &name, text, after.commit);
                 files.end_change(core, id, held);
                 core.mark_ready(id);
             }
         }
     }
 
-    /// Journals that the outcome of a call is unknown.
-    pub(crate) fn interrupt(core: &mut Core, id: &AgentId, call_id: &str, tool: &str, text: &str) {
-        interrupted(core, id, call_id, tool, text, 0);
+    /// Journals that the outcome of a call is unknown, with the files that it left, if they are known.
+    pub(crate) fn interrupt(
+        core: &mut Core,
+        id: &AgentId,
+        call_id: &str,
+        tool: &str,
+        text: &str,
+        files: Option<FilesCommit>,
+    ) {
+        interrupted(core, id, call_id, tool, text, files, 0);
     }
 
     /// Gives a call its result. Every result passes through here.
@@ -132,6 +156,8 @@ impl CallDesk {
             images,
             child: answer.child,
             seen: answer.seen,
+            files: answer.files.commit,
+            files_problem: answer.files.problem,
             elapsed_ms: answer.elapsed_ms,
         };
         core.emit(id.clone(), finished);
@@ -141,10 +167,18 @@ impl CallDesk {
     }
 }
 
-fn interrupted(core: &mut Core, id: &AgentId, call_id: &str, tool: &str, text: &str, elapsed_ms: u64) {
+fn interrupted(
+    core: &mut Core,
+    id: &AgentId,
+    call_id: &str,
+    tool: &str,
+    text: &str,
+    files: Option<FilesCommit>,
+    elapsed_ms: u64,
+) {
     let output = format!("Interrupted, outcome unknown: {text}").into();
     let interrupted =
-        ToolInterrupted { call_id: call_id.to_owned(), tool: tool.to_owned(), output, elapsed_ms };
+        ToolInterrupted { call_id: call_id.to_owned(), tool: tool.to_owned(), output, files, elapsed_ms };
     core.emit(id.clone(), interrupted);
 }
 

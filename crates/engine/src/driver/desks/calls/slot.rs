@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::admission::consented;
 use super::cut::time_is_up;
 use super::task::{CallEffect, Limit};
-use super::{CallDesk, CallInFlight, CallStage, SeenDuringCall};
+use super::{CallDesk, CallEnd, CallInFlight, CallStage, SeenDuringCall};
 use crate::driver::core::Core;
 use crate::driver::desks::files::{FilesDesk, files_of};
 use crate::driver::effects::Effect;
@@ -180,7 +180,7 @@ impl CallDesk {
         let prepared = match result {
             Ok(prepared) => prepared,
             Err(failure) => {
-                return self.ended(core, files, id, call_id, Err(failure), Duration::ZERO, false);
+                return self.ended(core, files, id, call_id, CallEnd::unchanged(Err(failure)));
             }
         };
         let Some(session) = core.sessions.get(id) else { return };
@@ -189,7 +189,7 @@ impl CallDesk {
             return self.forget_call(core, files, id, call_id);
         }
         if session.time_up != TimeUp::No {
-            return self.ended(core, files, id, call_id, Err(time_is_up()), Duration::ZERO, false);
+            return self.ended(core, files, id, call_id, CallEnd::unchanged(Err(time_is_up())));
         }
         let Some(call) = self.call_mut(id, call_id) else { return };
         call.stage = CallStage::Committing;

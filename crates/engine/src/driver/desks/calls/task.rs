@@ -8,13 +8,13 @@ use posse_domain::event::{EffectClass, WriteIntent};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{CallDesk, CallStage};
+use super::{CallDesk, CallEnd, CallStage, CommittedFiles};
 use crate::driver::core::Core;
 use crate::driver::effects::Input;
 use crate::driver::workspace_retry::retry_unless;
 use crate::ports::{
-    CallContext, EffectTool, Faults, PreparedEffect, StopSignal, ToolFailure, Urgency, WorkspaceError,
-    Workspaces,
+    CallContext, EffectTool, Faults, PreparedEffect, RecoveredEffect, StopSignal, ToolFailure, Urgency,
+    WorkspaceError, Workspaces,
 };
 
 /// How long an exec call may run beyond its limit, to end its programs gracefully and read their last output.
@@ -55,11 +55,15 @@ impl CallDesk {
                 });
             }
             CallEffect::Run { call, prepared, limit } => {
-                self.start_task(core, call, false, move |call, faults| act(call, prepared, limit, faults));
+                let workspaces = core.rt.parts.workspaces.clone();
+                self.start_task(core, call, false, move |call, faults| {
+                    act(call, prepared, limit, workspaces, faults)
+                });
             }
             CallEffect::Recover { call, tool, input, intent } => {
+                let workspaces = core.rt.parts.workspaces.clone();
                 self.start_task(core, call, false, move |call, faults| {
-                    recover(call, tool, input, intent, faults)
+                    recover(call, RecoverTask { tool, input, intent, workspaces }, faults)
                 });
             }
         }
@@ -104,7 +108,12 @@ async fn prepare_read(
     };
     let result = within(limit, work).await;
     faults.hit("engine.read.after_run");
-    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut: false }
+    let files = CommittedFiles::default();
+    Input::Tool {
+        agent,
+        call_id,
+        end: Box::new(CallEnd { result, elapsed: began.elapsed(), cut: false, files }),
+    }
 }
 
 /// The inputs of a call's preparation.
@@ -151,7 +160,13 @@ pub(super) async fn made_ready(
     }
 }
 
-async fn act(call: CallContext, prepared: PreparedEffect, limit: Limit, faults: Faults) -> Input {
+async fn act(
+    call: CallContext,
+    prepared: PreparedEffect,
+    limit: Limit,
+    workspaces: Option<Arc<dyn Workspaces>>,
+    faults: Faults,
+) -> Input {
     let began = Instant::now();
     // A write has its own fault points, because its recovery differs from that of other calls.
     let (before, after) = match limit.class {
@@ -159,7 +174,7 @@ async fn act(call: CallContext, prepared: PreparedEffect, limit: Limit, faults: 
         _ => ("engine.exec.before_run", "engine.exec.after_run"),
     };
     faults.hit(before);
-    let CallContext { agent, call_id, stop, .. } = call;
+    let CallContext { agent, call_id, stop, files, .. } = call;
     let work = (prepared.run)();
     let (result, cut) = match limit.class {
         EffectClass::Exec => tokio::select! {
@@ -169,22 +184,39 @@ async fn act(call: CallContext, prepared: PreparedEffect, limit: Limit, faults: 
         },
         _ => (within(limit, work).await, false),
     };
+    let elapsed = began.elapsed();
     faults.hit(after);
-    Input::Tool { agent, call_id, result, elapsed: began.elapsed(), cut }
+    // A call that was cut off may still be writing. The next commit has what it left.
+    let files = if cut || !limit.class.changes_workspace() {
+        CommittedFiles::default()
+    } else {
+        CommittedFiles::after_call(workspaces.as_deref(), &files).await
+    };
+    faults.hit("engine.call.after_files");
+    Input::Tool { agent, call_id, end: Box::new(CallEnd { result, elapsed, cut, files }) }
 }
 
-async fn recover(
-    call: CallContext,
+/// The inputs of a write's recovery.
+struct RecoverTask {
     tool: Arc<dyn EffectTool>,
     input: Value,
     intent: WriteIntent,
-    faults: Faults,
-) -> Input {
-    let (agent, call_id) = (call.agent.clone(), call.call_id.clone());
+    workspaces: Option<Arc<dyn Workspaces>>,
+}
+
+async fn recover(call: CallContext, recovering: RecoverTask, faults: Faults) -> Input {
+    let RecoverTask { tool, input, intent, workspaces } = recovering;
+    let (agent, call_id, files) = (call.agent.clone(), call.call_id.clone(), call.files.clone());
     faults.hit("engine.recover.before_look");
     let recovered = tool.recover(call, input, intent).await;
     faults.hit("engine.recover.after_look");
-    Input::Recovered { agent, call_id, recovered }
+    let files = match &recovered {
+        RecoveredEffect::Done(_) | RecoveredEffect::Unknown => {
+            CommittedFiles::after_call(workspaces.as_deref(), &files).await
+        }
+        RecoveredEffect::Apply(_) => CommittedFiles::default(),
+    };
+    Input::Recovered { agent, call_id, recovered, files }
 }
 
 /// Returns when an exec call is overdue: some time after its limit, at which it should have ended by itself, or some
