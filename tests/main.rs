@@ -9,6 +9,7 @@ mod cli_cancel;
 mod cli_checks;
 mod cli_demo;
 mod cli_detach;
+mod cli_diff_at;
 mod cli_doctor;
 mod cli_found_agents;
 mod cli_found_skills;

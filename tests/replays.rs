@@ -12,10 +12,12 @@ use crate::support::{Done, Home, run_of};
 
 /// Fields that may differ in a replay: times, ids, hashes of content with ids, the model's address, facts about the
 /// user's own repository, and texts that only the first event of the whole tree has.
-const OWN: [&str; 13] = [
+const OWN: [&str; 15] = [
     "elapsed_ms",
     "wall_ms",
     "contract_hash",
+    "pack",
+    "onto",
     "approval",
     "dir",
     "model",

@@ -217,6 +217,9 @@ impl From<posse::Error> for CliError {
             posse::Error::NoAgent(agent) => {
                 CliError::usage(message).hint(format!("`posse show {}` lists the agents", agent.run()))
             }
+            posse::Error::NoEvent { run, .. } => {
+                CliError::usage(message).hint(format!("`posse logs {run}` lists the events"))
+            }
             posse::Error::Ended { run, .. } => {
                 CliError::failed(message).hint(format!("`posse show {run}` shows how it went"))
             }

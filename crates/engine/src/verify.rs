@@ -123,9 +123,21 @@ impl<'a> Check<'a> {
                 self.link(&stored)?;
                 let mut event = Event::decode(&stored).map_err(|error| self.bad(seq, error.to_string()))?;
                 fill(store, self.key, &mut event).await.map_err(|error| self.bad(seq, error.to_string()))?;
+                self.pack(store, seq, &event).await?;
                 self.event(seq, &event)?;
             }
         }
+    }
+
+    /// Checks the objects of a call's files. They are read one event at a time, because they may be large.
+    async fn pack(&self, store: &dyn Store, seq: u64, event: &Event) -> Result<(), VerifyError> {
+        let Some(pack) = event.body.files().and_then(|files| files.pack.as_ref()) else { return Ok(()) };
+        let stored = store.get_blob(&self.key.tenant, &pack.at().blob).await;
+        let bytes = stored.map_err(|error| self.bad(seq, error.to_string()))?;
+        if bytes.len() as u64 == pack.at().bytes {
+            return Ok(());
+        }
+        Err(self.bad(seq, format!("blob {} is not as long as the event says", pack.at().blob)))
     }
 
     /// The next events. If a page is damaged, the store returns no event of it. The events are then read one by one to

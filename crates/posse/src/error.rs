@@ -44,6 +44,16 @@ pub enum Error {
     /// The run has no such agent.
     #[error("there is no agent {0}")]
     NoAgent(AgentId),
+    /// The journal of the run has no such event.
+    #[error("run {run} has no event {event}; its last event is {last}")]
+    NoEvent {
+        /// The run.
+        run: RunId,
+        /// The number that was asked for.
+        event: u64,
+        /// The number of its last event.
+        last: u64,
+    },
     /// The run has ended, so it accepts no commands.
     #[error("run {run} has ended ({status})")]
     Ended {

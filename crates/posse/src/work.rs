@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use posse_domain::code::Code;
+use posse_domain::event::FilesCommit;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::{FailureReason, RunStatus};
 use posse_domain::object_id::ObjectId;
@@ -12,7 +13,7 @@ use posse_engine::ports::{
     WorkspaceError, WorkspaceId,
 };
 
-use crate::view::{AgentCommits, AgentRecord, started_from};
+use crate::view::{AgentCommits, AgentRecord, FileHistory, FilesAt, started_from};
 use crate::{Error, Posse, RunOutcome};
 
 /// Which runs may be applied.
@@ -70,11 +71,16 @@ pub struct SalvagedWork {
 
 impl Posse {
     /// The changes of a run, or of one of its agents, to the files it began with; the root represents the run. While
-    /// the run is open these are the changes that are committed so far.
+    /// the run is open these are the changes of all calls that have ended.
     pub async fn diff(&self, agent: &AgentId, options: DiffOptions) -> Result<Vec<u8>, Error> {
         let run = agent.run();
         self.agent(agent).await?;
         let port = self.run_files(&run).await?;
+        let history: FileHistory = self.fold(&run).await?;
+        if let (Some(base), Some(FilesAt::Call(calls))) = (history.base_of(agent), history.newest_of(agent)) {
+            let to = self.packed(calls).await?;
+            return port.diff(&run, base, to, options).await.map_err(unusable(&run));
+        }
         let files = self.fold::<AgentCommits>(&run).await?.of(agent);
         let Some(base) = files.base else { return Ok(Vec::new()) };
         // Children are merged into a root's files after its own work was last salvaged.
@@ -82,6 +88,37 @@ impl Posse {
         let of = WorkspaceId { agent: agent.clone(), attempt: files.attempt.max(1) };
         let last = last.map_or(DiffEnd::WorkRef(of), DiffEnd::Commit);
         port.diff(&run, base, last, options).await.map_err(unusable(&run))
+    }
+
+    /// The changes of an agent to the files it began with, as they were when the journal got this event: those of all
+    /// calls of the agent, and of all merges into its files, up to there.
+    pub async fn diff_at(&self, agent: &AgentId, event: u64, options: DiffOptions) -> Result<Vec<u8>, Error> {
+        let run = agent.run();
+        self.agent(agent).await?;
+        let port = self.run_files(&run).await?;
+        let last = self.store.head(&self.key(&run)).await?.seq;
+        if event == 0 || event > last {
+            return Err(Error::NoEvent { run, event, last });
+        }
+        let history: FileHistory = self.fold_up_to(&run, event).await?;
+        let (Some(base), Some(newest)) = (history.base_of(agent), history.newest_of(agent)) else {
+            return Ok(Vec::new());
+        };
+        let to = match newest {
+            FilesAt::Commit(commit) => DiffEnd::Commit(commit),
+            FilesAt::Call(calls) => self.packed(calls).await?,
+        };
+        port.diff(&run, base, to, options).await.map_err(unusable(&run))
+    }
+
+    /// The last of these commits of calls, with the packs of all of them.
+    async fn packed(&self, calls: Vec<FilesCommit>) -> Result<DiffEnd, Error> {
+        let mut packs = Vec::with_capacity(calls.len());
+        for pack in calls.iter().filter_map(|call| call.pack.as_ref()) {
+            packs.push(self.store.get_blob(&self.tenant, &pack.at().blob).await?);
+        }
+        let commit = calls.last().map_or(ObjectId::ZERO, |last| last.commit);
+        Ok(DiffEnd::Call { commit, packs })
     }
 
     /// Applies a run's changes to its original folder: all of them, or none if there is any conflict. A repeat changes

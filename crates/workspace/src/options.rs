@@ -39,6 +39,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.gc.after_rename",
     "workspace.remove_run.after_refs",
     "workspace.import.before_pack",
+    "workspace.restore.before_pack",
 ];
 
 /// Called at named points, where tests can kill the process.

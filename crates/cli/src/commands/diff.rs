@@ -14,11 +14,14 @@ use crate::term;
 
 /// Show the changes of a run to its files, or those of one of its agents
 ///
-/// While the run is running, these are the changes that are committed so far.
+/// While the run is running, these are the changes of all tool calls that have ended.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
     work: WorkArg,
+    /// Show the files as they were at this event of the run (`posse logs` numbers the events)
+    #[arg(long, value_name = "EVENT")]
+    at: Option<u64>,
     /// Only the files, with the number of lines
     #[arg(long)]
     stat: bool,
@@ -39,7 +42,10 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     let options = DiffOptions { form, colour: false };
     let text = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
-        Ok(posse.diff(&agent, options).await?)
+        Ok(match args.at {
+            Some(event) => posse.diff_at(&agent, event, options).await?,
+            None => posse.diff(&agent, options).await?,
+        })
     })?;
     let mut output = Output::new();
     if std::io::stdout().is_terminal() {

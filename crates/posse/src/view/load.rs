@@ -222,7 +222,7 @@ impl Posse {
         self.fold_up_to(run, u64::MAX).await
     }
 
-    async fn fold_up_to<P: ViewPart>(&self, run: &RunId, until: u64) -> Result<P, Error> {
+    pub(crate) async fn fold_up_to<P: ViewPart>(&self, run: &RunId, until: u64) -> Result<P, Error> {
         self.fold_between(run, 0, until).await
     }
 

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `agent`, `agents` | one agent, and the tree of all agents |
 //! | `questions`, `waits`, `blocked` | what agents wait for outside of the run |
-//! | `files`, `plan`, `timeline` | the other parts |
+//! | `files`, `file_history` | the commits of each agent, and its files at a moment |
+//! | `plan`, `timeline` | the other parts |
 //! | `spending` | figures as of a moment, and sums of them |
 //! | `summary` | a run as an entry of a list, from its row alone |
 //! | `rows` | conversion of the store's rows to agents: the only code that parses their JSON |
@@ -22,6 +23,7 @@
 mod agent;
 mod agents;
 mod blocked;
+mod file_history;
 mod files;
 mod load;
 mod plan;
@@ -35,6 +37,7 @@ mod waits;
 pub use agent::{AgentView, Refusal, Stage};
 pub use agents::{Agents, StageCounts};
 pub use blocked::{BlockedAgents, BlockedOn};
+pub(crate) use file_history::{FileHistory, FilesAt};
 pub(crate) use files::started_from;
 pub use files::{AgentCommits, AgentFiles};
 pub use plan::{PlanView, StepView};
