@@ -23,6 +23,7 @@ const NOT_IN_A_RUN: [&str; 6] = [
     "workspace.gc.",
     "workspace.remove_run.",
     "workspace.import.",
+    "workspace.restore.",
 ];
 
 /// Every fault point that a run can pass: those of the engine, the store, the ledger and workspaces.

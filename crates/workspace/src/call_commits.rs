@@ -152,6 +152,8 @@ impl RunSpace {
         let Some((last, _)) = lost.last() else { return Ok(()) };
         let packs: Vec<&[u8]> = lost.iter().map(|(_, bytes)| bytes.as_slice()).collect();
         let name = work_ref(agent, attempt);
+        // Before the work ref moves: from then on, it does not show what the workspace was made from.
+        self.mark_again(agent, attempt, &last.follows)?;
         let lock = self.project.lock()?;
         let git = self.git();
         super::transfer::add_packs(&git, &packs, &[last.commit], &[last.follows], || {

@@ -176,7 +176,10 @@ impl RunSpace {
         origin: &ObjectId,
     ) -> Result<ReadyWorkspace, RepositoryError> {
         check_id(agent)?;
-        let mut notes: Vec<String> = self.set_unmarked_aside(agent, attempt)?.into_iter().collect();
+        if self.refs().read(&work_ref(agent, attempt))?.is_none() {
+            self.mark_again(agent, attempt, origin)?;
+        }
+        let mut notes = Vec::new();
         if let Some(mark) = self.mark(agent, attempt)? {
             let base = mark.base()?;
             if self.lasted(agent, attempt, mark)? == Durability::Whole {

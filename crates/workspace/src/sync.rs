@@ -68,6 +68,17 @@ pub(crate) fn mark_as_synced(home: &Path, commit: &ObjectId) -> Result<(), Repos
     fs::write(&path, format!("{commit}\n")).map_err(disk::failed("writing", &path))
 }
 
+/// Records that it is not known what of the workspace in `home` is synced.
+pub(crate) fn forget(home: &Path) -> Result<(), RepositoryError> {
+    let path = home.join(MARK);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(RepositoryError::io("removing", &path, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Syncs until the queue is empty, with one sync for all entries that arrived meanwhile.
 fn work() {
     loop {

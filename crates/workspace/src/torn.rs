@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use posse_sandbox::HolderMode;
+
 use super::content;
 use super::refs::{torn_ref, work_ref};
 use super::run::Mark;
@@ -67,29 +69,26 @@ impl RunSpace {
         ))
     }
 
-    /// Sets an overlay aside whose mark a machine crash lost, unless nothing is in it. Returns a text that says so.
-    pub(super) fn set_unmarked_aside(
+    /// Writes the mark of an overlay again that a machine crash lost. It was made from `base`: an overlay is marked
+    /// durably before its work ref exists.
+    pub(super) fn mark_again(
         &self,
         agent: &str,
         attempt: u32,
-    ) -> Result<Option<String>, RepositoryError> {
+        base: &ObjectId,
+    ) -> Result<(), RepositoryError> {
         let home = self.attempt_dir(agent, attempt);
-        let upper = home.join(super::overlays::UPPER);
-        let is_empty = || fs::read_dir(&upper).is_ok_and(|mut entries| entries.next().is_none());
-        if !upper.is_dir() || self.mark(agent, attempt).is_ok_and(|mark| mark.is_some()) {
-            return Ok(None);
+        let is_marked = self.mark(agent, attempt).is_ok_and(|mark| mark.is_some());
+        if is_marked || !home.join(super::overlays::UPPER).is_dir() {
+            return Ok(());
         }
-        if is_empty() {
-            self.spaces.discard(&home)?;
-            return Ok(None);
-        }
-        let aside = disk::temporary(&home.with_file_name(format!("torn-{attempt}")));
-        fs::rename(&home, &aside).map_err(disk::failed("setting aside", &home))?;
-        Ok(Some(format!(
-            "the machine stopped before it was stored what the workspace of {agent} (attempt {attempt}) was made from; what it \
-             changed is now at {}",
-            aside.display()
-        )))
+        let as_root = || {
+            if rustix::process::geteuid().is_root() { HolderMode::Root } else { HolderMode::UserNamespace }
+        };
+        let mode = self.usable_overlays().map_or_else(as_root, |(_, mode)| mode);
+        // Whatever of it reached the disk, it is torn: no boot had it whole.
+        Mark { base: base.to_string(), bytes: 0, boot: None, overlay: Some(mode) }.save(&home)?;
+        sync::forget(&home)
     }
 
     /// Commits the readable files of a torn workspace beside its work ref, reachable from its torn ref; `None` if they

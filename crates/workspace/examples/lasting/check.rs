@@ -6,7 +6,7 @@ use std::process::Command;
 
 use posse_workspace::{Git, base_ref, salvage_ref, work_ref};
 
-use crate::work::{CHILDREN, Done, RUNS, content, folder, other_state, run_id, told};
+use crate::work::{CALLS, CHILDREN, Done, RUNS, content, folder, other_state, run_id, told};
 
 /// All that does not hold.
 pub(crate) fn breaches(root: &Path, acks: &Path, finished: bool) -> Done<Vec<String>> {
@@ -128,7 +128,9 @@ impl DurabilityCheck<'_> {
         let children =
             (1..=CHILDREN).map(|number| (format!("update {run}.{number}"), format!("child-{run}.{number}")));
         let own = ["first", "last"].map(|when| (format!("{when} {run}"), format!("{when}-{run}")));
-        for (key, name) in children.chain(own) {
+        // A snapshot has the files of the calls before it.
+        let calls = CALLS.map(|call| (format!("first {run}"), format!("{call}-{run}")));
+        for (key, name) in children.chain(own).chain(calls) {
             if !self.told.contains_key(&key) {
                 continue;
             }

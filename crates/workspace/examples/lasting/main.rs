@@ -30,6 +30,8 @@ const WORK_MS: u64 = 1_000;
 const ENDS_WITHIN: Duration = Duration::from_mins(2);
 /// The point that only a workspace passes which the machine lost part of, and one before which it has been made.
 const TORN: (&str, &str) = ("workspace.torn.before_rename", "workspace.update.after_ref");
+/// The point that only a run passes whose machine stopped between a call and the next snapshot, and that moment.
+const RESTORED: (&str, &str) = ("workspace.restore.before_pack", "workspace.snapshot.before_pack");
 
 fn main() -> ExitCode {
     // The overlays of workspaces are held by this program, started once more.
@@ -220,6 +222,11 @@ impl Round<'_> {
                 self.work(TORN.1, None)?;
                 self.restart()?;
                 self.unsync()?;
+                self.work(point, None)?
+            }
+            StopMoment::Point(point) if *point == RESTORED.0 => {
+                self.work(RESTORED.1, None)?;
+                self.restart()?;
                 self.work(point, None)?
             }
             StopMoment::Point(point) => self.work(point, None)?,

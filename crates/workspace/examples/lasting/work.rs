@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use posse_domain::event::FilesCommit;
 use posse_domain::id::RunId;
 use posse_engine::ports::{GcOptions, Merge, RunFiles, RunPhase};
 use posse_sandbox::{InitBinary, Mounts};
@@ -16,6 +17,8 @@ use posse_workspace::{Faults, LocalFiles, ObjectId, RunSpace, TreeMerge, Workspa
 pub(crate) const RUNS: u32 = 2;
 /// Children of each run.
 pub(crate) const CHILDREN: u32 = 2;
+/// The calls of each agent before its first snapshot.
+pub(crate) const CALLS: [&str; 2] = ["one", "two"];
 /// Long enough that nothing salvaged goes while it is searched for.
 const KEEP: Duration = Duration::from_hours(24);
 
@@ -119,8 +122,9 @@ impl Work {
             Ok(spaces.begin(run, &folder).map_err(text)?.snapshot.commit)
         })?;
         let space = spaces.open(run).map_err(text)?;
-        let dir = space.make(run, 1, &base).map_err(text)?.dir;
+        let dir = self.make(&space, run, &base)?;
         space.shared(&base).map_err(text)?;
+        self.calls(&space, &dir, run)?;
         let from = self.snapshot(&space, &dir, run, "first")?;
         let mut tip = from;
         for number in 1..=CHILDREN {
@@ -139,6 +143,40 @@ impl Work {
         Ok(())
     }
 
+    /// Makes a workspace, after the commits of acknowledged calls were restored. Every byte of these calls is in it.
+    fn make(&self, space: &RunSpace, agent: &str, origin: &ObjectId) -> Done<PathBuf> {
+        let calls = CALLS.iter().filter_map(|call| self.told.get(&format!("call {call} {agent}")));
+        let journalled = calls.map(|line| journalled(line)).collect::<Done<Vec<_>>>()?;
+        let commits: Vec<FilesCommit> = journalled.iter().map(|(commit, _)| commit.clone()).collect();
+        let lost = space.lost_calls(agent, 1, &commits).map_err(text)?;
+        let restored: Vec<_> = journalled
+            .into_iter()
+            .filter(|(commit, _)| lost.iter().any(|lost| lost.commit == commit.commit))
+            .collect();
+        space.restore_calls(agent, 1, &restored).map_err(text)?;
+        let dir = space.make(agent, 1, origin).map_err(text)?.dir;
+        for name in CALLS.iter().take(commits.len()).map(|call| format!("{call}-{agent}")) {
+            let found = fs::read_to_string(dir.join(&name)).map_err(|error| format!("{name}: {error}"))?;
+            if found != content(&name) {
+                return Err(format!("{name}, of a finished call, has {} other bytes", found.len()));
+            }
+        }
+        Ok(dir)
+    }
+
+    /// Calls that each write a file. The file of acknowledgements is the journal that has their packs.
+    fn calls(&mut self, space: &RunSpace, dir: &Path, agent: &str) -> Done<()> {
+        for call in CALLS {
+            self.once(&format!("call {call} {agent}"), || {
+                let name = format!("{call}-{agent}");
+                fs::write(dir.join(&name), content(&name)).map_err(text)?;
+                let commit = space.commit_call(agent, 1).map_err(text)?;
+                Ok(line_of(&commit.ok_or_else(|| format!("{name} is not seen"))?))
+            })?;
+        }
+        Ok(())
+    }
+
     fn snapshot(&mut self, space: &RunSpace, dir: &Path, agent: &str, when: &str) -> Done<ObjectId> {
         self.once_commit(&format!("{when} {agent}"), || {
             let name = format!("{when}-{agent}");
@@ -151,7 +189,8 @@ impl Work {
     fn child(&mut self, space: &RunSpace, name: &str, from: ObjectId, ours: ObjectId) -> Done<ObjectId> {
         let removing = format!("removing {name}");
         if !self.told.contains_key(&removing) {
-            let dir = space.make(name, 1, &from).map_err(text)?.dir;
+            let dir = self.make(space, name, &from)?;
+            self.calls(space, &dir, name)?;
             self.snapshot(space, &dir, name, "child")?;
             self.once_commit(&format!("salvage {name}"), || {
                 Ok(space.salvage(name, 1).map_err(text)?.snapshot.commit)
@@ -198,6 +237,26 @@ impl Work {
         })?;
         Ok(())
     }
+}
+
+/// The commit of a call and its pack as a line of the journal.
+fn line_of(files: &FilesCommit) -> String {
+    let bytes =
+        files.pack.as_ref().and_then(|pack| pack.bytes()).map(|bytes| bytes.to_vec()).unwrap_or_default();
+    let onto = files.onto.unwrap_or(ObjectId::ZERO);
+    let pack: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} {} {onto} {pack}", files.commit, files.follows)
+}
+
+fn journalled(line: &str) -> Done<(FilesCommit, Vec<u8>)> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [commit, follows, onto, pack] = words[..] else { return Err(format!("no commit of a call: {line}")) };
+    let id = |word: &str| word.parse::<ObjectId>().map_err(text);
+    let hex = |at: usize| u8::from_str_radix(&pack[at..at + 2], 16).map_err(text);
+    let bytes = (0..pack.len()).step_by(2).map(hex).collect::<Done<Vec<u8>>>()?;
+    let onto = Some(id(onto)?).filter(|onto| *onto != ObjectId::ZERO);
+    let pack = Some(bytes.clone().into());
+    Ok((FilesCommit { commit: id(commit)?, follows: id(follows)?, onto, pack }, bytes))
 }
 
 /// Copies objects of a run, and the refs that name them, from one machine to another.
