@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use posse_domain::event::FilesCommit;
+use posse_engine::ports::DiffOptions;
 use posse_sandbox::Mounts;
 use posse_workspace::{LocalFiles, ObjectId, RunSpace};
 use proptest::prelude::*;
@@ -344,6 +346,8 @@ enum Step {
     Ignore(u8),
     /// By a program in the sandbox.
     Program(u8),
+    /// The end of a call, after which what changed is committed.
+    Call,
     Snapshot,
     Unmount,
     KillHolder,
@@ -362,6 +366,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any::<u8>(), any::<bool>()).prop_map(|(path, bit)| Step::Mode(path, bit)),
         1 => any::<u8>().prop_map(Step::Ignore),
         1 => any::<u8>().prop_map(Step::Program),
+        4 => Just(Step::Call),
         3 => Just(Step::Snapshot),
         1 => Just(Step::Unmount),
         1 => Just(Step::KillHolder),
@@ -380,7 +385,7 @@ fn dir_of(space: &RunSpace, base: &ObjectId) -> PathBuf {
     space.make(RUN, 1, base).expect("found").dir
 }
 
-fn carry_out(mounts: &Mounts, space: &RunSpace, base: &ObjectId, step: &Step) {
+fn carry_out(mounts: &Mounts, space: &RunSpace, base: &ObjectId, step: &Step, calls: &mut Vec<FilesCommit>) {
     use std::io::Write;
     let dir = dir_of(space, base);
     let at = |number: &u8| dir.join(place(*number));
@@ -416,8 +421,14 @@ fn carry_out(mounts: &Mounts, space: &RunSpace, base: &ObjectId, step: &Step) {
             );
             Ok(())
         }
+        Step::Call => {
+            calls.extend(space.commit_call(RUN, 1).expect("committed"));
+            Ok(())
+        }
         Step::Snapshot => {
             space.snapshot(RUN, 1).expect("taken");
+            // The snapshot is newer than they are.
+            calls.clear();
             Ok(())
         }
         Step::Unmount => {
@@ -445,8 +456,9 @@ proptest! {
         let (begun, space) = world.begin();
         let base = begun.snapshot.commit;
         dir_of(&space, &base);
-        for step in &steps {
-            carry_out(&mounts, &space, &base, step);
+        let mut calls = Vec::new();
+        for step in steps.iter().chain([&Step::Call]) {
+            carry_out(&mounts, &space, &base, step, &mut calls);
         }
         let dir = dir_of(&space, &base);
         let taken = space.snapshot(RUN, 1).expect("taken").commit;
@@ -458,6 +470,12 @@ proptest! {
         let mut whole = on_disk(&dir);
         whole.retain(|path, _| !ignored.contains(path));
         prop_assert_eq!(in_commit, whole);
+        if let Some(last) = calls.last() {
+            let bytes = |call: &FilesCommit| call.pack.as_ref().and_then(|pack| pack.bytes()).map(|pack| pack.to_vec());
+            let packs: Vec<Vec<u8>> = calls.iter().filter_map(bytes).collect();
+            let diff = space.diff_of_call(&taken, &last.commit, &packs, DiffOptions::default()).expect("a diff");
+            prop_assert_eq!(String::from_utf8_lossy(&diff), "");
+        }
     }
 }
 
