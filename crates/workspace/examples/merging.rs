@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use posse_engine::ports::Merge;
+use posse_sandbox::{InitBinary, Mounts};
 use posse_workspace::{LocalFiles, ObjectId, RunSpace, TreeMerge, WorkspaceOptions};
 
 /// Default number of directories. Each child changes one of them, so there are at least as many as children.
@@ -21,11 +22,14 @@ const RUN: &str = "bench";
 type AnyError = Box<dyn Error>;
 
 fn main() -> Result<(), AnyError> {
+    // The overlays of workspaces are held by this program, started once more.
+    posse_sandbox::init();
     let dirs = std::env::args().nth(1).map_or(Ok(DIRS), |dirs| dirs.parse())?;
     let top = tempfile::tempdir()?;
     let project = top.path().join("project");
     make_project(&project, dirs)?;
-    let spaces = LocalFiles::new(&top.path().join("state"), WorkspaceOptions::default());
+    let spaces = LocalFiles::new(&top.path().join("state"), WorkspaceOptions::default())
+        .with_mounts(Mounts::new(InitBinary::ThisProgram));
     let base = spaces.begin(RUN, &project)?.snapshot.commit;
     let space = spaces.open(RUN)?;
     space.make(RUN, 1, &base)?;
@@ -49,10 +53,26 @@ fn main() -> Result<(), AnyError> {
         ours = next;
     }
     report("integrate_ten", all.elapsed());
+    report("integrate_one_file", one_file(&space, ours)?);
     report("merge_gate", median(&mut gates));
     report("update", median(&mut updates));
     report("git_merge_tree", median(&mut plain(&space, base, &children)?));
     Ok(())
+}
+
+/// Merges a child that changed one file and updates the root's workspace, the median of all children.
+fn one_file(space: &RunSpace, base: ObjectId) -> Result<Duration, AnyError> {
+    let (mut times, mut ours) = (Vec::new(), base);
+    for child in 0..CHILDREN {
+        let agent = format!("{RUN}.{}", CHILDREN + child);
+        let dir = space.make(&agent, 1, &base)?.dir;
+        fs::write(dir.join(format!("d{child}/f0")), format!("only child {child}\n"))?;
+        let theirs = space.snapshot(&agent, 1)?.commit;
+        let (gate, update, next) = integrate(space, child, ours, base, theirs)?;
+        times.push(gate + update);
+        ours = next;
+    }
+    Ok(median(&mut times))
 }
 
 /// Merges one child and updates the root's workspace.

@@ -106,6 +106,7 @@ impl Bench<'_> {
         let mut first = vec![timed(|| Ok(space.make("run.first", 1, &base).map(drop)?))?];
         let (mut made, mut same, mut work) = (Vec::new(), Vec::new(), Vec::new());
         let (mut changed, mut salvage, mut remove) = (Vec::new(), Vec::new(), Vec::new());
+        let mut call = Vec::new();
         let mut bytes = 0;
         for round in 0..self.rounds {
             let agent = format!("run.{round}");
@@ -117,6 +118,8 @@ impl Bench<'_> {
             bytes = bytes.max(bytes_of(&space, &agent)?);
             space.snapshot(&agent, 1)?;
             same.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
+            fs::write(dir.join("d2/f41.txt"), agent.as_bytes())?;
+            call.push(timed(|| Ok(space.commit_call(&agent, 1).map(drop)?))?);
             fs::write(dir.join("new"), agent.as_bytes())?;
             work.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
             fs::write(dir.join("d1/f21.txt"), agent.as_bytes())?;
@@ -130,6 +133,7 @@ impl Bench<'_> {
         say(&format!("{kind}_snapshot_same"), &mut same);
         say(&format!("{kind}_snapshot_one_new"), &mut work);
         say(&format!("{kind}_snapshot_one_changed"), &mut changed);
+        say(&format!("{kind}_commit_call"), &mut call);
         say(&format!("{kind}_salvage"), &mut salvage);
         say(&format!("{kind}_remove"), &mut remove);
         Ok(())

@@ -9,7 +9,7 @@ use posse_sandbox::{Mounts, Sandbox};
 use serde::{Deserialize, Serialize};
 
 use super::bases::Bases;
-use super::call_commits::CallLines;
+use super::call_commits::CallChains;
 use super::content::{self, ContentWriter};
 use super::copies::{CopiedFile, Copies, CopyPatterns};
 use super::enclosing::{self, EnclosingRepository, refuse_bare};
@@ -33,7 +33,7 @@ pub struct LocalFiles {
     pub(super) options: Arc<WorkspaceOptions>,
     pub(super) bases: Arc<Bases>,
     pub(super) packs: Arc<PackCache>,
-    pub(super) calls: Arc<CallLines>,
+    pub(super) calls: Arc<CallChains>,
     /// `None` if workspaces are copies.
     pub(super) overlays: Option<Arc<Overlays>>,
 }

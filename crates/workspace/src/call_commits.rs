@@ -29,7 +29,7 @@ const LAST_CALL: &str = "last-call";
 
 /// What the commits of calls since the last snapshot of a workspace have.
 #[derive(Debug)]
-pub(super) struct CallLine {
+pub(super) struct CallChain {
     /// The commit of the work ref, which all of them follow.
     tip: ObjectId,
     commit: ObjectId,
@@ -40,16 +40,16 @@ pub(super) struct CallLine {
     pub(super) packed: Arc<HashSet<ObjectId>>,
 }
 
-/// The lines of calls of all workspaces that this process uses, by the directory of the workspace.
+/// The chains of calls of all workspaces that this process uses, by the directory of the workspace.
 #[derive(Debug, Default)]
-pub(super) struct CallLines(Mutex<HashMap<PathBuf, CallLine>>);
+pub(super) struct CallChains(Mutex<HashMap<PathBuf, CallChain>>);
 
-impl CallLines {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CallLine>> {
+impl CallChains {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PathBuf, CallChain>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the line of a workspace: its next commit follows the work ref, and needs no earlier pack.
+    /// Forgets the chain of a workspace: its next commit follows the work ref, and needs no earlier pack.
     pub(super) fn forget(&self, home: &Path) {
         self.lock().remove(home);
     }
@@ -61,40 +61,41 @@ impl RunSpace {
     pub fn commit_call(&self, agent: &str, attempt: u32) -> Result<Option<FilesCommit>, RepositoryError> {
         let tip = self.tip(agent, attempt)?;
         let home = self.attempt_dir(agent, attempt);
-        // Taken out, so that the lock is not held while files are read. A failure begins a new line.
-        let line = self.spaces.calls.lock().remove(&home).filter(|line| line.tip == tip);
-        let earlier = line.as_ref().map_or(EarlierStats::Snapshot, EarlierStats::Call);
+        // Taken out, so that the lock is not held while files are read. A failure begins a new chain.
+        let chain = self.spaces.calls.lock().remove(&home).filter(|chain| chain.tip == tip);
+        let earlier = chain.as_ref().map_or(EarlierStats::Snapshot, EarlierStats::Call);
         let looked = self.scan(agent, attempt, &tip, earlier)?;
         let WorkspaceScan { entries, trees, tree, walked, present, pack, deleted } = looked;
-        let before = match &line {
-            Some(line) => line.tree,
+        let before = match &chain {
+            Some(chain) => chain.tree,
             None => self.tree_of(agent, attempt, &tip)?,
         };
         let scanned = |commit| Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
         if tree == before {
-            if let Some(line) = line {
-                let scanned = deleted.is_some().then(|| scanned(line.commit));
-                self.spaces.calls.lock().insert(home, CallLine { scanned, ..line });
+            if let Some(chain) = chain {
+                let scanned = deleted.is_some().then(|| scanned(chain.commit));
+                self.spaces.calls.lock().insert(home, CallChain { scanned, ..chain });
             }
             return Ok(None);
         }
         content::add_trees(&trees, &present, &pack)?;
         drop(present);
-        let packed = line.as_ref().map_or(0, |line| line.packed.len()) + pack.ids().len();
+        let packed = chain.as_ref().map_or(0, |chain| chain.packed.len()) + pack.ids().len();
         if pack.bytes() > PACK_MAX_BYTES || packed > PACKED_MAX_OBJECTS {
             drop(pack);
             let (snapshot, _) = self.take(agent, attempt)?;
             return Ok(Some(FilesCommit { commit: snapshot.commit, follows: tip, onto: None, pack: None }));
         }
         let commit = super::add_commit(&pack, &tree, &[tip], &format!("posse: work of {agent}"))?;
-        let (onto, mut packed) = line.map_or_else(Default::default, |line| (Some(line.commit), line.packed));
+        let (onto, mut packed) =
+            chain.map_or_else(Default::default, |chain| (Some(chain.commit), chain.packed));
         Arc::make_mut(&mut packed).extend(pack.ids());
         let bytes = pack.into_bytes()?;
         if let Some(boot) = self.spaces.options.boot() {
             disk::write_cache(&home.join(LAST_CALL), boot.as_bytes())?;
         }
         let scanned = deleted.is_some().then(|| scanned(commit));
-        self.spaces.calls.lock().insert(home, CallLine { tip, commit, tree, scanned, packed });
+        self.spaces.calls.lock().insert(home, CallChain { tip, commit, tree, scanned, packed });
         Ok(Some(FilesCommit { commit, follows: tip, onto, pack: Some(bytes.into()) }))
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use posse_domain::printable::is_plain;
 
-use super::{Git, ObjectId, RepositoryError};
+use super::{Git, ObjectId, RepositoryError, tree_diff};
 
 /// The entry of a tree for one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum EntryType {
 }
 
 impl EntryType {
-    fn of_mode(mode: u32) -> Self {
+    pub(super) fn of_mode(mode: u32) -> Self {
         match mode {
             0o100_644 => Self::File,
             0o100_755 => Self::Executable,
@@ -61,6 +61,9 @@ pub(super) fn becomes_directory(gone: &Change, changes: &[Change]) -> bool {
 /// Every path that differs between two commits or trees, in tree order. A path that changed its type is one change; a
 /// renamed file is two.
 pub(super) fn changes(git: &Git, from: &ObjectId, to: &ObjectId) -> Result<Vec<Change>, RepositoryError> {
+    if let Some(found) = git.stored_objects().and_then(|stored| tree_diff::changes(&stored, from, to)) {
+        return Ok(found);
+    }
     let (from, to) = (from.to_string(), to.to_string());
     let raw = git.run(&["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", &from, &to])?;
     parse(&raw).ok_or_else(|| unreadable("diff-tree"))

@@ -9,8 +9,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::objects::PackCache;
+use super::stored_objects::StoredObjects;
 use super::{RepositoryError, helper};
 
 /// Configuration of every call. The command line overrides the repository.
@@ -66,6 +69,8 @@ pub struct Git {
     index: Option<PathBuf>,
     settings: Vec<String>,
     objects: Option<(PathBuf, OsString)>,
+    /// Set if objects of the repository may be read without git.
+    packs: Option<Arc<PackCache>>,
     patience: Duration,
 }
 
@@ -91,8 +96,21 @@ impl Git {
             index: None,
             settings: Vec::new(),
             objects: None,
+            packs: None,
             patience: PATIENCE,
         }
+    }
+
+    /// The same, for a repository of Posse's own whose objects are also read in this process.
+    pub(crate) fn with_packs(self, packs: &Arc<PackCache>) -> Self {
+        Self { packs: Some(packs.clone()), ..self }
+    }
+
+    /// The objects of the repository; `None` if only git may read them.
+    pub(crate) fn stored_objects(&self) -> Option<StoredObjects> {
+        // Objects of a quarantine are elsewhere.
+        let packs = self.packs.as_ref().filter(|_| self.objects.is_none())?;
+        StoredObjects::of(&self.repository, packs)
     }
 
     /// The directory of the repository that git runs on.

@@ -10,9 +10,10 @@ use posse_engine::ports::Merge;
 
 use super::change::{changes, shown, unreadable};
 use super::gate::{Terms, split_tab};
+use super::object::ObjectType;
 use super::pack::PackWriter;
 use super::quarantine::Quarantine;
-use super::{Git, ObjectId, RepositoryError};
+use super::{Git, ObjectId, RepositoryError, tree_diff};
 
 /// Limit of conflicting files that are named.
 const CONFLICTS_MAX: usize = 200;
@@ -51,6 +52,23 @@ pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, Repository
     if let Some(refused) = terms.check(git, &own, base, theirs)? {
         return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
     }
+    // A null byte would end the message early.
+    let message = request.message.replace('\0', " ");
+    if let Some(stored) = git.stored_objects()
+        && let Some(plain) = tree_diff::merge(&stored, base, ours, &own)
+    {
+        // Without links, the gate reads no tree.
+        if let Some(refused) = terms.check(git, &plain.brought, ours, ours)? {
+            return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
+        }
+        let pack = PackWriter::new(git.git_dir());
+        for (oid, content) in plain.trees {
+            pack.add(ObjectType::Tree, oid, &content)?;
+        }
+        let commit = super::add_commit(&pack, &plain.tree, &[*ours, *theirs], message.trim_end())?;
+        pack.finish()?;
+        return Ok(Some(Merge::Merged { commit, tree: plain.tree, paths: plain.brought.len() as u64 }));
+    }
     let quarantine = Quarantine::new(git)?;
     let tree = match merge_trees(quarantine.git(), ours, base, theirs)? {
         Ok(tree) => tree,
@@ -62,8 +80,6 @@ pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, Repository
     }
     let pack = PackWriter::new(git.git_dir());
     quarantine.pour_into(&pack)?;
-    // A null byte would end the message early.
-    let message = request.message.replace('\0', " ");
     let commit = super::add_commit(&pack, &tree, &[*ours, *theirs], message.trim_end())?;
     pack.finish()?;
     Ok(Some(Merge::Merged { commit, tree, paths: brought.len() as u64 }))

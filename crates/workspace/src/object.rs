@@ -187,6 +187,17 @@ pub(crate) fn tree_of_commit(content: &[u8]) -> Option<ObjectId> {
     std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?.parse().ok()
 }
 
+/// Parses `<kind> <size>\0<content>`.
+pub(crate) fn parts(bytes: &[u8]) -> Option<(ObjectType, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+    let kind = [ObjectType::Blob, ObjectType::Tree, ObjectType::Commit]
+        .into_iter()
+        .find(|known| known.name() == kind)?;
+    let content = &bytes[end + 1..];
+    (size.parse() == Ok(content.len())).then_some((kind, content))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +212,15 @@ mod tests {
         assert_eq!(name(ObjectType::Tree, b"").to_string(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
         let read = name_of_reader(&mut &b"hello\n"[..], 6).expect("read");
         assert_eq!(read, name(ObjectType::Blob, b"hello\n"));
+    }
+
+    #[test]
+    fn objects_are_read_as_git_writes_them() {
+        assert_eq!(parts(b"blob 3\0abc"), Some((ObjectType::Blob, &b"abc"[..])));
+        assert_eq!(parts(b"tree 0\0"), Some((ObjectType::Tree, &b""[..])));
+        for bad in [&b"blob 4\0abc"[..], b"blob abc", b"blob\0abc", b"tag 3\0abc", b""] {
+            assert_eq!(parts(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finds and reads objects of a project's repository, for scans, checkouts and merges.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -18,6 +18,10 @@ use super::{Git, ObjectId, RepositoryError, disk};
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
 const FANOUT_BYTES: usize = 256 * 4;
 const OID_BYTES: u64 = 20;
+/// The bit of an offset that is in the table of far ones.
+const FAR: u32 = 1 << 31;
+/// The largest index that is kept in memory as a whole.
+const SMALL_INDEX_MAX_BYTES: u64 = 64 * 1024;
 /// Limit of ids with the same first byte that are read from one index, as in a pack of a thousand million objects. The
 /// index may come with a project and be hostile.
 const BUCKET_MAX_NAMES: u64 = 4_000_000;
@@ -49,6 +53,11 @@ impl std::fmt::Debug for PackCache {
 }
 
 impl PackCache {
+    /// The indexes of the packs of a repository.
+    pub(crate) fn of_repository(&self, repository: &Path) -> Result<Vec<Arc<PackIndex>>, RepositoryError> {
+        Ok(self.indexes(&objects_dir(repository)?))
+    }
+
     /// The indexes of the packs in a directory of objects.
     fn indexes(&self, objects: &GitDir) -> Vec<Arc<PackIndex>> {
         let Ok(Some(dir)) = objects.dir("pack") else { return Vec::new() };
@@ -75,17 +84,13 @@ impl PackCache {
 impl PresentObjects {
     /// The objects that a repository has now.
     pub(crate) fn of(repository: &Path) -> Result<Self, RepositoryError> {
-        let objects = repository.join("objects");
-        let dir = GitDir::open(&objects)?;
-        let dir = dir.ok_or_else(|| RepositoryError::Damaged(format!("{} is gone", objects.display())))?;
+        let dir = objects_dir(repository)?;
         Ok(Self::beneath(vec![dir]))
     }
 
     /// The same, with the indexes that are open already.
     pub(crate) fn cached(repository: &Path, cache: &PackCache) -> Result<Self, RepositoryError> {
-        let objects = repository.join("objects");
-        let dir = GitDir::open(&objects)?;
-        let dir = dir.ok_or_else(|| RepositoryError::Damaged(format!("{} is gone", objects.display())))?;
+        let dir = objects_dir(repository)?;
         let packs = cache.indexes(&dir);
         Ok(Self::of_packs(vec![dir], packs))
     }
@@ -118,6 +123,11 @@ impl PresentObjects {
     }
 }
 
+fn objects_dir(repository: &Path) -> Result<GitDir, RepositoryError> {
+    let objects = repository.join("objects");
+    GitDir::open(&objects)?.ok_or_else(|| RepositoryError::Damaged(format!("{} is gone", objects.display())))
+}
+
 fn is_plain(stat: Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
@@ -134,8 +144,9 @@ fn index_names(packs: &GitDir) -> Vec<OsString> {
 }
 
 /// The index of one pack. Ids are read by their first byte, on demand.
-struct PackIndex {
-    file: File,
+pub(crate) struct PackIndex {
+    pack: OsString,
+    bytes: IndexBytes,
     fanout: Vec<u32>,
     buckets: Mutex<HashMap<u8, Vec<[u8; 20]>>>,
 }
@@ -145,25 +156,58 @@ impl PackIndex {
         // An index without its pack is useless.
         let pack = Path::new(name).with_extension("pack").into_os_string();
         dir.lstat(&pack).ok().filter(|stat| is_plain(*stat))?;
-        let file = dir.file(name).ok()?;
+        let bytes = IndexBytes::of(dir.file(name).ok()?).ok()?;
         let mut head = vec![0; INDEX_SIGNATURE.len() + FANOUT_BYTES];
-        file.read_exact_at(&mut head, 0).ok()?;
+        bytes.read_exact_at(&mut head, 0).ok()?;
         let fanout = head.strip_prefix(INDEX_SIGNATURE)?;
         let number = |bytes: &[u8]| bytes.try_into().map(u32::from_be_bytes).ok();
         let fanout = fanout.chunks_exact(4).map(number).collect::<Option<Vec<u32>>>()?;
-        Some(Self { file, fanout, buckets: Mutex::default() })
+        Some(Self { pack, bytes, fanout, buckets: Mutex::default() })
+    }
+
+    /// The name of the pack's file.
+    pub(crate) fn pack_name(&self) -> &OsStr {
+        &self.pack
     }
 
     fn has(&self, oid: &ObjectId) -> bool {
+        self.position(oid).is_some()
+    }
+
+    /// The position of an id among all ids of the pack.
+    fn position(&self, oid: &ObjectId) -> Option<u64> {
         let first = oid.as_bytes()[0];
         let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let bucket = buckets.entry(first).or_insert_with(|| self.bucket(first).unwrap_or_default());
-        bucket.binary_search(oid.as_bytes()).is_ok()
+        let at = bucket.binary_search(oid.as_bytes()).ok()?;
+        Some(self.start_of(first) + at as u64)
+    }
+
+    /// How many ids have a smaller first byte.
+    fn start_of(&self, first: u8) -> u64 {
+        first.checked_sub(1).map_or(0, |before| u64::from(self.fanout[usize::from(before)]))
+    }
+
+    /// Where an object is in the pack; `None` if it is not there.
+    pub(crate) fn offset_of(&self, oid: &ObjectId) -> Option<u64> {
+        let position = self.position(oid)?;
+        let count = self.fanout.last().copied().map_or(0, u64::from);
+        // The tables of ids and checksums come first.
+        let offsets = (INDEX_SIGNATURE.len() + FANOUT_BYTES) as u64 + count * (OID_BYTES + 4);
+        let mut near = [0; 4];
+        self.bytes.read_exact_at(&mut near, offsets + position * 4).ok()?;
+        let near = u32::from_be_bytes(near);
+        if near & FAR == 0 {
+            return Some(u64::from(near));
+        }
+        let mut far = [0; 8];
+        self.bytes.read_exact_at(&mut far, offsets + count * 4 + u64::from(near & !FAR) * 8).ok()?;
+        Some(u64::from_be_bytes(far))
     }
 
     fn bucket(&self, first: u8) -> io::Result<Vec<[u8; 20]>> {
         let end = u64::from(self.fanout[usize::from(first)]);
-        let start = first.checked_sub(1).map_or(0, |before| u64::from(self.fanout[usize::from(before)]));
+        let start = self.start_of(first);
         let names = end.saturating_sub(start);
         if names > BUCKET_MAX_NAMES {
             return Err(io::ErrorKind::InvalidData.into());
@@ -171,8 +215,39 @@ impl PackIndex {
         let length = usize::try_from(names * OID_BYTES).unwrap_or_default();
         let mut bytes = vec![0; length];
         let head = (INDEX_SIGNATURE.len() + FANOUT_BYTES) as u64;
-        self.file.read_exact_at(&mut bytes, head + start * OID_BYTES)?;
+        self.bytes.read_exact_at(&mut bytes, head + start * OID_BYTES)?;
         Ok(bytes.chunks_exact(20).filter_map(|name| name.try_into().ok()).collect())
+    }
+}
+
+/// The bytes of an index. A run makes one small pack for each snapshot and each merge, and an open file for each of them
+/// would be more than a process may have.
+enum IndexBytes {
+    Here(Vec<u8>),
+    File(File),
+}
+
+impl IndexBytes {
+    fn of(mut file: File) -> io::Result<Self> {
+        if file.metadata()?.len() > SMALL_INDEX_MAX_BYTES {
+            return Ok(Self::File(file));
+        }
+        let mut bytes = Vec::new();
+        (&mut file).take(SMALL_INDEX_MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(Self::Here(bytes))
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(into, at),
+            Self::Here(bytes) => {
+                let from = usize::try_from(at).ok().and_then(|at| bytes.get(at..));
+                let found =
+                    from.and_then(|from| from.get(..into.len())).ok_or(io::ErrorKind::UnexpectedEof)?;
+                into.copy_from_slice(found);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -267,6 +342,9 @@ fn ask(input: Option<ChildStdin>, wanted: &[ObjectId]) -> io::Result<()> {
 }
 
 pub(crate) fn tree_of(git: &Git, commit: &ObjectId) -> Result<ObjectId, RepositoryError> {
+    if let Some(tree) = git.stored_objects().and_then(|stored| stored.tree_of(commit)) {
+        return Ok(tree);
+    }
     let mut content = Vec::new();
     Reader::start(git)?.each(&[*commit], |_, size, reader| {
         let failed = disk::failed("reading a commit of", git.git_dir());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use flate2::read::ZlibDecoder;
 
 use super::gc::entries_of;
-use super::object::{self, ObjectType};
+use super::object;
 use super::pack::PackWriter;
 use super::{Git, ObjectId, RepositoryError, disk};
 
@@ -76,21 +76,10 @@ fn add_loose(path: &Path, oid: ObjectId, pack: &PackWriter) -> Result<(), Reposi
     let mut bytes = Vec::new();
     ZlibDecoder::new(file).read_to_end(&mut bytes).map_err(disk::failed("reading", path))?;
     let (kind, content) =
-        parts(&bytes).filter(|(kind, content)| object::name(*kind, content) == oid).ok_or_else(|| {
-            RepositoryError::Damaged(format!("git wrote {} and it is not {oid}", path.display()))
-        })?;
+        object::parts(&bytes).filter(|(kind, content)| object::name(*kind, content) == oid).ok_or_else(
+            || RepositoryError::Damaged(format!("git wrote {} and it is not {oid}", path.display())),
+        )?;
     pack.add(kind, oid, content)
-}
-
-/// Parses `<kind> <size>\0<content>`.
-fn parts(bytes: &[u8]) -> Option<(ObjectType, &[u8])> {
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    let (kind, size) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
-    let kind = [ObjectType::Blob, ObjectType::Tree, ObjectType::Commit]
-        .into_iter()
-        .find(|known| known.name() == kind)?;
-    let content = &bytes[end + 1..];
-    (size.parse() == Ok(content.len())).then_some((kind, content))
 }
 
 /// Quotes a path for a list of paths in git, where a colon is a separator.
@@ -109,15 +98,6 @@ fn quoted(path: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn objects_are_read_as_git_writes_them() {
-        assert_eq!(parts(b"blob 3\0abc"), Some((ObjectType::Blob, &b"abc"[..])));
-        assert_eq!(parts(b"tree 0\0"), Some((ObjectType::Tree, &b""[..])));
-        for bad in [&b"blob 4\0abc"[..], b"blob abc", b"blob\0abc", b"tag 3\0abc", b""] {
-            assert_eq!(parts(bad), None, "{bad:?}");
-        }
-    }
 
     #[test]
     fn a_path_with_a_colon_is_one_path() {

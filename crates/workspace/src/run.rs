@@ -116,7 +116,7 @@ impl RunSpace {
 
     /// Git in the project's bare repository.
     pub fn git(&self) -> Git {
-        self.project.git(&self.spaces.options.git)
+        self.project.git(&self.spaces.options.git).with_packs(&self.spaces.packs)
     }
 
     /// Waits until no other process changes the project's repository.

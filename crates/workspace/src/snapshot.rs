@@ -8,7 +8,7 @@ use std::path::Path;
 
 use posse_sandbox::HolderMode;
 
-use super::call_commits::CallLine;
+use super::call_commits::CallChain;
 use super::change::changes;
 use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
@@ -66,7 +66,7 @@ pub(super) enum EarlierStats<'a> {
     /// That of the last snapshot.
     Snapshot,
     /// That of the last call, if there was one since the snapshot.
-    Call(&'a CallLine),
+    Call(&'a CallChain),
 }
 
 impl RunSpace {
@@ -246,7 +246,7 @@ impl RunSpace {
         let stats = match earlier {
             EarlierStats::Nothing => None,
             EarlierStats::Snapshot => seen.as_ref(),
-            EarlierStats::Call(line) => line.scanned.as_ref().or(seen.as_ref()),
+            EarlierStats::Call(chain) => chain.scanned.as_ref().or(seen.as_ref()),
         };
         let view = UpperView {
             state: state.as_deref(),
@@ -307,8 +307,8 @@ impl RunSpace {
     ) -> Result<(PresentObjects, PackWriter), RepositoryError> {
         let repository = self.project.repository();
         let mut present = PresentObjects::cached(&repository, &self.spaces.packs)?;
-        if let EarlierStats::Call(line) = earlier {
-            present = present.with(line.packed.clone());
+        if let EarlierStats::Call(chain) = earlier {
+            present = present.with(chain.packed.clone());
         }
         Ok((present, PackWriter::new(&repository)))
     }

@@ -11,6 +11,9 @@ use super::objects::Reader;
 use super::tree_switch::{PathState, TreeSwitch};
 use super::{Git, ObjectId, RepositoryError, disk};
 
+/// How many blobs are read in this process. For more, a git process is faster: it reads each pack once.
+const READ_HERE_MAX: usize = 100;
+
 /// Updates the files of `onto` from one tree to another.
 pub(super) fn update_files(
     git: &Git,
@@ -90,13 +93,23 @@ pub(super) fn contents(
     if oids.is_empty() {
         return Ok(());
     }
-    Reader::start(git)?.each(oids, |place, size, reader| {
+    let mut done = 0;
+    if let Some(stored) = git.stored_objects().filter(|_| oids.len() <= READ_HERE_MAX) {
+        while let Some((_, content)) = oids.get(done).and_then(|oid| stored.read(oid)) {
+            each(done, content)?;
+            done += 1;
+        }
+    }
+    if done == oids.len() {
+        return Ok(());
+    }
+    Reader::start(git)?.each(&oids[done..], |place, size, reader| {
         let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
         reader.read_to_end(&mut content).map_err(disk::failed("reading objects of", git.git_dir()))?;
         if content.len() as u64 != size {
             return Err(RepositoryError::killed("cat-file"));
         }
-        each(place, content)
+        each(done + place, content)
     })
 }
 

@@ -64,10 +64,12 @@ fn limits(figures: &Value) -> String {
         ("its disk usage [KiB]", of("usual", "overlay_disk"), 64.0, false),
         ("faster than git worktree add [times]", beside_git("usual"), 200.0, true),
         ("a snapshot after one changed file [ms]", of("usual", "overlay_snapshot_one_changed"), 2.0, false),
+        ("a commit after a call that changed one file [ms]", of("usual", "overlay_commit_call"), 2.0, false),
         ("first write of a second run [ms]", of("usual", "second_run_first_write"), 20.0, false),
         ("a warm walk [times a plain directory]", walk("usual"), 2.0, false),
         ("a workspace beside 1 GB that git ignores [times without]", ignored, 1.3, false),
         ("merge and gate [ms]", number("/merging/merge_gate"), 50.0, false),
+        ("merge, gate and update of one file [ms]", number("/merging/integrate_one_file"), 15.0, false),
         ("ten children of 10,000 files integrated [ms]", number("/merging/integrate_ten"), 1_000.0, false),
     ];
     if !figures["large"].is_null() {
@@ -96,7 +98,7 @@ mod tests {
         let all = json!({"usual": usual.expect("readable"), "large": null, "merging": {"merge_gate": 20.0}});
         let table = limits(&all);
         let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
-        assert_eq!(marks, ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "yes", "?"]);
+        assert_eq!(marks, ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "yes", "?", "?"]);
         assert_eq!(parse("no figure"), None);
     }
 }

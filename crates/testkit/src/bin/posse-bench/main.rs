@@ -12,6 +12,7 @@ mod reopen;
 mod report;
 mod runs;
 mod server;
+mod writers;
 
 use std::path::PathBuf;
 
@@ -31,9 +32,11 @@ impl Plan {
 }
 
 /// The names of the groups, in the order of measurement.
-const GROUPS: [&str; 7] = ["streams", "memory", "children", "http", "reopen", "runs", "command"];
+const GROUPS: [&str; 8] = ["streams", "memory", "children", "writers", "http", "reopen", "runs", "command"];
 
 fn main() {
+    // Workspaces are held by this program, started once more.
+    posse::init();
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
         Some(server::SERVE) => return server::serve(args),
@@ -67,6 +70,9 @@ fn main() {
         }
         if plan.has("children") {
             children::measure(&plan, &mut report).await;
+        }
+        if plan.has("writers") {
+            writers::measure(&plan, &mut report).await;
         }
         if plan.has("http") {
             http::children(&plan, &mut report).await;

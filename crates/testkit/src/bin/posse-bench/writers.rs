@@ -1,0 +1,95 @@
+//! Measures children that each write one file of a large project and are merged in order, from the start of the run to
+//! its end.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
+use posse::{Budget, NewRun, Posse, RunStatus};
+
+use crate::Plan;
+use crate::report::Report;
+
+const WRITERS: usize = 100;
+const WRITERS_QUICK: usize = 10;
+/// Number of files in the projects.
+const FILES: [usize; 2] = [10_000, 100_000];
+const FILES_QUICK: [usize; 1] = [500];
+const FILES_PER_DIR: usize = 20;
+/// Number of runs on a project whose files are laid out. The best counts, because other work of the machine only adds
+/// time.
+const ROUNDS: usize = 3;
+/// Limit of all writers of a run together.
+const LIMIT_S: f64 = 2.0;
+
+pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
+    let (sizes, writers) = if plan.quick { (&FILES_QUICK[..], WRITERS_QUICK) } else { (&FILES[..], WRITERS) };
+    for &files in sizes {
+        let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
+        let project = home.path().join("project");
+        make_project(&project, files);
+        let first = once(home.path(), &project, writers).await;
+        report.plain(format!("{writers} writers, {files} files, first run"), first.as_secs_f64(), "s");
+        let mut best = Duration::MAX;
+        for _ in 0..ROUNDS {
+            best = best.min(once(home.path(), &project, writers).await);
+        }
+        report.at_most(format!("{writers} writers, {files} files"), best.as_secs_f64(), "s", LIMIT_S);
+    }
+}
+
+async fn once(home: &Path, project: &Path, writers: usize) -> Duration {
+    let posse = Posse::builder()
+        .state_dir(home.join("state"))
+        .model("mock/writers", model(writers))
+        .open()
+        .expect("a store");
+    let new = NewRun::new("Write every part.").model("mock/writers").dir(project);
+    let began = Instant::now();
+    let run = posse.start(new.parallel(1_000_000).budget(Budget::NONE)).await.expect("a run");
+    run.ended().await.expect("the run ends");
+    let took = began.elapsed();
+    let finished = posse.wait(run.id()).await.expect("an outcome");
+    let files = finished.result.as_ref().map_or(0, |result| result.files);
+    assert_eq!((finished.status, files), (RunStatus::Completed, writers as u64));
+    took
+}
+
+/// Each child writes the file that it owns, and reports.
+fn model(writers: usize) -> FnModel<impl Fn(&posse::ports::ModelRequest) -> ScriptedAnswer> {
+    let path = |number: usize| format!("d{number}/written.txt");
+    let calls: Arc<[ScriptedCall]> = (1..=writers)
+        .map(|number| {
+            let input = serde_json::json!({
+                "subagent_type": "general", "description": format!("write {number}"),
+                "prompt": format!("Write part {number}."), "owns": [path(number)],
+            });
+            ScriptedCall::new("task", input)
+        })
+        .collect();
+    FnModel::new(move |request| match (request.depth, request.turn) {
+        (0, 1) => ScriptedAnswer::text("I will split this.").calls(calls.iter().cloned()),
+        (1, 1) => {
+            let number = request.agent.number().unwrap_or_default() as usize;
+            let input = serde_json::json!({"path": path(number), "content": format!("part {number}\n")});
+            ScriptedAnswer::text("Writing.").call("write", input)
+        }
+        (1, _) => ScriptedAnswer::text("Written."),
+        _ => ScriptedAnswer::text("All parts are written."),
+    })
+}
+
+fn make_project(dir: &Path, files: usize) {
+    for number in 0..files {
+        let path = dir.join(format!("d{}/f{}.txt", number / FILES_PER_DIR, number % FILES_PER_DIR));
+        std::fs::create_dir_all(path.parent().unwrap_or(dir)).expect("a directory");
+        std::fs::write(path, format!("file {number}\n").repeat(40)).expect("a file");
+    }
+    for args in [&["init", "-q"][..], &["add", "-A"], &["commit", "-q", "-m", "first"]] {
+        let mut git = Command::new("git");
+        git.current_dir(dir).args(["-c", "user.name=T", "-c", "user.email=t@example.com"]).args(args);
+        assert!(git.status().expect("git starts").success(), "git {args:?}");
+    }
+}

@@ -1,0 +1,311 @@
+//! Reads objects of a project's repository in this process: loose ones and those in packs, with deltas.
+//!
+//! A git process takes longer to start than most answers take to read, and a merge asks for a few trees and one file.
+//! Anything that is not found here, or is larger or stranger than expected, is left to git, which also explains what is
+//! wrong with it. The content of every object is checked against its id.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::bufread::ZlibDecoder;
+
+use super::ObjectId;
+use super::object::{self, ObjectType};
+use super::objects::{PackCache, PackIndex};
+
+/// The largest object that is read here.
+const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
+/// The longest chain of deltas that is followed. Git makes chains of at most 50, unless it is told otherwise.
+const DELTAS_MAX: usize = 250;
+const READ_BUFFER_BYTES: usize = 4096;
+/// The types of packed objects that are deltas.
+const OFFSET_DELTA: u8 = 6;
+const NAMED_DELTA: u8 = 7;
+
+/// The objects that a repository has now.
+pub(crate) struct StoredObjects {
+    objects: PathBuf,
+    packs: Vec<Arc<PackIndex>>,
+}
+
+/// An object in a pack, before its deltas are applied.
+enum Packed {
+    Whole(ObjectType, Vec<u8>),
+    Delta(DeltaBase, Vec<u8>),
+}
+
+enum DeltaBase {
+    Offset(u64),
+    Named(ObjectId),
+}
+
+impl StoredObjects {
+    /// The objects of the repository at `repository`.
+    pub(crate) fn of(repository: &Path, cache: &PackCache) -> Option<Self> {
+        let objects = repository.join("objects");
+        let packs = cache.of_repository(repository).ok()?;
+        Some(Self { objects, packs })
+    }
+
+    /// The type and content of an object; `None` if git should be asked for it.
+    pub(crate) fn read(&self, oid: &ObjectId) -> Option<(ObjectType, Vec<u8>)> {
+        let found = self.packs.iter().find_map(|pack| Some((pack, pack.offset_of(oid)?)));
+        let (kind, content) = match found {
+            Some((pack, offset)) => self.unpack(pack, offset).ok()??,
+            None => self.loose(oid)?,
+        };
+        (object::name(kind, &content) == *oid).then_some((kind, content))
+    }
+
+    /// The entries of a tree, in git's order.
+    pub(crate) fn tree(&self, oid: &ObjectId) -> Option<Vec<StoredEntry>> {
+        let (ObjectType::Tree, content) = self.read(oid)? else { return None };
+        parse_tree(&content)
+    }
+
+    /// The tree of a commit, or of a tree itself.
+    pub(crate) fn tree_of(&self, commit: &ObjectId) -> Option<ObjectId> {
+        match self.read(commit)? {
+            (ObjectType::Commit, content) => object::tree_of_commit(&content),
+            (ObjectType::Tree, _) => Some(*commit),
+            (ObjectType::Blob, _) => None,
+        }
+    }
+
+    fn loose(&self, oid: &ObjectId) -> Option<(ObjectType, Vec<u8>)> {
+        let name = oid.to_string();
+        let file = File::open(self.objects.join(&name[..2]).join(&name[2..])).ok()?;
+        let mut bytes = Vec::new();
+        let reader = ZlibDecoder::new(BufReader::with_capacity(READ_BUFFER_BYTES, file));
+        reader.take(OBJECT_MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+        let (kind, content) = object::parts(&bytes)?;
+        Some((kind, content.to_vec()))
+    }
+
+    fn unpack(&self, pack: &PackIndex, offset: u64) -> io::Result<Option<(ObjectType, Vec<u8>)>> {
+        let path = self.objects.join("pack").join(pack.pack_name());
+        let mut file = BufReader::with_capacity(READ_BUFFER_BYTES, File::open(path)?);
+        let (mut deltas, mut at) = (Vec::new(), offset);
+        loop {
+            match read_packed(&mut file, at)? {
+                None => return Ok(None),
+                Some(Packed::Whole(kind, content)) => {
+                    let applied =
+                        deltas.iter().rev().try_fold(content, |base, delta: &Vec<u8>| apply(&base, delta));
+                    return Ok(applied.map(|content| (kind, content)));
+                }
+                Some(Packed::Delta(base, delta)) => {
+                    deltas.push(delta);
+                    let base = match base {
+                        DeltaBase::Offset(offset) => Some(offset),
+                        DeltaBase::Named(oid) => pack.offset_of(&oid),
+                    };
+                    match base.filter(|_| deltas.len() <= DELTAS_MAX) {
+                        Some(base) => at = base,
+                        None => return Ok(None),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the object at an offset of a pack; `None` if it is too large or of an unknown type.
+fn read_packed(file: &mut BufReader<File>, offset: u64) -> io::Result<Option<Packed>> {
+    file.seek(SeekFrom::Start(offset))?;
+    let first = byte(file)?;
+    let (kind, mut size, mut shift) = (first >> 4 & 7, u64::from(first & 15), 4);
+    let mut last = first;
+    while last & 0x80 != 0 {
+        last = byte(file)?;
+        if shift > 57 {
+            return Ok(None);
+        }
+        size |= u64::from(last & 0x7f) << shift;
+        shift += 7;
+    }
+    if size > OBJECT_MAX_BYTES {
+        return Ok(None);
+    }
+    let base = match kind {
+        OFFSET_DELTA => match offset.checked_sub(distance(file)?).filter(|base| *base < offset) {
+            Some(base) => Some(DeltaBase::Offset(base)),
+            None => return Ok(None),
+        },
+        NAMED_DELTA => {
+            let mut oid = [0; 20];
+            file.read_exact(&mut oid)?;
+            Some(DeltaBase::Named(ObjectId::from_bytes(oid)))
+        }
+        _ => None,
+    };
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    ZlibDecoder::new(file).take(size + 1).read_to_end(&mut content)?;
+    if content.len() as u64 != size {
+        return Ok(None);
+    }
+    let types = [ObjectType::Commit, ObjectType::Tree, ObjectType::Blob];
+    Ok(match base {
+        Some(base) => Some(Packed::Delta(base, content)),
+        None => {
+            types.into_iter().find(|known| known.in_pack() == kind).map(|kind| Packed::Whole(kind, content))
+        }
+    })
+}
+
+fn byte(file: &mut impl Read) -> io::Result<u8> {
+    let mut byte = [0];
+    file.read_exact(&mut byte)?;
+    Ok(byte[0])
+}
+
+/// How far before a delta its base is. Each further byte adds one, so that no distance has two encodings.
+fn distance(file: &mut impl Read) -> io::Result<u64> {
+    let mut last = byte(file)?;
+    let mut distance = u64::from(last & 0x7f);
+    while last & 0x80 != 0 {
+        last = byte(file)?;
+        let next = distance.checked_add(1).and_then(|distance| distance.checked_mul(128));
+        distance = next.ok_or(io::ErrorKind::InvalidData)? | u64::from(last & 0x7f);
+    }
+    Ok(distance)
+}
+
+/// Applies a delta to its base; `None` if it does not fit.
+fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = delta;
+    if length(&mut rest)? != base.len() as u64 {
+        return None;
+    }
+    let size = length(&mut rest).filter(|size| *size <= OBJECT_MAX_BYTES)?;
+    let mut out = Vec::with_capacity(usize::try_from(size).ok()?);
+    while let Some((code, after)) = rest.split_first() {
+        rest = after;
+        if code & 0x80 == 0 {
+            let (new, after) = rest.split_at_checked(usize::from(*code)).filter(|_| *code != 0)?;
+            out.extend_from_slice(new);
+            rest = after;
+            continue;
+        }
+        let mut field = |bits: std::ops::Range<u8>| {
+            let mut value = 0_usize;
+            for (shift, bit) in bits.enumerate() {
+                if code & 1 << bit != 0 {
+                    let (byte, after) = rest.split_first()?;
+                    value |= usize::from(*byte) << (8 * shift);
+                    rest = after;
+                }
+            }
+            Some(value)
+        };
+        let (from, count) = (field(0..4)?, field(4..7)?);
+        let count = if count == 0 { 0x1_0000 } else { count };
+        out.extend_from_slice(base.get(from..from.checked_add(count)?)?);
+    }
+    (out.len() as u64 == size).then_some(out)
+}
+
+/// A number of a delta's header, seven bits at a time, the lowest first.
+fn length(rest: &mut &[u8]) -> Option<u64> {
+    let (mut value, mut shift) = (0_u64, 0);
+    loop {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+        shift += 7;
+    }
+}
+
+/// An entry of a stored tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredEntry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) bits: u32,
+    pub(crate) oid: ObjectId,
+}
+
+impl StoredEntry {
+    pub(crate) fn is_directory(&self) -> bool {
+        self.bits == object::DIRECTORY_BITS
+    }
+}
+
+fn parse_tree(mut rest: &[u8]) -> Option<Vec<StoredEntry>> {
+    let mut entries = Vec::new();
+    while !rest.is_empty() {
+        let space = rest.iter().position(|byte| *byte == b' ')?;
+        let bits = u32::from_str_radix(std::str::from_utf8(&rest[..space]).ok()?, 8).ok()?;
+        let end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0)?;
+        let oid: [u8; 20] = rest.get(end + 1..end + 21)?.try_into().ok()?;
+        let name = rest[space + 1..end].to_vec();
+        entries.push(StoredEntry { name, bits, oid: ObjectId::from_bytes(oid) });
+        rest = &rest[end + 21..];
+    }
+    Some(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn git(dir: &Path, args: &[&str]) -> String {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=T", "-c", "user.email=t@example.com"]).args(args).current_dir(dir);
+        let done = command.output().expect("git");
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    }
+
+    /// Every object of a repository is read as git reads it, loose and in a pack full of deltas.
+    #[test]
+    fn objects_are_those_that_git_reads() {
+        let dir = tempfile::tempdir().expect("a directory");
+        git(dir.path(), &["init", "-q", "."]);
+        let text: String = (0..2_000).map(|line| format!("line {line} of a long file\n")).collect();
+        for round in 0..12 {
+            std::fs::write(dir.path().join("long"), text.replace("line 7", &format!("line {round}")))
+                .expect("written");
+            std::fs::create_dir_all(dir.path().join(format!("d{round}/e"))).expect("a directory");
+            std::fs::write(dir.path().join(format!("d{round}/e/f")), format!("{round}")).expect("written");
+            std::os::unix::fs::symlink("long", dir.path().join(format!("l{round}"))).expect("a link");
+            git(dir.path(), &["add", "-A"]);
+            git(dir.path(), &["commit", "-q", "-m", &round.to_string()]);
+        }
+        let listed = git(dir.path(), &["cat-file", "--batch-all-objects", "--batch-check"]);
+        let check = || {
+            let stored =
+                StoredObjects::of(&dir.path().join(".git"), &PackCache::default()).expect("a repository");
+            for line in listed.lines() {
+                let words: Vec<&str> = line.split(' ').collect();
+                let oid: ObjectId = words[0].parse().expect("an id");
+                let (kind, content) = stored.read(&oid).expect("read");
+                assert_eq!((kind.name(), content.len().to_string().as_str()), (words[1], words[2]));
+            }
+            assert_eq!(stored.read(&ObjectId::from_bytes([7; 20])), None);
+        };
+        check();
+        git(dir.path(), &["repack", "-q", "-a", "-d", "-f", "--depth=50", "--window=20"]);
+        let packed = git(dir.path(), &["count-objects", "-v"]);
+        assert!(packed.contains("count: 0\n"), "{packed}");
+        check();
+    }
+
+    #[test]
+    fn a_delta_that_does_not_fit_its_base_is_refused() {
+        let copy_all = [3, 3, 0x90, 3];
+        assert_eq!(apply(b"abc", &copy_all), Some(b"abc".to_vec()));
+        assert_eq!(apply(b"abcd", &copy_all), None, "another base");
+        assert_eq!(apply(b"abc", &[3, 4, 0x90, 3]), None, "another size");
+        assert_eq!(apply(b"abc", &[3, 3, 0x91, 1, 3]), None, "beyond the end");
+        assert_eq!(apply(b"abc", &[3, 1, 0]), None, "a reserved code");
+        assert_eq!(apply(b"abc", &[3, 2, 2, b'x']), None, "cut off");
+        assert_eq!(apply(b"abc", &[3, 4, 2, b'x', b'y', 0x91, 1, 2]), Some(b"xybc".to_vec()));
+    }
+}
