@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 /// Points at which workspaces are applied, removed, imported or found torn. No run passes them. The workspace crate's
 /// own tests use them.
-const NOT_IN_A_RUN: [&str; 6] = [
+const NOT_IN_A_RUN: [&str; 7] = [
     "workspace.torn.",
     "workspace.remove.",
     "workspace.apply.",
