@@ -1,10 +1,11 @@
-//! Workspaces as overlays, on real files and with real git. `tests/copies` runs the same tests over copies.
+//! Workspaces on real files and with real git, as overlays, or as copies with `POSSE_WORKSPACE__KIND=copies`.
 
 mod closed;
 mod folders;
 mod hostile;
 mod inside;
 mod kept;
+mod kind;
 mod lent;
 mod overlays;
 mod salvage;
@@ -13,6 +14,3 @@ mod torn;
 mod transfer;
 mod walks;
 mod workspaces;
-
-/// Whether workspaces are overlays.
-const OVERLAYS: bool = true;
