@@ -43,6 +43,7 @@ mod cli_store;
 mod cli_terminal;
 mod cli_turns;
 mod cli_web;
+mod cli_workspace_kinds;
 mod escape;
 mod models_agents_md;
 mod models_keys;

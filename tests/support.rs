@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +27,12 @@ pub(crate) struct Home {
     not_replayed: OnceLock<&'static str>,
     /// Whether its runs were replayed already.
     is_replayed: AtomicBool,
+    /// Another user, whose commands these are.
+    user: OnceLock<u32>,
 }
+
+/// A user of the machine without files.
+pub(crate) const ORDINARY_USER: u32 = 65_534;
 
 impl Home {
     pub(crate) fn new() -> Self {
@@ -36,6 +43,7 @@ impl Home {
             variables: Mutex::default(),
             not_replayed: OnceLock::new(),
             is_replayed: AtomicBool::new(false),
+            user: OnceLock::new(),
         };
         fs::create_dir(home.project()).expect("a project");
         home
@@ -112,7 +120,12 @@ impl Home {
 
     /// The command with these arguments, ready to be started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_posse"));
+        let own = self.own_program();
+        let is_given = self.user.get().is_some();
+        let mut command = Command::new(if is_given { &own } else { Path::new(env!("CARGO_BIN_EXE_posse")) });
+        if let Some(user) = self.user.get() {
+            command.uid(*user).gid(*user);
+        }
         command
             .args(args)
             .current_dir(self.project())
@@ -126,6 +139,25 @@ impl Home {
             .envs(self.variables.lock().expect("alone").iter().cloned())
             .stdin(Stdio::null());
         command
+    }
+
+    /// Makes it the home of another user, who runs all later commands. Only root can do that.
+    pub(crate) fn give_to(&self, user: u32) {
+        // The other user may not reach the original.
+        fs::copy(env!("CARGO_BIN_EXE_posse"), self.own_program()).expect("a copy of the command");
+        fs::set_permissions(self.dir.path(), fs::Permissions::from_mode(0o755)).expect("open to all");
+        let mut waiting = vec![self.dir.path().to_owned()];
+        while let Some(path) = waiting.pop() {
+            lchown(&path, Some(user), Some(user)).expect("given away");
+            if fs::symlink_metadata(&path).expect("looked at").is_dir() {
+                waiting.extend(fs::read_dir(&path).expect("listed").flatten().map(|entry| entry.path()));
+            }
+        }
+        self.user.set(user).expect("one user");
+    }
+
+    fn own_program(&self) -> PathBuf {
+        self.dir.path().join("posse")
     }
 
     /// Sets a variable for every later command.

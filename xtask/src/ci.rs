@@ -25,6 +25,27 @@ const WAITING_TESTS: usize = 3;
 /// The tests that the stage `faults` does not repeat: its campaign has the kills of `tests/faults/kills.rs` and more.
 const NOT_IN_FAULTS: &str = "not (binary(faults) & test(/^kills::/))";
 
+/// The variable of the setting `workspace.kind`, which the tests of workspaces obey too.
+pub(crate) const WORKSPACE_KIND: &str = "POSSE_WORKSPACE__KIND";
+/// The tests that run once more with workspaces as copies: those whose code differs by the kind. `cargo xtask matrix` runs
+/// all of them.
+const OVER_COPIES: [&str; 11] = [
+    "apply::",
+    "closed::",
+    "gc::",
+    "kept::",
+    "merge::",
+    "salvage::",
+    "torn::",
+    "transfer::",
+    "update::",
+    "walks::what_is_mounted_in_a_tree",
+    "workspaces::",
+];
+/// The long ones among them.
+const NOT_OVER_COPIES: [&str; 3] =
+    ["every_byte_is_reachable", "dirty_states_with_a_git", "directories_that_are_deeper"];
+
 /// One row of the table. The rows are run in order.
 struct Stage {
     name: &'static str,
@@ -210,12 +231,31 @@ fn test() -> Outcome {
     packages::ready()?;
     replays::forget()?;
     if cargo_has(&["nextest", "--version"]) {
-        let nextest = ["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"];
-        run_command(cargo(&nextest).args(["-E", NOT_IN_FAULTS, "--test-threads", &test_threads()]))?;
+        run_command(nextest().args(["-E", NOT_IN_FAULTS]))?;
+        run_command(over_copies(nextest().args(WORKSPACE_TESTS)))?;
     } else {
         run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
+        run_command(over_copies(cargo(&["test", "--workspace", "--no-fail-fast"]).args(WORKSPACE_TESTS)))?;
     }
     replays::tell()
+}
+
+/// The test binaries about workspaces.
+const WORKSPACE_TESTS: [&str; 4] = ["--test", "workspace", "--test", "merging"];
+
+fn nextest() -> Command {
+    let mut command = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"]);
+    command.args(["--test-threads", &test_threads()]);
+    command
+}
+
+/// Selects the tests that run over copies too. Both runners take these arguments.
+fn over_copies(tests: &mut Command) -> &mut Command {
+    tests.arg("--").args(OVER_COPIES);
+    for long in NOT_OVER_COPIES {
+        tests.args(["--skip", long]);
+    }
+    tests.env(WORKSPACE_KIND, "copies")
 }
 
 /// How many tests run at once: more than there are processors, because many wait for a disk or another process.
@@ -257,6 +297,22 @@ mod tests {
     fn an_unknown_stage_is_named_with_the_known_ones() {
         let failure = select(STAGES, &["tset".to_owned()]).err().unwrap().to_string();
         assert!(failure.contains("`tset`") && failure.contains("clippy, test"), "{failure}");
+    }
+
+    /// A name that matches nothing would silently drop a check.
+    #[test]
+    fn the_tests_that_run_over_copies_exist() {
+        let dirs = ["workspace", "merging"].map(|name| root().join("crates/workspace/tests").join(name));
+        for name in OVER_COPIES.iter().chain(&NOT_OVER_COPIES) {
+            let (module, test) = name.split_once("::").unwrap_or(("", name));
+            let has = |file: &std::path::Path| {
+                std::fs::read_to_string(file).is_ok_and(|text| text.contains(test) && text.contains("test]"))
+            };
+            let files = dirs.iter().flat_map(|dir| std::fs::read_dir(dir).unwrap());
+            let files = files.map(|entry| entry.unwrap().path());
+            let mut named = files.filter(|file| module.is_empty() || file.ends_with(format!("{module}.rs")));
+            assert!(named.any(|file| has(&file)), "{name}");
+        }
     }
 
     #[test]

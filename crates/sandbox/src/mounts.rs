@@ -89,6 +89,7 @@ pub struct OverlayMount {
     id: u64,
     mounted: Arc<MountedRoot>,
     mounts: Mounts,
+    renames_dirs: bool,
 }
 
 impl fmt::Debug for Mounts {
@@ -138,7 +139,7 @@ impl Mounts {
         let root = RwLock::new(Arc::new(root));
         let mounted = Arc::new(MountedRoot { root, lock, is_lost: AtomicBool::new(false), _kept: kept });
         state.live.insert(id, Arc::downgrade(&mounted));
-        Ok(OverlayMount { id, mounted, mounts: self.clone() })
+        Ok(OverlayMount { id, mounted, mounts: self.clone(), renames_dirs: layers.renames_dirs() })
     }
 }
 
@@ -146,6 +147,11 @@ impl OverlayMount {
     /// The root of the mount. A new holder may replace the descriptor; the files are the same.
     pub fn root(&self) -> Arc<OwnedFd> {
         self.mounted.root()
+    }
+
+    /// Whether a directory of a lower layer can be renamed. If not, the error is `EXDEV`.
+    pub fn renames_dirs(&self) -> bool {
+        self.renames_dirs
     }
 
     /// Whether it has to be mounted again, because a holder was killed while it took the mount over.
@@ -178,6 +184,10 @@ impl MountedRoot {
 }
 
 impl OverlayLayers {
+    fn renames_dirs(&self) -> bool {
+        self.changes.as_ref().is_some_and(|changes| changes.mode == HolderMode::Root)
+    }
+
     fn paths(&self) -> Result<LayerPaths, SandboxError> {
         let changes = match &self.changes {
             Some(OverlayChanges { upper, work, mode }) => {

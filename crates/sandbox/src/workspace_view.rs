@@ -40,6 +40,12 @@ impl WorkspaceView {
         if self.in_folder { &call.workspace } else { Path::new(WORKSPACE_SHOWN_AT) }
     }
 
+    /// Whether programs can rename every directory in it. In an overlay of an ordinary user, the kernel refuses that for
+    /// directories of the layers below.
+    pub fn renames_dirs(&self) -> bool {
+        self.mount.as_ref().is_none_or(|mount| mount.renames_dirs())
+    }
+
     /// A command in this workspace.
     pub fn command(self, argv: Vec<String>, call: &CallContext) -> BoxedCommand {
         let workspace = call.workspace.as_path();

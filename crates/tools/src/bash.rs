@@ -43,6 +43,11 @@ const HEAD_MAX_BYTES: usize = 12 * 1024;
 const TAIL_MAX_BYTES: usize = 20 * 1024;
 /// Maximum size of an output that is kept in a file.
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// What programs print when the kernel refuses a rename with `EXDEV`: the C library's words, Python's and Node's.
+const REFUSED_RENAME_PRINTED: [&str; 3] = ["cross-device link", "[Errno 18]", "EXDEV"];
+/// What to do about it.
+const REFUSED_RENAME: &str = "a directory that was there at the start cannot be renamed in this workspace (`EXDEV`): use `mv`, which \
+                              copies it, and then `git add -A`";
 /// The signal that ends a command at once.
 const KILL: i32 = 9;
 
@@ -162,6 +167,7 @@ async fn run(
     });
     let outputs = records.map(|records| records.output_dir(&call.agent)).filter(|dir| dir.is_dir());
     let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
+    let about = AboutWorkspace { caches: at, renames_dirs: view.renames_dirs() };
     let argv = with_skills(&call, wanted.command);
     let command = view.command(argv, &call);
     let command = BoxedCommand {
@@ -193,7 +199,15 @@ async fn run(
             .await
             .map_err(|error| ToolFailure::failed(error.to_string()))?;
     }
-    answer(&ended, &at, cut, limits)
+    answer(&ended, &about, cut, limits)
+}
+
+/// What a result may have to say about the workspace.
+struct AboutWorkspace {
+    /// The directories that are mounted in it.
+    caches: Vec<PathBuf>,
+    /// Whether every directory in it can be renamed.
+    renames_dirs: bool,
 }
 
 /// The arguments of the shell, with variables for the folders of skills.
@@ -218,8 +232,10 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 }
 
 /// A command that exited has a result, whatever its exit code: the model judges it.
-fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: TimeLimits) -> ToolResult {
+fn answer(ended: &CallEnd, about: &AboutWorkspace, cut: Option<EndReason>, limits: TimeLimits) -> ToolResult {
     let mut text = shown(&ended.output);
+    let succeeded = cut.is_none() && ended.exit == Exit::Code(0);
+    let has_refused_rename = !succeeded && !about.renames_dirs && tells_of_a_refused_rename(&text);
     let (how, failed) = match (cut, ended.exit) {
         (Some(EndReason::TimeLimit), _) => (
             format!(
@@ -249,13 +265,22 @@ fn answer(ended: &CallEnd, caches: &[PathBuf], cut: Option<EndReason>, limits: T
         notes.push("its memory limit was reached, and the kernel ended a process of it".to_owned());
     }
     notes.extend(ended.over_disk_limit.map(over_disk_limit));
-    notes.extend(caches.iter().zip(&ended.caches).filter_map(|(at, shown)| lacking(at, shown)));
+    let caches = about.caches.iter().zip(&ended.caches);
+    notes.extend(caches.filter_map(|(at, shown)| lacking(at, shown)));
+    notes.extend(has_refused_rename.then(|| REFUSED_RENAME.to_owned()));
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
     match failed {
         None => Ok(ToolOutput::text(text)),
         Some(code) => Err(ToolFailure { code, text }),
     }
+}
+
+/// Whether the output of a failed command says that the kernel refused to rename a directory.
+fn tells_of_a_refused_rename(output: &str) -> bool {
+    // Go begins the same words with a small letter, and another C library leaves out the first.
+    let output = output.replace("Cross-device", "cross-device");
+    REFUSED_RENAME_PRINTED.iter().any(|words| output.contains(words))
 }
 
 fn over_disk_limit(max_bytes: u64) -> String {
@@ -423,5 +448,21 @@ mod tests {
         assert_eq!(read_only, "`target` could only be read: why");
         let absent = lacking(at, &CacheShown::Absent("why".to_owned())).expect("a note");
         assert_eq!(absent, "the project's `target` was not there: why");
+    }
+
+    #[test]
+    fn a_refused_rename_is_recognised_in_the_words_of_several_languages() {
+        for printed in [
+            "fatal: renaming 'one' failed: Invalid cross-device link",
+            "OSError: [Errno 18] Invalid cross-device link: 'one' -> 'two'",
+            "Error: EXDEV: cross-device link not permitted, rename 'one' -> 'two'",
+            "rename one two: invalid cross-device link",
+            "mv: can't rename 'one': Cross-device link",
+        ] {
+            assert!(tells_of_a_refused_rename(printed), "{printed}");
+        }
+        for printed in ["", "fatal: bad source, source=one", "[Errno 2] No such file or directory"] {
+            assert!(!tells_of_a_refused_rename(printed), "{printed}");
+        }
     }
 }

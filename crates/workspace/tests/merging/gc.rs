@@ -135,7 +135,7 @@ fn a_run_is_removed_whole_but_never_with_work_that_is_nowhere_else() {
     let git = run.space.git().git_dir().to_owned();
     let refs = ask(&git, &["for-each-ref", "--format=%(refname)"], b"").1;
     // The work ref of an overlay is created by its first change.
-    let work = if crate::OVERLAYS { "" } else { "refs/posse/work/r10/1\n" };
+    let work = if crate::kind::are_overlays() { "" } else { "refs/posse/work/r10/1\n" };
     assert_eq!(refs, format!("refs/posse/base/r10\n{work}"), "the other run's are untouched");
     assert!(other.root.exists());
     assert!(other.space.snapshot("r10", 1).is_ok());

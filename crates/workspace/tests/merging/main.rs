@@ -1,14 +1,15 @@
-//! Merging, publishing and cleaning, with real repositories and with workspaces that are overlays. `tests/merging_copies`
-//! runs those of its tests that work in a workspace over copies.
+//! Merging, publishing and cleaning, with real repositories. Workspaces are overlays, or copies with
+//! `POSSE_WORKSPACE__KIND=copies`.
 
 mod apply;
+mod canary;
+mod corpus;
 mod gc;
 mod histories;
+#[path = "../workspace/kind.rs"]
+mod kind;
 mod merge;
 mod plumbing;
 mod project;
 mod publish;
 mod update;
-
-/// Whether workspaces are overlays.
-const OVERLAYS: bool = true;

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use posse_engine::ports::Merge;
-use posse_sandbox::{InitBinary, Mounts};
 use posse_workspace::{LocalFiles, ObjectId, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
 
+use crate::kind::of_kind;
 use crate::plumbing::{plain, request};
 
 /// A folder and a state directory beneath one temporary directory.
@@ -32,7 +32,7 @@ impl Project {
     /// A folder that is not a repository.
     pub(crate) fn folder(files: &[(&str, &str)]) -> Self {
         let (top, options) = (tempfile::tempdir().expect("a directory"), WorkspaceOptions::default());
-        let shared = files_in(&top.path().join("state"), options.clone());
+        let shared = of_kind(LocalFiles::new(&top.path().join("state"), options.clone()));
         let project = Self { top, options, shared };
         fs::create_dir(project.dir()).expect("made");
         for (path, content) in files {
@@ -70,18 +70,6 @@ impl Project {
         let root = space.make(run, 1, &base).expect("made").dir;
         Run { id: run.to_owned(), space, base, root }
     }
-}
-
-/// Workspaces beneath a state directory, of the kind that this test binary is about.
-fn files_in(state: &Path, options: WorkspaceOptions) -> LocalFiles {
-    let files = LocalFiles::new(state, options);
-    if !crate::OVERLAYS {
-        return files;
-    }
-    let exe = std::env::current_exe().expect("a path");
-    let mut places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("posse-init"));
-    let init = places.find(|path| path.exists()).expect("posse-init: build the whole workspace");
-    files.with_mounts(Mounts::new(InitBinary::At(init)))
 }
 
 /// A run with its root's workspace.

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::kind;
 use crate::support::{RUN, World, assert_sound, files_of, names_of, write};
 
 /// A user without files.
@@ -30,6 +31,7 @@ fn an_ordinary_user_looks_at_what_was_closed() {
     let mut command = Command::new(&tests);
     command.args(["closed::", "--skip", "ordinary_user"]).env_clear().current_dir(&own);
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
+    command.envs(kind::given().map(|kind| (kind::VARIABLE, kind)));
     let output = command.output().expect("started");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Workspaces as overlays, on real files and with real git. `tests/copies` runs the same tests over copies.
+//! Workspaces on real files and with real git, as overlays, or as copies with `POSSE_WORKSPACE__KIND=copies`.
 
 mod calls;
 mod closed;
@@ -6,6 +6,7 @@ mod folders;
 mod hostile;
 mod inside;
 mod kept;
+mod kind;
 mod lent;
 mod overlays;
 mod salvage;
@@ -14,6 +15,3 @@ mod torn;
 mod transfer;
 mod walks;
 mod workspaces;
-
-/// Whether workspaces are overlays.
-const OVERLAYS: bool = true;

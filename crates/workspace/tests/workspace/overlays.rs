@@ -8,16 +8,19 @@ use std::process::Command;
 
 use posse_domain::event::FilesCommit;
 use posse_engine::ports::DiffOptions;
-use posse_sandbox::Mounts;
+use posse_sandbox::{Exit, Mounts};
 use posse_workspace::{LocalFiles, ObjectId, RunSpace};
 use proptest::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::kind::{init, sandboxed};
 use crate::salvage::on_disk;
-use crate::support::{RUN, World, assert_sound, copy_tests, files_of, init, names_of, sandboxed, write};
+use crate::support::{RUN, World, assert_sound, copy_tests, files_of, names_of, write};
 
 /// A user without files.
 const ORDINARY: u32 = 65_534;
+/// The test that counts descriptors.
+const COUNTS: &str = "leave_no_mount_and_no_descriptor";
 /// How many histories are tried.
 const HISTORIES: u32 = if option_env!("POSSE_CAMPAIGNS").is_some() { 300 } else { 40 };
 /// How many workspaces are created and removed.
@@ -31,6 +34,11 @@ fn world() -> (World, Mounts) {
     let world = World::with(|files| files.with_mounts(mounts.clone()));
     world.git(&["init", "-q", "-b", "main"]);
     (world, mounts)
+}
+
+/// A folder that is not a repository.
+fn folder() -> World {
+    World::with(|files| files.with_mounts(Mounts::new(init())))
 }
 
 /// The files as another process has them: it shares nothing with this one.
@@ -51,13 +59,17 @@ fn an_ordinary_user_has_the_same_workspaces() {
     let own = dir.path().join("own");
     fs::create_dir(&own).expect("made");
     chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");
-    let mut command = Command::new(&tests);
-    command.args(["overlays::", "--skip", "ordinary_user"]).env_clear().current_dir(&own);
-    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
-    let output = command.output().expect("started");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("12 passed"), "{said}");
+    // One test counts the descriptors of its process, which others would share.
+    let runs = [&["overlays::", "--skip", "ordinary_user", "--skip", COUNTS][..], &[COUNTS]];
+    for (args, passed) in runs.into_iter().zip(["11 passed", "1 passed"]) {
+        let mut command = Command::new(&tests);
+        command.args(args).env_clear().current_dir(&own);
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
+        let output = command.output().expect("started");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(passed), "{said}");
+    }
 }
 
 fn kill_holder(mounts: &Mounts) {
@@ -66,8 +78,10 @@ fn kill_holder(mounts: &Mounts) {
 }
 
 fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
-    let mount = space.mount(agent, 1).expect("a workspace").expect("an overlay");
-    sandboxed(space, agent, 1, mount, command)
+    assert!(space.mount(agent, 1).expect("a workspace").is_some(), "an overlay");
+    let (exit, output) = sandboxed(space, (agent, 1), &["bash", "-c", command]);
+    assert_eq!(exit, Exit::Code(0), "{output}");
+    output
 }
 
 /// The directories of all states of the project.
@@ -81,7 +95,7 @@ fn bases(world: &World) -> Vec<PathBuf> {
 
 #[test]
 fn a_workspace_takes_only_what_its_agent_changes() {
-    let world = World::repository();
+    let (world, _) = world();
     world.write("large", vec![b'x'; 5_000_000]);
     world.write("dir/a", "one");
     world.commit_all();
@@ -99,7 +113,7 @@ fn a_workspace_takes_only_what_its_agent_changes() {
 
 #[test]
 fn a_child_starts_from_a_thin_layer_over_its_parents_base() {
-    let world = World::repository();
+    let (world, _) = world();
     for number in 0..50 {
         world.write(&format!("d{}/f{number}", number % 5), format!("{number}"));
     }
@@ -155,7 +169,7 @@ fn a_killed_holder_loses_nothing_and_another_one_takes_over() {
 
 #[test]
 fn directories_of_the_base_are_renamed_where_the_kernel_allows_it() {
-    let world = World::repository();
+    let (world, _) = world();
     for name in ["a/b/c", "a/b/d", "a/e", "f/g"] {
         world.write(name, name);
     }
@@ -176,7 +190,7 @@ fn directories_of_the_base_are_renamed_where_the_kernel_allows_it() {
 
 #[test]
 fn attributes_that_a_program_sets_hide_nothing() {
-    let world = World::repository();
+    let (world, _) = world();
     for name in ["a/b", "a/c", "d/e"] {
         world.write(name, name);
     }
@@ -228,7 +242,7 @@ fn workspaces_that_come_and_go_leave_no_mount_and_no_descriptor() {
 
 #[test]
 fn more_writers_live_than_stay_mounted() {
-    let world = World::new();
+    let world = folder();
     world.write("a", "one");
     let (begun, space) = world.begin();
     let agent = |number: usize| format!("{RUN}.{}", number + 1);
@@ -246,7 +260,7 @@ fn more_writers_live_than_stay_mounted() {
 
 #[test]
 fn a_base_that_was_changed_is_made_anew() {
-    let world = World::repository();
+    let (world, _) = world();
     world.write("a", "one");
     world.write("b", "two");
     world.commit_all();
@@ -265,7 +279,7 @@ fn a_base_that_was_changed_is_made_anew() {
 
 #[test]
 fn an_empty_record_of_a_staging_directory_removes_nothing() {
-    let world = World::repository();
+    let (world, _) = world();
     world.write("a", "one");
     world.commit_all();
     let (begun, space) = world.begin();
@@ -289,7 +303,7 @@ fn an_empty_record_of_a_staging_directory_removes_nothing() {
 #[test]
 fn a_crash_while_a_base_is_made_leaves_no_part_of_it() {
     for point in ["workspace.base.before_files", "workspace.base.before_rename"] {
-        let mut world = World::repository();
+        let (mut world, _) = world();
         world.write("a", "one");
         world.commit_all();
         let (begun, _) = world.begin();
@@ -310,7 +324,7 @@ fn a_crash_while_a_base_is_made_leaves_no_part_of_it() {
 
 #[test]
 fn a_process_that_was_stopped_loses_its_workspace_to_the_next_one() {
-    let world = World::new();
+    let world = folder();
     world.write("dir/a", "one");
     world.write("gone", "x");
     let (begun, space) = world.begin();

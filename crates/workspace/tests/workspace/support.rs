@@ -7,13 +7,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
-use posse_sandbox::{
-    BoxedCommand, Exit, InitBinary, Mounts, OBJECTS_SHOWN_AT, OverlayMount, Sandbox, SandboxOptions,
-};
+use posse_sandbox::{Exit, OverlayMount};
 use posse_workspace::{LocalFiles, ObjectId, RunBase, RunSpace, WorkspaceOptions};
 use tempfile::TempDir;
+
+use crate::kind::{init_path, of_kind, sandboxed};
 
 /// The run of most tests; also the id of its root agent.
 pub(crate) const RUN: &str = "k3f9ab2c";
@@ -29,7 +28,7 @@ pub(crate) struct World {
 impl World {
     /// An empty folder.
     pub(crate) fn new() -> Self {
-        Self::with(|files| if crate::OVERLAYS { files.with_mounts(Mounts::new(init())) } else { files })
+        Self::with(of_kind)
     }
 
     /// An empty folder, with workspaces as a function makes them.
@@ -231,9 +230,10 @@ pub(crate) fn git_with_objects(space: &RunSpace, dir: &Path, home: &Path, args: 
 
 /// The output of git in a workspace. In an overlay it runs in the sandbox, because the mount has no path outside.
 pub(crate) fn git_of(space: &RunSpace, (agent, attempt): (&str, u32), home: &Path, args: &[&str]) -> String {
-    if let Some(mount) = space.mount(agent, attempt).expect("a workspace") {
-        let words: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
-        return sandboxed(space, agent, attempt, mount, &format!("git {}", words.join(" ")));
+    if space.mount(agent, attempt).expect("a workspace").is_some() {
+        let (exit, output) = sandboxed(space, (agent, attempt), &[&["git"], args].concat());
+        assert_eq!(exit, Exit::Code(0), "{output}");
+        return output;
     }
     let mut command = plain_git(&space.dir_of(agent, attempt), home);
     command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", space.objects_of(agent, attempt).expect("objects"));
@@ -243,47 +243,10 @@ pub(crate) fn git_of(space: &RunSpace, (agent, attempt): (&str, u32), home: &Pat
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The program that holds mounts and runs programs, which cargo builds beside the tests.
-pub(crate) fn init() -> InitBinary {
-    InitBinary::At(init_path())
-}
-
-fn init_path() -> PathBuf {
-    let exe = std::env::current_exe().expect("a path");
-    let places = exe.ancestors().skip(1).take(2).map(|dir| dir.join("posse-init"));
-    places.into_iter().find(|path| path.exists()).expect("posse-init: build the whole workspace")
-}
-
 /// Copies this test binary, with what it starts, to a directory that another user may read.
 pub(crate) fn copy_tests(dir: &Path) -> PathBuf {
     let tests = dir.join("tests");
     fs::copy("/proc/self/exe", &tests).expect("copied");
     fs::copy(init_path(), dir.join("posse-init")).expect("copied");
     tests
-}
-
-/// The output of a command in the sandbox of an agent.
-pub(crate) fn sandboxed(
-    space: &RunSpace,
-    agent: &str,
-    attempt: u32,
-    mount: Arc<OverlayMount>,
-    command: &str,
-) -> String {
-    let objects = space.objects_of(agent, attempt).expect("objects");
-    let argv = ["bash", "-c", command].map(str::to_owned).to_vec();
-    let command = BoxedCommand {
-        mount: Some(mount),
-        shown: vec![(objects, PathBuf::from(OBJECTS_SHOWN_AT))],
-        ..BoxedCommand::isolated(argv, space.dir_of(agent, attempt))
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let ended = runtime.block_on(async {
-        let sandbox = Sandbox::new(SandboxOptions { init: init(), ..SandboxOptions::default() });
-        let turn = sandbox.turn().await;
-        sandbox.start(turn, command).expect("started").ended().await.expect("ended")
-    });
-    let output = String::from_utf8_lossy(&ended.output.head).into_owned();
-    assert_eq!(ended.exit, Exit::Code(0), "{output}");
-    output
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use posse_workspace::{ObjectId, RunSpace, salvaged_git_ref, torn_ref, work_ref};
 
+use crate::kind::are_overlays;
 use crate::support::{RUN, World, assert_sound, names_of, text_of, write};
 
 /// Opens the run in another boot, with a workspace that had not reached the disk. `last` is the last commit of the
@@ -25,7 +26,9 @@ fn home_of(world: &World, agent: &str) -> PathBuf {
 }
 
 /// The name of the directory with the files that an agent changed, in that of its attempt.
-const CHANGED: &str = if crate::OVERLAYS { "upper" } else { "files" };
+fn changed() -> &'static str {
+    if are_overlays() { "upper" } else { "files" }
+}
 
 #[test]
 fn a_torn_workspace_is_made_anew_from_where_its_line_stands() {
@@ -100,7 +103,7 @@ fn a_torn_workspace_that_cannot_be_read_is_set_aside() {
     let home = home.parent().expect("a parent");
     let aside =
         fs::read_dir(home).expect("listed").flatten().find(|entry| entry.file_name() != *"1").expect("one");
-    assert!(aside.path().join(CHANGED).join("large").exists());
+    assert!(aside.path().join(changed()).join("large").exists());
     let shown = aside.path().display().to_string();
     assert!(made.notes.iter().any(|note| note.contains(&shown)), "{:?}", made.notes);
     assert!(world.spaces().remove_run(RUN).is_err(), "it may hold work that is nowhere else");
@@ -120,7 +123,7 @@ fn what_cannot_be_kept_of_a_torn_workspace_and_what_was_done_with_git_outlast_it
     let home = home_of(&world, RUN);
     let home = home.parent().expect("a parent");
     let mut aside = fs::read_dir(home).expect("listed").flatten().map(|entry| entry.path());
-    let aside = aside.find(|path| path.join(CHANGED).join("x/git~1/config").exists()).expect("set aside");
+    let aside = aside.find(|path| path.join(changed()).join("x/git~1/config").exists()).expect("set aside");
     assert!(made.notes[0].contains(&aside.display().to_string()), "{:?}", made.notes);
     let git = space.read_ref(&salvaged_git_ref(RUN, 1)).expect("read").expect("kept");
     assert_eq!(text_of(&space, &git, "refs/heads/side"), Some(begun.snapshot.commit.to_string()));

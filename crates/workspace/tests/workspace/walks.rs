@@ -327,7 +327,7 @@ fn bind(from: &Path, at: &Path, named: &'static str) -> &'static str {
 
 #[test]
 fn what_is_mounted_in_a_tree_is_neither_removed_nor_counted_and_is_named() {
-    if crate::OVERLAYS {
+    if crate::kind::are_overlays() {
         // No program can mount in an overlay, because it has no path. The copies cover directories of layers.
         return;
     }

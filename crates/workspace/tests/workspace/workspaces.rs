@@ -120,7 +120,7 @@ fn a_shared_checkout_cannot_be_written_and_is_made_once() {
     let (begun, space) = world.begin();
     let shared = space.shared(&begun.snapshot.commit).expect("made");
     let mode = |path: &str| fs::metadata(shared.join(path)).expect("there").permissions().mode() & 0o222;
-    if !crate::OVERLAYS {
+    if !crate::kind::are_overlays() {
         // A base is mounted read-only instead: its files have the modes that workspaces over it have.
         assert_eq!((mode("dir/a"), mode("dir")), (0, 0));
     }
@@ -197,7 +197,7 @@ fn the_agents_own_git_decides_nothing() {
 
 #[test]
 fn a_run_that_grows_too_large_is_told_so() {
-    if crate::OVERLAYS {
+    if crate::kind::are_overlays() {
         // A new overlay has no size. What programs add is limited while they run.
         return;
     }

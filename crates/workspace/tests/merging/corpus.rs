@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use crate::plumbing::ask;
 use crate::project::{set_executable, write};
 
 /// Where a case is planted, and what it may use.
@@ -15,6 +14,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) program: String,
     /// A directory that must stay unchanged, with a hostile repository `evil` in it.
     pub(crate) outside: &'a Path,
+    /// The agent's own git in the workspace.
+    pub(crate) git: &'a dyn Fn(&[&str]),
 }
 
 impl Ground<'_> {
@@ -50,11 +51,6 @@ impl Ground<'_> {
         let mode = rustix::fs::Mode::from_raw_mode(0o644);
         rustix::fs::mknodat(rustix::fs::CWD, self.dir.join(path), rustix::fs::FileType::Fifo, mode, 0)
             .expect("a pipe");
-    }
-
-    fn git(&self, args: &[&str]) {
-        // A command of the agent's own git in its workspace. It may fail.
-        drop(ask(self.dir, args, b""));
     }
 }
 
@@ -218,20 +214,20 @@ const OTHERS: &[Case] = &[
     }),
     ("a submodule", |ground| {
         ground.write(".gitmodules", "[submodule \"s\"]\npath = s\nurl = ext::RUN\nupdate = !RUN\n");
-        ground.git(&["-c", "protocol.allow=always", "submodule", "add", "-f", "./.git", "s"]);
+        (ground.git)(&["-c", "protocol.allow=always", "submodule", "add", "-f", "./.git", "s"]);
         ground.write("s/.git", "gitdir: OUTSIDE/evil/.git\n");
     }),
     ("a submodule whose path is an option", |ground| {
         ground.write(".gitmodules", "[submodule \"-u./x\"]\npath = -u./x\nurl = -u./payload\n");
     }),
     ("a committed gitlink", |ground| {
-        ground.git(&[
+        (ground.git)(&[
             "update-index",
             "--add",
             "--cacheinfo",
             "160000,1111111111111111111111111111111111111111,s",
         ]);
-        ground.git(&["commit", "-q", "-m", "link"]);
+        (ground.git)(&["commit", "-q", "-m", "link"]);
     }),
     ("other spellings of git", |ground| {
         for name in [".GIT", ".git ", ".git.", "git~1", ".g\u{200c}it", ".git::$INDEX_ALLOCATION"] {

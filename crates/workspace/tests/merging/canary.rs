@@ -9,11 +9,12 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use posse_engine::ports::DiffOptions;
-use posse_workspace::ObjectId;
+use posse_engine::ports::{DiffOptions, Merge};
+use posse_workspace::{ObjectId, SalvageOutcome, WorkspaceKind};
 
 use crate::corpus::{Ground, Plant, cases};
-use crate::plumbing::{listing, plain, request};
+use crate::kind::{are_overlays, sandboxed};
+use crate::plumbing::{ask, listing, plain, request};
 use crate::project::{Project, Run, set_executable, write};
 
 /// The timeout of one case: a planted file made the host wait.
@@ -51,9 +52,22 @@ impl Field {
         Self { project, outside, canary }
     }
 
-    fn ground<'a>(&'a self, dir: &'a Path) -> Ground<'a> {
-        Ground { dir, program: self.outside.join("program").display().to_string(), outside: &self.outside }
+    /// Plants a case in a directory, with this git of the agent's.
+    fn plant(&self, plant: &Plant, dir: &Path, git: &dyn Fn(&[&str])) {
+        let program = self.outside.join("program").display().to_string();
+        plant(&Ground { dir, program, outside: &self.outside, git });
     }
+
+    /// Plants a case in the workspace of an agent.
+    fn plant_in_workspace(&self, plant: &Plant, run: &Run, agent: &str, dir: &Path) {
+        self.plant(plant, dir, &|args| agents_git(run, agent, args));
+    }
+}
+
+/// A command of the agent's own git in its workspace. It may fail.
+fn agents_git(run: &Run, agent: &str, args: &[&str]) {
+    let own = ["git", "-c", "user.name=T", "-c", "user.email=t@example.com"];
+    drop(sandboxed(&run.space, (agent, 1), &[&own, args].concat()));
 }
 
 /// Every operation of the host on a workspace. The results do not matter here.
@@ -77,10 +91,11 @@ fn handle(field: &Field, run: &Run, agent: &str, dir: &Path, base: ObjectId) {
 fn survives(name: &str, plant: &Plant) {
     let field = Field::new();
     let run = field.project.run("r1");
+    assert_eq!(run.space.mount("r1", 1).expect("a workspace").is_some(), are_overlays(), "{name}");
     let (agent, dir, base) = run.child(1);
-    plant(&field.ground(&dir));
+    field.plant_in_workspace(plant, &run, &agent, &dir);
     write(&dir, "keep", "the child's\n");
-    plant(&field.ground(&run.root));
+    field.plant_in_workspace(plant, &run, &run.id, &run.root);
     // Programs that the agents' own git ran in their sandbox do not count.
     drop(fs::remove_file(&field.canary));
     let outside = listing(&field.outside);
@@ -129,6 +144,41 @@ fn no_canary_fires_and_nothing_outside_changes() {
     });
 }
 
+/// What the host makes of a case that is planted in the workspace of a child: the files of its salvage, what that could
+/// not keep, and how the gate answers.
+fn made_of(field: &Field, run: &str, plant: &Plant) -> String {
+    let run = field.project.run(run);
+    let (agent, dir, base) = run.child(1);
+    field.plant_in_workspace(plant, &run, &agent, &dir);
+    write(&dir, "keep", "the child's\n");
+    let salvaged = run.space.salvage(&agent, 1).expect("salvaged");
+    let theirs = salvaged.snapshot.commit;
+    let files = plain(run.space.git().git_dir(), &["ls-tree", "-r", &theirs.to_string()], b"");
+    let answer = match run.space.merge(&request(run.base, base, theirs)).expect("answered") {
+        // The commit has a time.
+        Some(Merge::Merged { tree, paths, .. }) => format!("merged {tree}, {paths} paths"),
+        other => format!("{other:?}"),
+    };
+    let SalvageOutcome { left_out, left_out_count, notes, git, .. } = salvaged;
+    format!("{files}\n{left_out:#?} {left_out_count} {notes:#?} {}\n{answer}", git.is_some())
+}
+
+#[test]
+fn a_planted_case_has_the_same_outcome_in_an_overlay_and_in_a_copy() {
+    if !are_overlays() {
+        // Then both would be copies.
+        return;
+    }
+    let mut field = Field::new();
+    for (number, (name, plant)) in cases().iter().enumerate() {
+        let [in_overlay, in_copy] = [WorkspaceKind::Auto, WorkspaceKind::Copies].map(|kind| {
+            field.project.options.kind = kind;
+            made_of(&field, &format!("r{number}-{kind:?}"), plant)
+        });
+        assert_eq!(in_overlay, in_copy, "{name}");
+    }
+}
+
 /// Cases that everyday commands of an unprotected git trigger.
 const EVERYDAY: &[&str] = &[
     "fsmonitor",
@@ -151,7 +201,7 @@ fn the_canaries_fire_for_a_git_without_care() {
     for (name, plant) in cases().iter().filter(|(name, _)| EVERYDAY.contains(&name.as_str())) {
         let field = Field::new();
         let dir = field.project.dir();
-        plant(&field.ground(&dir));
+        field.plant(plant, &dir, &|args| drop(ask(&dir, args, b"")));
         write(&dir, "a", "changed\n");
         for args in [&["status"][..], &["diff"], &["add", "-A"], &["commit", "-m", "x"]] {
             careless(&dir, args);
@@ -199,7 +249,7 @@ fn hostile_trees_are_never_written() {
             plain(&git_dir, &["commit-tree", tree.trim(), "-p", &run.base.to_string(), "-m", "x"], b"");
         let commit: ObjectId = commit.trim().parse().expect("a name");
         let merged = run.space.merge(&request(run.base, run.base, commit));
-        assert!(!matches!(merged, Ok(Some(posse_engine::ports::Merge::Merged { .. }))), "{name}: {merged:?}");
+        assert!(!matches!(merged, Ok(Some(Merge::Merged { .. }))), "{name}: {merged:?}");
         let work = posse_workspace::work_ref("r1", 1);
         let at = run.space.read_ref(&work).expect("read").unwrap_or(run.base);
         assert!(run.space.update("r1", 1, &at, &commit).is_err(), "{name}");
@@ -210,6 +260,7 @@ fn hostile_trees_are_never_written() {
     assert_eq!(listing(&field.outside), outside);
     let state = field.project.state();
     let top = state.parent().expect("a parent");
-    assert!(!top.join("escape").exists() && !run.root.with_file_name("escape").exists());
+    let beside = run.space.dir_of("r1", 1).with_file_name("escape");
+    assert!(!top.join("escape").exists() && !beside.exists());
     assert!(!field.canary.exists());
 }
