@@ -192,7 +192,6 @@ fn find(layer: &Path, path: &Path) -> LayerEntry {
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
     states: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
-    pinned: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
 }
 
 impl Bases {
@@ -207,12 +206,6 @@ impl Bases {
             states.remove(dir);
         }
         states.get(dir).cloned()
-    }
-
-    /// Keeps a state whose files are used by their path, as long as this process lives.
-    pub(crate) fn pin(&self, state: Arc<BaseState>) {
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        pinned.insert(state.dir.clone(), state);
     }
 
     fn keep(&self, state: BaseState) -> Arc<BaseState> {

@@ -20,6 +20,7 @@ use super::objects::{PackCache, PresentObjects};
 use super::overlays::Overlays;
 use super::pack::PackWriter;
 use super::project::Project;
+use super::readers::Readers;
 use super::refs::{Refs, base_ref, check_id};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::user_repository::{Head, UserRepository};
@@ -31,6 +32,7 @@ pub struct LocalFiles {
     pub(super) state: Arc<Path>,
     pub(super) options: Arc<WorkspaceOptions>,
     pub(super) bases: Arc<Bases>,
+    pub(super) readers: Arc<Readers>,
     pub(super) packs: Arc<PackCache>,
     /// `None` if workspaces are copies.
     pub(super) overlays: Option<Arc<Overlays>>,
@@ -76,6 +78,7 @@ impl LocalFiles {
             state: state.into(),
             options: Arc::new(options),
             bases: Arc::default(),
+            readers: Arc::default(),
             packs: Arc::default(),
             overlays: None,
         }

@@ -20,7 +20,6 @@ use super::overlays::{self, Overlays};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
-use super::sync::UNKNOWN_BOOT;
 use super::torn::Durability;
 use super::{Git, LocalFiles, Lock, ObjectId, RepositoryError, Snapshot, disk, index, sync};
 use posse_sandbox::{DiskLimit, HolderMode, OverlayMount};
@@ -332,38 +331,6 @@ impl RunSpace {
         disk::remove_tree(&making)?;
         fs::create_dir(&making).map_err(disk::failed("making", &making))?;
         Ok(making)
-    }
-
-    /// The files of a commit that readers share: those of the base that workspaces share too, or a read-only checkout.
-    /// Both are created once in each boot, because they are never synced.
-    pub fn shared(&self, base: &ObjectId) -> Result<PathBuf, RepositoryError> {
-        if self.usable_overlays().is_some() {
-            let state = self.base_state(base, None)?;
-            if let Some(dir) = state.whole() {
-                self.spaces.bases.pin(state);
-                return Ok(dir);
-            }
-        }
-        let all = self.dir().join("shared");
-        let boot = self.spaces.options.boot();
-        let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok());
-        let dir = all.join(boot.unwrap_or(UNKNOWN_BOOT)).join(base.to_string());
-        if dir.is_dir() {
-            return Ok(dir);
-        }
-        forget_others(&all, boot.unwrap_or(UNKNOWN_BOOT))?;
-        let making = disk::temporary(&dir);
-        disk::make_dirs(&making)?;
-        self.checkout(base, &making, true)?;
-        if boot.is_none() {
-            sync::now(&making)?;
-        }
-        match fs::rename(&making, &dir) {
-            Ok(()) => Ok(dir),
-            // Another process created it meanwhile.
-            Err(_) if dir.is_dir() => disk::remove_tree(&making).map(|()| dir),
-            Err(error) => Err(RepositoryError::io("making", &dir, &error)),
-        }
     }
 
     /// Writes the files of a commit into an existing, empty directory.

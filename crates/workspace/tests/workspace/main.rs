@@ -1,5 +1,6 @@
 //! Workspaces as overlays, on real files and with real git. `tests/copies` runs the same tests over copies.
 
+mod bases;
 mod closed;
 mod folders;
 mod hostile;

@@ -24,7 +24,7 @@ const CYCLES: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 20_000 } els
 const LIVE: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 1_000 } else { 520 };
 
 /// A repository, and the mounts of this process.
-fn world() -> (World, Mounts) {
+pub(crate) fn world() -> (World, Mounts) {
     let mounts = Mounts::new(init());
     let world = World::with(|files| files.with_mounts(mounts.clone()));
     world.git(&["init", "-q", "-b", "main"]);
@@ -32,7 +32,7 @@ fn world() -> (World, Mounts) {
 }
 
 /// The files as another process has them: it shares nothing with this one.
-fn another_process(world: &World) -> RunSpace {
+pub(crate) fn another_process(world: &World) -> RunSpace {
     let files = LocalFiles::new(&world.state(), world.options.clone()).with_mounts(Mounts::new(init()));
     files.open(RUN).expect("opened")
 }
@@ -50,26 +50,26 @@ fn an_ordinary_user_has_the_same_workspaces() {
     fs::create_dir(&own).expect("made");
     chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");
     let mut command = Command::new(&tests);
-    command.args(["overlays::", "--skip", "ordinary_user"]).env_clear().current_dir(&own);
+    command.args(["overlays::", "bases::", "--skip", "ordinary_user"]).env_clear().current_dir(&own);
     command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
     let output = command.output().expect("started");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("12 passed"), "{said}");
+    assert!(said.contains("15 passed"), "{said}");
 }
 
-fn kill_holder(mounts: &Mounts) {
+pub(crate) fn kill_holder(mounts: &Mounts) {
     let holder = mounts.holder_id().expect("a holder");
     kill_process(Pid::from_raw(holder.cast_signed()).expect("an id"), Signal::KILL).expect("killed");
 }
 
-fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
+pub(crate) fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
     let mount = space.mount(agent, 1).expect("a workspace").expect("an overlay");
     sandboxed(space, agent, 1, mount, command)
 }
 
 /// The directories of all states of the project.
-fn bases(world: &World) -> Vec<PathBuf> {
+pub(crate) fn bases(world: &World) -> Vec<PathBuf> {
     let entries = |dir: PathBuf| -> Vec<PathBuf> {
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };

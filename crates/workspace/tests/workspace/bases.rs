@@ -1,0 +1,168 @@
+//! The layers that the workspaces and the readers of a project share.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use posse_domain::contract::ExecutionContext;
+use posse_domain::hash::Hash;
+use posse_domain::permission::{Approvals, PathRules};
+use posse_engine::ports::{CallContext, CallFiles, SeenFiles, StopSignal, WorkspaceId, Workspaces};
+use posse_files::{ExpectedFile, RelPath, Stop, WorkspaceDirs};
+use posse_sandbox::{Mounts, Sandbox, SandboxOptions, WorkspaceViews};
+use posse_workspace::{LocalWorkspaces, ObjectId, RunSpace, WorkspaceSettings};
+
+use crate::overlays::{kill_holder, world};
+use crate::salvage::on_disk;
+use crate::support::{RUN, World, files_of, init, write};
+
+/// A commit whose state is a thin layer: it differs from the base in a changed, a new and a deleted file.
+fn thin(world: &World, space: &RunSpace, base: &ObjectId) -> ObjectId {
+    let dir = space.make(RUN, 1, base).expect("made").dir;
+    write(&dir, "dir/a", "changed");
+    write(&dir, "new", "new");
+    fs::remove_file(dir.join("gone")).expect("removed");
+    let commit = space.snapshot(RUN, 1).expect("taken").commit;
+    assert!(!world.state().join("runs").join(RUN).join("shared").exists());
+    commit
+}
+
+fn begun(world: &World) -> (ObjectId, RunSpace) {
+    for name in ["dir/a", "dir/b", "gone"] {
+        world.write(name, name);
+    }
+    world.commit_all();
+    let (begun, space) = world.begin();
+    (begun.snapshot.commit, space)
+}
+
+/// The number of overlays that the holder has mounted.
+fn overlays_of(mounts: &Mounts) -> usize {
+    let holder = mounts.holder_id().expect("a holder");
+    let table = fs::read_to_string(format!("/proc/{holder}/mountinfo")).expect("read");
+    table.lines().filter(|line| line.contains(" - overlay ")).count()
+}
+
+#[test]
+fn readers_of_a_thin_state_share_its_layers() {
+    let (world, mounts) = world();
+    let (base, space) = begun(&world);
+    let commit = thin(&world, &space, &base);
+    space.release(RUN, 1);
+    let mut shared = space.shared(&commit).expect("shared");
+    assert_eq!(on_disk(&shared), files_of(&space, &commit));
+    assert!(!shared.join(".git").exists() && shared.join("dir").is_dir());
+    let refused = fs::write(shared.join("dir/a"), "no").expect_err("no reader writes");
+    assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(space.shared(&commit).expect("shared"), shared, "one mount for all readers of a run");
+    assert!(!world.state().join("runs").join(RUN).join("shared").exists(), "no files of their own");
+    for round in 0..3 {
+        kill_holder(&mounts);
+        assert_eq!(fs::read_to_string(shared.join("dir/a")).expect("read"), "changed");
+        // Another mount needs a holder, which takes over those of the one that was killed.
+        space.make(&format!("{RUN}.{}", round + 1), 1, &base).expect("made");
+        shared = space.shared(&commit).expect("shared");
+        assert_eq!(on_disk(&shared), files_of(&space, &commit));
+    }
+    // The base itself is one directory, which needs no mount.
+    let whole = space.shared(&base).expect("shared");
+    assert_eq!(on_disk(&whole), files_of(&space, &base));
+    assert_eq!(overlays_of(&mounts), 4, "those of the children and of the readers");
+}
+
+#[test]
+fn nothing_of_a_run_that_is_released_stays_mounted() {
+    let (world, mounts) = world();
+    let (base, space) = begun(&world);
+    let commit = thin(&world, &space, &base);
+    let shared = space.shared(&commit).expect("shared");
+    let used = fs::File::open(shared.join("new")).expect("opened");
+    space.release(RUN, 1);
+    world.spaces().release_readers("k3f9ab2d");
+    assert_eq!(fs::read_to_string(shared.join("new")).expect("read"), "new", "another run was released");
+    world.spaces().release_readers(RUN);
+    // A request with a reply comes after the unmounts.
+    let mount = space.make("k3f9ab2c.1", 1, &base).expect("made");
+    space.release("k3f9ab2c.1", 1);
+    space.make("k3f9ab2c.2", 1, &base).expect("made");
+    assert_eq!(overlays_of(&mounts), 1, "{}", mount.dir.display());
+    let path = PathBuf::from(format!("/proc/self/fd/{}", used.as_raw_fd()));
+    assert_eq!(fs::read_to_string(path).expect("an open file is kept"), "new");
+    assert_eq!(on_disk(&space.shared(&commit).expect("mounted again")), files_of(&space, &commit));
+}
+
+#[derive(Debug)]
+struct NothingSeen;
+
+impl SeenFiles for NothingSeen {
+    fn seen(&self, _: &str) -> Option<Hash> {
+        None
+    }
+
+    fn note(&self, _: &str, _: Hash) {}
+}
+
+fn reader_call(workspace: &Path) -> CallContext {
+    CallContext {
+        agent: format!("{RUN}.2").parse().expect("an id"),
+        context: Arc::new(ExecutionContext::default()),
+        call_id: "c1".into(),
+        workspace: Arc::new(workspace.to_owned()),
+        files: CallFiles::Shared,
+        seen: Arc::new(NothingSeen),
+        rules: PathRules::default(),
+        approvals: Approvals::none(),
+        network: false,
+        limit: Duration::from_mins(1),
+        idle: Duration::MAX,
+        stop: StopSignal::never(),
+        skills: Arc::default(),
+    }
+}
+
+/// What a program of a reader prints.
+async fn printed(workspaces: &LocalWorkspaces, sandbox: &Sandbox, dir: &Path, command: &str) -> String {
+    let call = reader_call(dir);
+    let view = workspaces.view(&call).await.expect("a view");
+    let argv = ["bash", "-c", command].map(str::to_owned).to_vec();
+    let turn = sandbox.turn().await;
+    let mut running = sandbox.start(turn, view.command(argv, &call)).expect("started");
+    let ended = running.ended().await.expect("ended");
+    String::from_utf8_lossy(&ended.output.head).into_owned()
+}
+
+#[tokio::test]
+async fn tools_and_programs_of_readers_see_the_layers_of_a_thin_state() {
+    let world = World::repository();
+    let (base, _) = begun(&world);
+    let sandbox = Sandbox::new(SandboxOptions { init: init(), ..SandboxOptions::default() });
+    let settings = WorkspaceSettings { options: world.options.clone(), ..WorkspaceSettings::default() };
+    let workspaces = LocalWorkspaces::new(&world.state(), sandbox.clone(), settings);
+    let of = WorkspaceId { agent: format!("{RUN}.1").parse().expect("an id"), attempt: 1 };
+    let made = workspaces.make(of.clone(), base).await.expect("made");
+    let text = |path: &str| RelPath::parse(path).expect("a path");
+    let writer = workspaces.open(&made.dir).expect("opened");
+    let expected = ExpectedFile::Hash(*blake3::hash(b"dir/a").as_bytes());
+    writer.replace(&text("dir/a"), b"changed", expected, &Stop::new()).expect("written");
+    drop(writer);
+    let commit = workspaces.snapshot(of.clone()).await.expect("taken");
+    let run = RUN.parse().expect("an id");
+    let dir = workspaces.shared(&run, commit).await.expect("shared");
+    for round in 0..2 {
+        assert_eq!(workspaces.open(&dir).expect("opened").read(&text("dir/a")).expect("read"), b"changed");
+        let cached = workspaces.open_cached(&dir).expect("opened").expect("in memory");
+        assert_eq!(cached.read(&text("gone")).expect("read"), b"gone");
+        let command = "cat dir/a gone; test -e .git || echo ' without .git'; echo no > dir/a";
+        let seen = printed(&workspaces, &sandbox, &dir, command).await;
+        assert!(seen.starts_with("changedgone without .git\n"), "round {round}: {seen}");
+        assert!(seen.contains("Read-only file system"), "round {round}: {seen}");
+        kill_holder(&sandbox.mounts());
+    }
+    workspaces.release(&of);
+    workspaces.release_run(&run);
+    // A run that is continued finds them again.
+    let dir = workspaces.shared(&run, commit).await.expect("shared");
+    assert_eq!(workspaces.open(&dir).expect("opened").read(&text("dir/a")).expect("read"), b"changed");
+}
