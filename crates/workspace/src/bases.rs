@@ -10,16 +10,23 @@
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/files       all files, or only those that differ
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/git         the `.git` of a new workspace
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/manifest    the stat of each file
+//! <state>/projects/<key>/bases.locks/<commit>-<salt>              held by who lays the commit out
+//! <state>/projects/<key>/bases.lock                               held by who renames or removes a state
 //! ```
+//!
+//! A state that differs from its manifest is set aside: without its `made`, nobody begins to use it, and its files stay
+//! where they are for those who do. The next state of the commit gets a number after its name.
 //!
 //! Why it is like this: `docs/decisions/workspace-overlays.md`.
 
 mod check;
 mod clean;
+mod find;
 mod layer;
 mod maker;
+mod making;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +37,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::clean::{lock_all, lock_unused, unused};
+use self::find::ProjectStates;
 use self::maker::StateMaker;
+use self::making::MakingLock;
 use super::change::changes;
 use super::manifest::Manifest;
 use super::tree_table::TreeTable;
@@ -40,6 +49,8 @@ use super::{ObjectId, RepositoryError, RunSpace};
 const STATES_MAX: usize = 64;
 /// The names in the directory of a state.
 const MADE: &str = "made";
+/// What `made` is renamed to if the state must not be used any more.
+const SPOILED: &str = "spoiled";
 const FILES: &str = "files";
 const GIT: &str = "git";
 const MANIFEST: &str = "manifest";
@@ -53,6 +64,13 @@ struct StateMark {
     over: Option<String>,
     /// The number of thin layers.
     depth: usize,
+}
+
+impl StateMark {
+    /// The mark of the state in a directory; `None` if there is none that can be read.
+    fn read(dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(dir.join(MADE)).ok()?).ok()
+    }
 }
 
 /// The files of a commit as layers.
@@ -144,11 +162,6 @@ impl BaseState {
         Manifest::load(&self.dir.join(MANIFEST))
     }
 
-    fn mark(&self) -> StateMark {
-        let over = self.below.as_ref().map(|below| below.name.clone());
-        StateMark { commit: self.commit.to_string(), over, depth: self.depth }
-    }
-
     /// The state at the bottom.
     fn bottom(self: &Arc<Self>) -> Arc<Self> {
         self.below.as_ref().map_or_else(|| self.clone(), Self::bottom)
@@ -183,6 +196,8 @@ fn find(layer: &Path, path: &Path) -> LayerEntry {
 #[derive(Debug, Default)]
 pub(crate) struct Bases {
     states: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
+    /// The directories in which this process has made a state.
+    made_in: Mutex<HashSet<PathBuf>>,
 }
 
 impl Bases {
@@ -197,6 +212,11 @@ impl Bases {
             states.remove(dir);
         }
         states.get(dir).cloned()
+    }
+
+    /// Whether this process has made no state in a directory yet.
+    fn is_first_in(&self, top: &Path) -> bool {
+        self.made_in.lock().unwrap_or_else(PoisonError::into_inner).insert(top.to_owned())
     }
 
     fn keep(&self, state: BaseState) -> Arc<BaseState> {
@@ -215,26 +235,21 @@ impl RunSpace {
         commit: &ObjectId,
         near: Option<&ObjectId>,
     ) -> Result<Arc<BaseState>, RepositoryError> {
-        let making = StateMaker::new(self)?;
-        let dir = making.dir(commit);
-        if let Some(state) = self.spaces.bases.get(&dir) {
+        let states = ProjectStates::of(self)?;
+        if let Some(state) = states.find(commit)? {
             return Ok(state);
         }
-        if let Some(state) = making.load(&dir)? {
+        // Whoever wants the same commit waits. Other commits can be laid out meanwhile.
+        let making = MakingLock::wait(&self.project, &states.name(commit))?;
+        if let Some(state) = states.find(commit)? {
             return Ok(state);
         }
-        let _held = lock_all(&self.project)?;
-        if let Some(state) = making.load(&dir)? {
-            return Ok(state);
-        }
-        making.make(commit, near)
+        StateMaker::new(&states, &making)?.make(commit, near)
     }
 
     /// The files of a commit as layers, if they exist.
     pub(crate) fn find_state(&self, commit: &ObjectId) -> Result<Option<Arc<BaseState>>, RepositoryError> {
-        let making = StateMaker::new(self)?;
-        let dir = making.dir(commit);
-        self.spaces.bases.get(&dir).map_or_else(|| making.load(&dir), |state| Ok(Some(state)))
+        ProjectStates::of(self)?.find(commit)
     }
 
     /// The directories of the tree of a commit, whose state need not exist.

@@ -39,6 +39,7 @@ mod host_commands;
 mod ignored;
 mod index;
 mod layout;
+mod layout_progress;
 mod leave_out;
 mod lent_objects;
 mod local_workspaces;

@@ -212,6 +212,7 @@ impl RunSpace {
             sources: &sources,
             absent: &absent,
             read_only: false,
+            progress: None,
         };
         let entries = checkout.write()?;
         let bytes = entries.iter().filter_map(|entry| entry.stat).map(|stat| stat.size).sum();
@@ -338,7 +339,9 @@ impl RunSpace {
         let (_, files) = self.files_of(commit)?;
         let (git, absent, sources) = (self.git(), self.absent()?, self.sources(&self.run, commit));
         let sources = &sources;
-        Checkout { git: &git, into, files: &files, sources, absent: &absent, read_only }.write().map(drop)
+        Checkout { git: &git, into, files: &files, sources, absent: &absent, read_only, progress: None }
+            .write()
+            .map(drop)
     }
 
     /// The tree of a commit and all its files.

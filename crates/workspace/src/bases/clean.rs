@@ -25,12 +25,11 @@ pub(in super::super) fn unused(
     for top in entries_of(&project.dir().join("bases"))? {
         let states = entries_of(&top)?;
         let is_current = top.file_name().is_some_and(|name| name == current);
-        let mark = |dir: &PathBuf| serde_json::from_slice::<StateMark>(&fs::read(dir.join(MADE)).ok()?).ok();
-        let below: HashSet<String> =
-            states.iter().filter_map(mark).filter_map(|mark| mark.over).filter(|_| is_current).collect();
+        let below = states.iter().filter_map(|dir| StateMark::read(dir)?.over);
+        let below: HashSet<String> = below.filter(|_| is_current).collect();
         for dir in states {
             let name = dir.file_name().unwrap_or_default();
-            let is_making = mark(&dir).is_none() && !disk::maker_is_gone(name);
+            let is_making = disk::is_temporary(name) && !disk::maker_is_gone(name);
             if below.contains(&*name.to_string_lossy()) || (is_current && is_making) {
                 continue;
             }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use posse_domain::contract::ExecutionContext;
@@ -12,9 +13,10 @@ use posse_domain::permission::{Approvals, PathRules};
 use posse_engine::ports::{CallContext, CallFiles, SeenFiles, StopSignal, WorkspaceId, Workspaces};
 use posse_files::{ExpectedFile, RelPath, Stop, WorkspaceDirs};
 use posse_sandbox::{Mounts, Sandbox, SandboxOptions, WorkspaceViews};
-use posse_workspace::{LocalWorkspaces, ObjectId, RunSpace, WorkspaceSettings};
+use posse_workspace::{Faults, LocalWorkspaces, ObjectId, RunSpace, WorkspaceSettings};
+use rustix::fs::{FlockOperation, flock};
 
-use crate::overlays::{kill_holder, world};
+use crate::overlays::{another_process, bases, kill_holder, world};
 use crate::salvage::on_disk;
 use crate::support::{RUN, World, files_of, init, write};
 
@@ -165,4 +167,121 @@ async fn tools_and_programs_of_readers_see_the_layers_of_a_thin_state() {
     // A run that is continued finds them again.
     let dir = workspaces.shared(&run, commit).await.expect("shared");
     assert_eq!(workspaces.open(&dir).expect("opened").read(&text("dir/a")).expect("read"), b"changed");
+}
+
+/// Stops the first thread that comes to a point, until it is told to go on.
+struct Gate {
+    reached: Receiver<()>,
+    go_on: Sender<()>,
+}
+
+impl Gate {
+    fn at(point: &'static str) -> (Self, Faults) {
+        let (reached, at) = channel();
+        let (go_on, told) = channel();
+        let first = Mutex::new(Some((reached, told)));
+        let faults = move |passed: &'static str| {
+            // The others must not wait.
+            let first = (passed == point).then(|| first.lock().expect("unbroken").take()).flatten();
+            if let Some((reached, told)) = first {
+                reached.send(()).expect("somebody waits");
+                told.recv().expect("somebody tells");
+            }
+        };
+        (Self { reached: at, go_on }, Arc::new(faults))
+    }
+}
+
+/// Whether the lock on all states of the project is free.
+fn lock_is_free(world: &World) -> bool {
+    let projects = fs::read_dir(world.state().join("projects")).expect("listed").flatten();
+    projects.into_iter().all(|project| {
+        let lock = fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(project.path().join("bases.lock"));
+        flock(lock.expect("opened"), FlockOperation::NonBlockingLockExclusive).is_ok()
+    })
+}
+
+#[test]
+fn who_needs_the_commit_that_is_being_laid_out_waits_for_it() {
+    let mut world = World::repository();
+    let (base, _) = begun(&world);
+    let (gate, faults) = Gate::at("workspace.base.before_files");
+    world.options.faults = Some(faults);
+    let (first, second) = (world.spaces().open(RUN).expect("opened"), another_process(&world));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| first.make(RUN, 1, &base).map(|made| on_disk(&made.dir)));
+        gate.reached.recv().expect("it lays the base out");
+        assert!(lock_is_free(&world));
+        let second = scope.spawn(|| second.make("k3f9ab2c.1", 1, &base).map(|made| on_disk(&made.dir)));
+        gate.go_on.send(()).expect("it waits");
+        let first = first.join().expect("no panic").expect("made");
+        assert_eq!(second.join().expect("no panic").expect("made"), first);
+    });
+    assert_eq!(bases(&world).len(), 1);
+}
+
+#[test]
+fn other_commits_are_laid_out_meanwhile() {
+    let mut world = World::repository();
+    let (base, space) = begun(&world);
+    let one = thin(&world, &space, &base);
+    let dir = space.make(RUN, 1, &base).expect("made").dir;
+    write(&dir, "new", "another");
+    let other = space.snapshot(RUN, 1).expect("taken").commit;
+    let (gate, faults) = Gate::at("workspace.base.before_files");
+    world.options.faults = Some(faults);
+    let (first, second) = (world.spaces().open(RUN).expect("opened"), another_process(&world));
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| first.make("k3f9ab2c.1", 1, &one).map(|made| on_disk(&made.dir)));
+        gate.reached.recv().expect("it lays the first commit out");
+        let dir = second.make("k3f9ab2c.2", 1, &other).expect("made meanwhile").dir;
+        assert_eq!(on_disk(&dir), files_of(&space, &other));
+        gate.go_on.send(()).expect("it waits");
+        assert_eq!(first.join().expect("no panic").expect("made"), files_of(&space, &one));
+    });
+    assert_eq!(bases(&world).len(), 3);
+}
+
+#[test]
+fn a_second_first_layout_waits_for_the_base_of_the_first() {
+    let mut world = World::repository();
+    let (base, space) = begun(&world);
+    world.write("later", "written after the first run began");
+    let later = world.spaces().begin("k3f9ab2d", &world.folder()).expect("begun").snapshot.commit;
+    let (gate, faults) = Gate::at("workspace.base.before_files");
+    world.options.faults = Some(faults);
+    let first = world.spaces().open(RUN).expect("opened");
+    let second = world.spaces().open("k3f9ab2d").expect("opened");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| first.make(RUN, 1, &base).map(|made| on_disk(&made.dir)));
+        gate.reached.recv().expect("it lays the base out");
+        let second = scope.spawn(|| second.make("k3f9ab2d", 1, &later).map(|made| on_disk(&made.dir)));
+        gate.go_on.send(()).expect("it waits");
+        assert_eq!(first.join().expect("no panic").expect("made"), files_of(&space, &base));
+        assert_eq!(second.join().expect("no panic").expect("made"), files_of(&space, &later));
+    });
+    let wholes = bases(&world).iter().filter(|base| base.join("files/dir/b").exists()).count();
+    assert_eq!((bases(&world).len(), wholes), (2, 1), "the second one is a thin layer");
+}
+
+#[test]
+fn a_base_that_was_changed_stays_for_those_who_use_it() {
+    let world = World::repository();
+    let (base, space) = begun(&world);
+    let mounted = space.make(RUN, 1, &base).expect("made").dir;
+    let shared = space.shared(&base).expect("shared");
+    let [changed] = bases(&world).try_into().expect("one base");
+    fs::write(changed.join("files/gone"), "changed").expect("written");
+    let other = another_process(&world);
+    assert_eq!(on_disk(&other.shared(&base).expect("shared")), files_of(&space, &base));
+    assert_eq!(bases(&world).len(), 2, "it was made anew beside the changed one");
+    assert_eq!(fs::read_to_string(shared.join("dir/a")).expect("read"), "dir/a");
+    assert_eq!(fs::read_to_string(mounted.join("dir/a")).expect("read"), "dir/a");
+    // Whoever begins to use it in this process gets the new one too.
+    let again = space.make("k3f9ab2c.1", 1, &base).expect("made").dir;
+    assert_eq!(on_disk(&again), files_of(&space, &base));
 }
