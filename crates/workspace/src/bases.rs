@@ -22,6 +22,7 @@
 mod check;
 mod clean;
 mod find;
+mod fold;
 mod layer;
 mod maker;
 mod making;
@@ -162,6 +163,10 @@ impl BaseState {
         Manifest::load(&self.dir.join(MANIFEST))
     }
 
+    fn unreadable_manifest(&self) -> RepositoryError {
+        RepositoryError::Damaged(format!("the manifest of {} cannot be read", self.dir.display()))
+    }
+
     /// The state at the bottom.
     fn bottom(self: &Arc<Self>) -> Arc<Self> {
         self.below.as_ref().map_or_else(|| self.clone(), Self::bottom)
@@ -198,6 +203,8 @@ pub(crate) struct Bases {
     states: Mutex<HashMap<PathBuf, Arc<BaseState>>>,
     /// The directories in which this process has made a state.
     made_in: Mutex<HashSet<PathBuf>>,
+    /// The directories in which this process folds layers.
+    folding: Mutex<HashSet<PathBuf>>,
 }
 
 impl Bases {
@@ -217,6 +224,10 @@ impl Bases {
     /// Whether this process has made no state in a directory yet.
     fn is_first_in(&self, top: &Path) -> bool {
         self.made_in.lock().unwrap_or_else(PoisonError::into_inner).insert(top.to_owned())
+    }
+
+    fn folding(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+        self.folding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, state: BaseState) -> Arc<BaseState> {

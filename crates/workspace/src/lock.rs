@@ -48,6 +48,11 @@ impl Lock {
         Self::wait_for(path, PATIENCE)
     }
 
+    /// The lock on the file at `path`, if no other process has it.
+    pub(crate) fn take(path: &Path) -> Result<Option<Self>, RepositoryError> {
+        Self::wait_until_idle(path, Duration::ZERO, |_| ())
+    }
+
     fn wait_for(path: &Path, patience: Duration) -> Result<Self, RepositoryError> {
         let held = || RepositoryError::Held { path: path.to_owned(), seconds: patience.as_secs() };
         Self::wait_until_idle(path, patience, |_| ())?.ok_or_else(held)

@@ -76,6 +76,18 @@ impl<'a> ProjectStates<'a> {
         Ok(None)
     }
 
+    /// A base of a commit that exists.
+    pub(super) fn find_base(&self, commit: &ObjectId) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        for dir in self.dirs(commit) {
+            if StateMark::read(&dir).is_some_and(|mark| mark.over.is_none())
+                && let Some(base) = self.load(&dir)?
+            {
+                return Ok(Some(base));
+            }
+        }
+        Ok(None)
+    }
+
     /// The state with these settings that was used last.
     pub(super) fn newest(&self) -> Result<Option<Arc<BaseState>>, RepositoryError> {
         let ours = |path: &PathBuf| {

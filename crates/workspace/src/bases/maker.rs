@@ -2,24 +2,26 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FlockOperation, flock};
 
 use super::super::change::{Change, changes};
-use super::super::checkout::Checkout;
+use super::super::checkout::{Checkout, Source};
 use super::super::manifest::{Entry, Manifest, now_ns};
 use super::super::objects::TreeFile;
 use super::super::tree_table::TreeTable;
 use super::super::{ObjectId, RepositoryError, RunSpace, disk};
 use super::clean::lock_all;
 use super::find::ProjectStates;
+use super::fold::{self, FOLD_DEPTH};
 use super::layer::{make_dir, new_file, white_out};
 use super::making::MakingLock;
 use super::{BaseState, FILES, GIT, MADE, MANIFEST, StateMark};
 
-/// How many thin layers may lie over a base. A state above that is a layer over the base itself.
+/// How many thin layers may lie over a base. A state above that is a layer over the base itself, if they were not folded
+/// in time.
 const DEPTH_MAX: usize = 16;
 /// A commit that differs in more files than this, and in more than one in four, gets a base of its own.
 const THIN_MAX_FILES: usize = 1_000;
@@ -30,6 +32,8 @@ pub(super) struct StateMaker<'a> {
     space: &'a RunSpace,
     making: &'a MakingLock,
     absent: HashSet<Vec<u8>>,
+    /// The depth of a state that is as good as the one to be made.
+    enough: usize,
 }
 
 impl<'a> StateMaker<'a> {
@@ -37,7 +41,8 @@ impl<'a> StateMaker<'a> {
         states: &'a ProjectStates<'a>,
         making: &'a MakingLock,
     ) -> Result<Self, RepositoryError> {
-        Ok(Self { states, space: states.space, making, absent: states.space.absent()? })
+        let (space, enough) = (states.space, usize::MAX);
+        Ok(Self { states, space, making, absent: space.absent()?, enough })
     }
 
     /// Makes a thin layer over a state that differs little, or a base.
@@ -56,8 +61,18 @@ impl<'a> StateMaker<'a> {
         let base = MakingLock::wait(&self.space.project, &format!("base-{}", self.states.salt))?;
         match self.make_over_another(commit, near)? {
             Some(state) => Ok(state),
-            None => self.make_whole(commit, &base),
+            None => {
+                let sources = self.space.sources(&self.space.run, commit);
+                self.make_whole(commit, &[self.making, &base], &sources)
+            }
         }
+    }
+
+    /// Makes a base of a state that has layers.
+    pub(super) fn fold(self, state: &BaseState) -> Result<Arc<BaseState>, RepositoryError> {
+        let unreadable = || state.unreadable_manifest();
+        let sources = state.as_sources().ok_or_else(unreadable)?;
+        Self { enough: 0, ..self }.make_whole(&state.commit, &[self.making], &sources)
     }
 
     /// Makes a thin layer; `None` if there is no state that differs little.
@@ -67,15 +82,23 @@ impl<'a> StateMaker<'a> {
         near: Option<&ObjectId>,
     ) -> Result<Option<Arc<BaseState>>, RepositoryError> {
         let Some(mut below) = self.below(near)? else { return Ok(None) };
-        if below.depth >= DEPTH_MAX {
-            below = below.bottom();
+        if below.depth >= FOLD_DEPTH {
+            below = match self.states.folded(&below)? {
+                Some(base) => base,
+                None if below.depth >= DEPTH_MAX => below.bottom(),
+                None => below,
+            };
         }
         let differing = changes(&self.space.git(), &below.commit, commit)?;
         let table = self.space.table_of(&below)?;
         if differing.len() > THIN_MAX_FILES.max(table.files / 4) {
             return Ok(None);
         }
-        self.make_thin(commit, &below, &table, &differing).map(Some)
+        let state = self.make_thin(commit, &below, &table, &differing)?;
+        if state.depth >= FOLD_DEPTH {
+            fold::begin(self.space, &state);
+        }
+        Ok(Some(state))
     }
 
     /// The state to make a layer over: that of the near commit, or the newest.
@@ -86,23 +109,27 @@ impl<'a> StateMaker<'a> {
         }
     }
 
-    fn make_whole(&self, commit: &ObjectId, base: &MakingLock) -> Result<Arc<BaseState>, RepositoryError> {
+    fn make_whole(
+        &self,
+        commit: &ObjectId,
+        held: &[&MakingLock],
+        sources: &[Source],
+    ) -> Result<Arc<BaseState>, RepositoryError> {
         let space = self.space;
         let (tree, files) = space.files_of(commit)?;
         self.complete(commit, None, |making| {
             let looked_ns = now_ns();
             let into = making.join(FILES);
             make_dir(&into)?;
-            let sources = space.sources(&space.run, commit);
             let git = space.git();
             let checkout = Checkout {
                 git: &git,
                 into: &into,
                 files: &files,
-                sources: &sources,
+                sources,
                 absent: &self.absent,
                 read_only: false,
-                progress: Some(&MakingLock::progress(&[self.making, base], files.len())),
+                progress: Some(&MakingLock::progress(held, files.len())),
             };
             let entries = checkout.write()?;
             space.plant_git(&making.join(GIT), commit, &entries)?;
@@ -141,9 +168,8 @@ impl<'a> StateMaker<'a> {
             for change in differing.iter().filter(|change| change.new.is_none()) {
                 white_out(&into, &after, table, &change.path)?;
             }
-            let all = merged_entries(below, differing, &entries).ok_or_else(|| {
-                RepositoryError::Damaged(format!("the manifest of {} cannot be read", below.dir.display()))
-            })?;
+            let all =
+                merged_entries(below, differing, &entries).ok_or_else(|| below.unreadable_manifest())?;
             space.plant_git(&making.join(GIT), commit, &all)?;
             let manifest = Manifest { entries, looked_ns, commit: *commit, tree: after.tree };
             manifest.save(&making.join(MANIFEST))?;
@@ -198,9 +224,10 @@ impl<'a> StateMaker<'a> {
             depth: below.map_or(0, |below| below.depth + 1),
         };
         disk::write_cache(&making.join(MADE), &serde_json::to_vec(&mark).unwrap_or_default())?;
-        let _all = lock_all(&self.space.project)?;
         self.space.spaces.options.hit("workspace.base.before_rename");
-        if self.states.dirs(commit).any(|dir| dir.join(MADE).exists()) {
+        let _all = lock_all(&self.space.project)?;
+        let is_enough = |dir: PathBuf| StateMark::read(&dir).is_some_and(|mark| mark.depth <= self.enough);
+        if self.states.dirs(commit).any(is_enough) {
             return Ok(None);
         }
         let free = self.states.dirs(commit).find(|dir| fs::symlink_metadata(dir).is_err());

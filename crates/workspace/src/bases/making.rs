@@ -29,6 +29,15 @@ impl MakingLock {
         Ok(Self { lock, path })
     }
 
+    /// The right of this name, if no other process has it.
+    pub(super) fn take(project: &Project, name: &str) -> Result<Option<Self>, RepositoryError> {
+        let dir = project.dir().join(LOCKS);
+        disk::make_dirs(&dir)?;
+        let path = dir.join(name);
+        let lock = Lock::take(&path)?;
+        Ok(lock.map(|lock| Self { lock: Some(lock), path }))
+    }
+
     /// Counts the files of a layout, for those who wait for any of these.
     pub(super) fn progress(held: &[&Self], total: usize) -> LayoutProgress {
         LayoutProgress::new(total, held.iter().filter_map(|held| held.lock.as_ref()?.file()))

@@ -285,3 +285,121 @@ fn a_base_that_was_changed_stays_for_those_who_use_it() {
     let again = space.make("k3f9ab2c.1", 1, &base).expect("made").dir;
     assert_eq!(on_disk(&again), files_of(&space, &base));
 }
+
+/// The agent at a depth of the tree.
+fn descendant(depth: usize) -> String {
+    format!("{RUN}{}", ".1".repeat(depth))
+}
+
+/// Makes states over each other: each agent changes files, and its child starts from them. Returns the last commit.
+fn stack(space: &RunSpace, base: &ObjectId, depths: std::ops::Range<usize>) -> ObjectId {
+    let mut last = *base;
+    for depth in depths {
+        let dir = space.make(&descendant(depth), 1, &last).expect("made").dir;
+        write(&dir, &format!("new/{depth}"), "new");
+        if depth > 0 {
+            drop(fs::remove_file(dir.join(format!("new/{}", depth / 2))));
+        }
+        last = space.snapshot(&descendant(depth), 1).expect("taken").commit;
+        let made = space.make(&descendant(depth + 1), 1, &last).expect("made").dir;
+        assert_eq!(on_disk(&made), files_of(space, &last), "{depth}");
+    }
+    last
+}
+
+/// The directories of complete bases.
+fn wholes(world: &World) -> Vec<PathBuf> {
+    let is_whole = |dir: &PathBuf| {
+        let made = fs::read_to_string(dir.join("made")).unwrap_or_default();
+        made.contains("\"over\":null") && !dir.to_string_lossy().contains(".tmp-")
+    };
+    bases(world).into_iter().filter(is_whole).collect()
+}
+
+/// The mark of the state of a commit.
+fn mark_of(world: &World, commit: &ObjectId) -> String {
+    let is_of = |dir: &PathBuf| dir.to_string_lossy().contains(&commit.to_string());
+    let dir = bases(world).into_iter().find(is_of).expect("a state");
+    fs::read_to_string(dir.join("made")).expect("read")
+}
+
+#[test]
+fn deep_layers_are_folded_in_the_background() {
+    let mut world = World::repository();
+    let (base, _) = begun(&world);
+    let (folded, folds) = channel();
+    let folded = Mutex::new(folded);
+    world.options.faults = Some(Arc::new(move |point: &'static str| {
+        if point == "workspace.fold.ended" {
+            folded.lock().expect("unbroken").send(()).expect("somebody waits");
+        }
+    }));
+    let space = world.spaces().open(RUN).expect("opened");
+    // The number of layers at which a fold begins.
+    let deep = stack(&space, &base, 0..8);
+    folds.recv().expect("the fold ends");
+    let [_, whole] = wholes(&world).try_into().expect("a second base");
+    assert!(whole.to_string_lossy().contains(&deep.to_string()), "{}", whole.display());
+    assert_eq!(on_disk(&whole.join("files")), files_of(&space, &deep));
+    let next = stack(&space, &base, 8..9);
+    let name = whole.file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(mark_of(&world, &next), format!("{{\"commit\":\"{next}\",\"over\":\"{name}\",\"depth\":1}}"));
+    // Another process finds the base too, and readers of its commit need no mount.
+    let other = another_process(&world);
+    assert_eq!(other.shared(&deep).expect("shared"), whole.join("files"));
+    assert_eq!(crate::overlays::run_in(&space, &descendant(9), "git status --porcelain"), "");
+}
+
+#[test]
+fn one_fold_at_a_time_and_nobody_waits_for_it() {
+    let mut world = World::repository();
+    let (base, _) = begun(&world);
+    let space = world.spaces().open(RUN).expect("opened");
+    stack(&space, &base, 0..7);
+    let (gate, faults) = Gate::at("workspace.base.before_rename");
+    let (ended, ends) = channel();
+    let ended = Mutex::new(ended);
+    world.options.faults = Some(Arc::new(move |point: &'static str| {
+        let is_folding = std::thread::current().name() == Some("posse-fold");
+        if point == "workspace.base.before_rename" && is_folding {
+            faults(point);
+        }
+        if point == "workspace.fold.ended" {
+            ended.lock().expect("unbroken").send(()).expect("somebody waits");
+        }
+    }));
+    let space = world.spaces().open(RUN).expect("opened");
+    stack(&space, &base, 7..8);
+    gate.reached.recv().expect("a fold is under way");
+    // Deeper than a stack may be, in this process and in another one.
+    let last = stack(&space, &base, 8..18);
+    another_process(&world).make(&descendant(19), 1, &last).expect("made");
+    let unfinished = bases(&world).into_iter().filter(|dir| dir.to_string_lossy().contains(".tmp-"));
+    assert_eq!((unfinished.count(), wholes(&world).len()), (1, 1));
+    gate.go_on.send(()).expect("it waits");
+    ends.recv().expect("the fold ends");
+    assert_eq!(wholes(&world).len(), 2);
+}
+
+#[test]
+fn a_crash_while_layers_are_folded_leaves_no_base() {
+    for crash in ["workspace.base.before_files", "workspace.base.before_rename"] {
+        let mut world = World::repository();
+        let (base, _) = begun(&world);
+        let space = world.spaces().open(RUN).expect("opened");
+        stack(&space, &base, 0..7);
+        let (reached, crashes) = channel();
+        let reached = Mutex::new(reached);
+        world.options.faults = Some(Arc::new(move |point: &'static str| {
+            if point == crash && std::thread::current().name() == Some("posse-fold") {
+                reached.lock().expect("unbroken").send(()).expect("somebody waits");
+                panic!("crash at {crash}");
+            }
+        }));
+        let crashing = world.spaces().open(RUN).expect("opened");
+        stack(&crashing, &base, 7..8);
+        crashes.recv().expect("the fold crashes");
+        assert_eq!(wholes(&world).len(), 1, "{crash}");
+        stack(&space, &base, 8..12);
+    }
+}
