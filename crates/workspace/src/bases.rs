@@ -14,8 +14,8 @@
 //! <state>/projects/<key>/bases.lock                               held by who renames or removes a state
 //! ```
 //!
-//! A state that differs from its manifest is set aside: without its `made`, nobody begins to use it, and its files stay
-//! where they are for those who do. The next state of the commit gets a number after its name.
+//! A state that differs from its manifest is set aside: without its `made`, no process begins to use it, and its files
+//! stay where they are for the processes that do. The next state of the commit gets a number after its name.
 //!
 //! Why it is like this: `docs/decisions/workspace-overlays.md`.
 
@@ -250,7 +250,7 @@ impl RunSpace {
         if let Some(state) = states.find(commit)? {
             return Ok(state);
         }
-        // Whoever wants the same commit waits. Other commits can be laid out meanwhile.
+        // A process that wants the same commit waits. Other commits can be laid out meanwhile.
         let making = MakingLock::wait(&self.project, &states.name(commit))?;
         if let Some(state) = states.find(commit)? {
             return Ok(state);

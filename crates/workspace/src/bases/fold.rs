@@ -18,14 +18,14 @@ use super::{BaseState, FILES};
 pub(super) const FOLD_DEPTH: usize = 8;
 /// The name of the lock that allows one fold of a project at a time.
 const FOLD: &str = "fold";
-/// The priority of the thread that folds: agents wait for their own files, and nobody waits for this.
+/// The priority of the thread that folds: agents wait for their own files, and no agent waits for this.
 const NICENESS: i32 = 10;
 /// Later than any file was changed: the files of a layer never are.
 const NEVER_CHANGED_NS: i128 = i128::MAX;
 
 /// Begins to fold the layers of a state, unless that is under way in this process.
 pub(super) fn begin(space: &RunSpace, state: &Arc<BaseState>) {
-    let Some(folding) = Folding::begin(space, state) else { return };
+    let Some(folding) = FoldMark::begin(space, state) else { return };
     let (space, state) = (space.clone(), state.clone());
     let work = move || {
         let _folding = folding;
@@ -40,12 +40,12 @@ pub(super) fn begin(space: &RunSpace, state: &Arc<BaseState>) {
 }
 
 /// Marks a project as being folded by this process.
-struct Folding {
+struct FoldMark {
     space: RunSpace,
     top: PathBuf,
 }
 
-impl Folding {
+impl FoldMark {
     fn begin(space: &RunSpace, state: &BaseState) -> Option<Self> {
         let top = state.dir.parent()?.to_owned();
         let begun = space.spaces.bases.folding().insert(top.clone());
@@ -53,7 +53,7 @@ impl Folding {
     }
 }
 
-impl Drop for Folding {
+impl Drop for FoldMark {
     fn drop(&mut self) {
         self.space.spaces.bases.folding().remove(&self.top);
     }

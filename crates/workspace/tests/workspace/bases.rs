@@ -169,26 +169,26 @@ async fn tools_and_programs_of_readers_see_the_layers_of_a_thin_state() {
     assert_eq!(workspaces.open(&dir).expect("opened").read(&text("dir/a")).expect("read"), b"changed");
 }
 
-/// Stops the first thread that comes to a point, until it is told to go on.
+/// Stops the first thread that comes to a point, until it may continue.
 struct Gate {
     reached: Receiver<()>,
-    go_on: Sender<()>,
+    proceed: Sender<()>,
 }
 
 impl Gate {
     fn at(point: &'static str) -> (Self, Faults) {
         let (reached, at) = channel();
-        let (go_on, told) = channel();
-        let first = Mutex::new(Some((reached, told)));
+        let (proceed, permitted) = channel();
+        let first = Mutex::new(Some((reached, permitted)));
         let faults = move |passed: &'static str| {
             // The others must not wait.
             let first = (passed == point).then(|| first.lock().expect("unbroken").take()).flatten();
-            if let Some((reached, told)) = first {
+            if let Some((reached, permitted)) = first {
                 reached.send(()).expect("somebody waits");
-                told.recv().expect("somebody tells");
+                permitted.recv().expect("the test permits it");
             }
         };
-        (Self { reached: at, go_on }, Arc::new(faults))
+        (Self { reached: at, proceed }, Arc::new(faults))
     }
 }
 
@@ -217,7 +217,7 @@ fn who_needs_the_commit_that_is_being_laid_out_waits_for_it() {
         gate.reached.recv().expect("it lays the base out");
         assert!(lock_is_free(&world));
         let second = scope.spawn(|| second.make("k3f9ab2c.1", 1, &base).map(|made| on_disk(&made.dir)));
-        gate.go_on.send(()).expect("it waits");
+        gate.proceed.send(()).expect("it waits");
         let first = first.join().expect("no panic").expect("made");
         assert_eq!(second.join().expect("no panic").expect("made"), first);
     });
@@ -240,7 +240,7 @@ fn other_commits_are_laid_out_meanwhile() {
         gate.reached.recv().expect("it lays the first commit out");
         let dir = second.make("k3f9ab2c.2", 1, &other).expect("made meanwhile").dir;
         assert_eq!(on_disk(&dir), files_of(&space, &other));
-        gate.go_on.send(()).expect("it waits");
+        gate.proceed.send(()).expect("it waits");
         assert_eq!(first.join().expect("no panic").expect("made"), files_of(&space, &one));
     });
     assert_eq!(bases(&world).len(), 3);
@@ -260,7 +260,7 @@ fn a_second_first_layout_waits_for_the_base_of_the_first() {
         let first = scope.spawn(|| first.make(RUN, 1, &base).map(|made| on_disk(&made.dir)));
         gate.reached.recv().expect("it lays the base out");
         let second = scope.spawn(|| second.make("k3f9ab2d", 1, &later).map(|made| on_disk(&made.dir)));
-        gate.go_on.send(()).expect("it waits");
+        gate.proceed.send(()).expect("it waits");
         assert_eq!(first.join().expect("no panic").expect("made"), files_of(&space, &base));
         assert_eq!(second.join().expect("no panic").expect("made"), files_of(&space, &later));
     });
@@ -281,7 +281,7 @@ fn a_base_that_was_changed_stays_for_those_who_use_it() {
     assert_eq!(bases(&world).len(), 2, "it was made anew beside the changed one");
     assert_eq!(fs::read_to_string(shared.join("dir/a")).expect("read"), "dir/a");
     assert_eq!(fs::read_to_string(mounted.join("dir/a")).expect("read"), "dir/a");
-    // Whoever begins to use it in this process gets the new one too.
+    // A workspace that is made later in this process has the new one too.
     let again = space.make("k3f9ab2c.1", 1, &base).expect("made").dir;
     assert_eq!(on_disk(&again), files_of(&space, &base));
 }
@@ -376,7 +376,7 @@ fn one_fold_at_a_time_and_nobody_waits_for_it() {
     another_process(&world).make(&descendant(19), 1, &last).expect("made");
     let unfinished = bases(&world).into_iter().filter(|dir| dir.to_string_lossy().contains(".tmp-"));
     assert_eq!((unfinished.count(), wholes(&world).len()), (1, 1));
-    gate.go_on.send(()).expect("it waits");
+    gate.proceed.send(()).expect("it waits");
     ends.recv().expect("the fold ends");
     assert_eq!(wholes(&world).len(), 2);
 }
