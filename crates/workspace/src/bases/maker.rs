@@ -59,13 +59,11 @@ impl<'a> StateMaker<'a> {
         }
         // A base of another commit that is under way is most of the work for this one.
         let base = MakingLock::wait(&self.space.project, &format!("base-{}", self.states.salt))?;
-        match self.make_over_another(commit, near)? {
-            Some(state) => Ok(state),
-            None => {
-                let sources = self.space.sources(&self.space.run, commit);
-                self.make_whole(commit, &[self.making, &base], &sources)
-            }
+        if let Some(state) = self.make_over_another(commit, near)? {
+            return Ok(state);
         }
+        let sources = self.space.sources(&self.space.run, commit);
+        self.make_whole(commit, &[self.making, &base], &sources)
     }
 
     /// Makes a base of a state that has layers.

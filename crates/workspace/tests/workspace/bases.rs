@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use rustix::fs::{FlockOperation, flock};
 use crate::overlays::{another_process, bases, kill_holder, world};
 use crate::salvage::on_disk;
 use crate::support::{RUN, World, files_of, init, write};
+
+/// More events than a test waits for.
+const EVENTS_MAX: usize = 64;
 
 /// A commit whose state is a thin layer: it differs from the base in a changed, a new and a deleted file.
 fn thin(world: &World, space: &RunSpace, base: &ObjectId) -> ObjectId {
@@ -172,13 +175,13 @@ async fn tools_and_programs_of_readers_see_the_layers_of_a_thin_state() {
 /// Stops the first thread that comes to a point, until it may continue.
 struct Gate {
     reached: Receiver<()>,
-    proceed: Sender<()>,
+    proceed: SyncSender<()>,
 }
 
 impl Gate {
     fn at(point: &'static str) -> (Self, Faults) {
-        let (reached, at) = channel();
-        let (proceed, permitted) = channel();
+        let (reached, at) = sync_channel(EVENTS_MAX);
+        let (proceed, permitted) = sync_channel(EVENTS_MAX);
         let first = Mutex::new(Some((reached, permitted)));
         let faults = move |passed: &'static str| {
             // The others must not wait.
@@ -327,11 +330,10 @@ fn mark_of(world: &World, commit: &ObjectId) -> String {
 fn deep_layers_are_folded_in_the_background() {
     let mut world = World::repository();
     let (base, _) = begun(&world);
-    let (folded, folds) = channel();
-    let folded = Mutex::new(folded);
+    let (folded, folds) = sync_channel(EVENTS_MAX);
     world.options.faults = Some(Arc::new(move |point: &'static str| {
         if point == "workspace.fold.ended" {
-            folded.lock().expect("unbroken").send(()).expect("somebody waits");
+            folded.send(()).expect("somebody waits");
         }
     }));
     let space = world.spaces().open(RUN).expect("opened");
@@ -357,15 +359,14 @@ fn one_fold_at_a_time_and_nobody_waits_for_it() {
     let space = world.spaces().open(RUN).expect("opened");
     stack(&space, &base, 0..7);
     let (gate, faults) = Gate::at("workspace.base.before_rename");
-    let (ended, ends) = channel();
-    let ended = Mutex::new(ended);
+    let (ended, ends) = sync_channel(EVENTS_MAX);
     world.options.faults = Some(Arc::new(move |point: &'static str| {
         let is_folding = std::thread::current().name() == Some("posse-fold");
         if point == "workspace.base.before_rename" && is_folding {
             faults(point);
         }
         if point == "workspace.fold.ended" {
-            ended.lock().expect("unbroken").send(()).expect("somebody waits");
+            ended.send(()).expect("somebody waits");
         }
     }));
     let space = world.spaces().open(RUN).expect("opened");
@@ -388,11 +389,10 @@ fn a_crash_while_layers_are_folded_leaves_no_base() {
         let (base, _) = begun(&world);
         let space = world.spaces().open(RUN).expect("opened");
         stack(&space, &base, 0..7);
-        let (reached, crashes) = channel();
-        let reached = Mutex::new(reached);
+        let (reached, crashes) = sync_channel(EVENTS_MAX);
         world.options.faults = Some(Arc::new(move |point: &'static str| {
             if point == crash && std::thread::current().name() == Some("posse-fold") {
-                reached.lock().expect("unbroken").send(()).expect("somebody waits");
+                reached.send(()).expect("somebody waits");
                 panic!("crash at {crash}");
             }
         }));
