@@ -14,9 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use posse::ports::Faults;
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Points at which workspaces are applied, removed, imported or found torn. No run passes them. The workspace crate's
-/// own tests use them.
-const NOT_IN_A_RUN: [&str; 7] = [
+/// Points at which workspaces are applied, removed, imported or found torn, and at which deep layers are folded. No run of
+/// a campaign passes them. The workspace crate's own tests use them.
+const NOT_IN_A_RUN: [&str; 8] = [
+    "workspace.fold.",
     "workspace.torn.",
     "workspace.remove.",
     "workspace.apply.",

@@ -21,6 +21,7 @@ use super::objects::{PackCache, PresentObjects};
 use super::overlays::Overlays;
 use super::pack::PackWriter;
 use super::project::Project;
+use super::readers::Readers;
 use super::refs::{Refs, base_ref, check_id};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::user_repository::{Head, UserRepository};
@@ -32,6 +33,7 @@ pub struct LocalFiles {
     pub(super) state: Arc<Path>,
     pub(super) options: Arc<WorkspaceOptions>,
     pub(super) bases: Arc<Bases>,
+    pub(super) readers: Arc<Readers>,
     pub(super) packs: Arc<PackCache>,
     pub(super) calls: Arc<CallChains>,
     /// `None` if workspaces are copies.
@@ -78,6 +80,7 @@ impl LocalFiles {
             state: state.into(),
             options: Arc::new(options),
             bases: Arc::default(),
+            readers: Arc::default(),
             packs: Arc::default(),
             calls: Arc::default(),
             overlays: None,

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 
 use super::content::open_beneath;
+use super::layout_progress::LayoutProgress;
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::Mode;
 use super::objects::{Reader, TreeFile};
@@ -48,6 +49,8 @@ pub(crate) struct Checkout<'a> {
     pub(crate) absent: &'a HashSet<Vec<u8>>,
     /// Whether files are written without write permission.
     pub(crate) read_only: bool,
+    /// Counts the files that are written.
+    pub(crate) progress: Option<&'a LayoutProgress>,
 }
 
 impl Checkout<'_> {
@@ -90,6 +93,12 @@ impl Checkout<'_> {
     /// Whether an entry is written as a file.
     fn is_written(&self, file: &TreeFile) -> bool {
         file.mode != Mode::Gitlink && !self.absent.contains(&file.path)
+    }
+
+    fn count(&self, files: usize) {
+        if let Some(progress) = self.progress {
+            progress.add(files);
+        }
     }
 
     fn make_dirs(&self, root: &OwnedFd) -> Result<Vec<Vec<u8>>, RepositoryError> {
@@ -167,6 +176,7 @@ impl Checkout<'_> {
             let file = &self.files[part[place]];
             let written = self.one_from_object(root, file, size, content);
             stats.push(written.map_err(|error| self.failed(&file.path, &error))?);
+            self.count(1);
             Ok(())
         })?;
         Ok(stats)
@@ -252,7 +262,9 @@ impl CopyJob<'_> {
             }
             Ok(None)
         });
-        copied.collect()
+        let copied: Vec<Option<Stat>> = copied.collect::<Result<_, RepositoryError>>()?;
+        self.checkout.count(copied.iter().flatten().count());
+        Ok(copied)
     }
 
     /// Copies one file, if it still matches `stat` before and after.

@@ -290,13 +290,16 @@ impl LocalFiles {
                 if !older(used, options.workspaces_older_than, options.now) {
                     continue;
                 }
-                // A process that looks for this state now waits, and then makes its own.
-                let _all = bases::lock_all(&project)?;
-                let Some(_held) = bases::lock_unused(&dir) else { continue };
                 let bytes = disk_bytes(&dir);
+                let away = {
+                    // A process that looks for this state now does not find it, and makes its own.
+                    let _all = bases::lock_all(&project)?;
+                    let Some(_held) = bases::lock_unused(&dir) else { continue };
+                    if options.dry_run { Ok(None) } else { self.put_away(&dir).map(Some) }
+                };
+                removed |= matches!(away, Ok(Some(_)));
+                let gone = away.and_then(|away| away.map_or(Ok(()), |away| disk::remove_tree(&away)));
                 let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let gone = if options.dry_run { Ok(()) } else { self.discard(&dir) };
-                removed |= gone.is_ok() && !options.dry_run;
                 report.note(format!("base {name}"), gone.map(|()| bytes).map_err(KeepReason::from));
             }
             if !removed {

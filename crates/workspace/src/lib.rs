@@ -10,7 +10,7 @@
 //! <state>/runs/<run>/project.json           where the project is, what the run began with
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>   the files of a commit, shared by all workspaces
 //! <state>/runs/<run>/workspaces/<agent>/<attempt>/upper what an agent changed; `files` if its workspace is a copy
-//! <state>/runs/<run>/shared/<boot>/<commit>  for readers, where there is no base
+//! <state>/runs/<run>/shared/<boot>/<commit>  for readers, where files cannot be shared
 //! ```
 //!
 //! [`LocalFiles`] and [`RunSpace`] block. [`LocalWorkspaces`] and the engine's ports that both implement run them on
@@ -40,6 +40,7 @@ mod host_commands;
 mod ignored;
 mod index;
 mod layout;
+mod layout_progress;
 mod leave_out;
 mod lent_objects;
 mod local_workspaces;
@@ -59,6 +60,7 @@ pub(crate) mod project;
 mod protected_names;
 mod publish;
 mod quarantine;
+mod readers;
 mod refs;
 mod reports;
 mod run;

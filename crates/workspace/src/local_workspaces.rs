@@ -171,12 +171,22 @@ impl Inner {
         if let Some(mount) = self.mounted(workspace) {
             return Ok(Some(mount));
         }
-        // <state>/runs/<run>/workspaces/<agent>/<attempt>/files
         let beneath = workspace.strip_prefix(self.files.state.join("runs")).ok();
         let parts: Vec<&str> = beneath.into_iter().flatten().filter_map(|part| part.to_str()).collect();
-        let [run, "workspaces", agent, attempt, "files"] = parts[..] else { return Ok(None) };
-        let Ok(attempt) = attempt.parse() else { return Ok(None) };
-        Ok(self.open_run(run)?.space.open_files(agent, attempt)?.mount())
+        let opened = match parts[..] {
+            // <state>/runs/<run>/workspaces/<agent>/<attempt>/files
+            [run, "workspaces", agent, attempt, "files"] => {
+                let Ok(attempt) = attempt.parse() else { return Ok(None) };
+                self.open_run(run)?.space.open_files(agent, attempt)?
+            }
+            // <state>/runs/<run>/shared/<commit>/files
+            [run, "shared", commit, "files"] => {
+                let Ok(commit) = commit.parse() else { return Ok(None) };
+                self.open_run(run)?.space.open_shared(&commit)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(opened.mount())
     }
 
     pub(super) fn run_dir(&self, run: &str) -> PathBuf {
@@ -263,8 +273,13 @@ impl Workspaces for LocalWorkspaces {
         tokio::task::spawn_blocking(move || own.0.release(&dir));
     }
 
+    fn release_run(&self, run: &RunId) {
+        let (own, run) = (self.clone(), run.to_string());
+        tokio::task::spawn_blocking(move || own.0.files.release_readers(&run));
+    }
+
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf> {
-        self.with(run, move |opened| Ok(opened.space.shared(&snapshot)?))
+        self.with(run, move |opened| Ok(opened.space.shared_name(&snapshot)?))
     }
 
     fn snapshot(&self, of: WorkspaceId) -> WorkspaceResult<ObjectId> {

@@ -48,21 +48,53 @@ impl Lock {
         Self::wait_for(path, PATIENCE)
     }
 
+    /// The lock on the file at `path`, if no other process has it.
+    pub(crate) fn take(path: &Path) -> Result<Option<Self>, RepositoryError> {
+        Self::wait_until_idle(path, Duration::ZERO, |_| ())
+    }
+
     fn wait_for(path: &Path, patience: Duration) -> Result<Self, RepositoryError> {
+        let held = || RepositoryError::Held { path: path.to_owned(), seconds: patience.as_secs() };
+        Self::wait_until_idle(path, patience, |_| ())?.ok_or_else(held)
+    }
+
+    /// Waits for the lock on the file at `path` as long as its holder progresses, which is when `progress`, a function of
+    /// the file, returns another value than before. `None` if the holder did not progress for too long: it may have been
+    /// stopped.
+    pub(crate) fn wait_while_progressing<P: PartialEq>(
+        path: &Path,
+        progress: impl FnMut(&File) -> P,
+    ) -> Result<Option<Self>, RepositoryError> {
+        Self::wait_until_idle(path, PATIENCE, progress)
+    }
+
+    fn wait_until_idle<P: PartialEq>(
+        path: &Path,
+        patience: Duration,
+        mut progress: impl FnMut(&File) -> P,
+    ) -> Result<Option<Self>, RepositoryError> {
         let mut lock = Self { file: None, gate: Gate::enter(path), path: path.to_owned() };
         let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
+        let file = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
         let file = file.map_err(failed("opening", path))?;
-        let (began, mut pause) = (Instant::now(), PAUSE_FIRST);
+        let (mut since, mut pause, mut last) = (Instant::now(), PAUSE_FIRST, None);
         while !try_lock(&file).map_err(|error| RepositoryError::io("locking", path, &error.into()))? {
-            if began.elapsed() >= patience {
-                return Err(RepositoryError::Held { path: path.to_owned(), seconds: patience.as_secs() });
+            let now = Some(progress(&file));
+            if now != last {
+                (last, since) = (now, Instant::now());
+            } else if since.elapsed() >= patience {
+                return Ok(None);
             }
             std::thread::park_timeout(pause);
             pause = (pause * 2).min(PAUSE_MAX);
         }
         lock.file = Some(file);
-        Ok(lock)
+        Ok(Some(lock))
+    }
+
+    /// The file, for its holder.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 }
 
@@ -158,5 +190,26 @@ mod tests {
         flock(&other, FlockOperation::Unlock).expect("freed");
         drop(Lock::wait_for(&path, Duration::ZERO).expect("free"));
         assert!(!gates().contains_key(&path));
+    }
+
+    #[test]
+    fn who_progresses_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("lock");
+        let other = File::create(&path).expect("a file");
+        flock(&other, FlockOperation::LockExclusive).expect("locked");
+        let mut looks = 0;
+        // Without patience, one look without progress is the end.
+        let lock = Lock::wait_until_idle(&path, Duration::ZERO, |_| {
+            looks += 1;
+            if looks == 5 {
+                flock(&other, FlockOperation::Unlock).expect("freed");
+            }
+            looks
+        });
+        assert!(lock.expect("no error").is_some() && looks == 5);
+        flock(&other, FlockOperation::LockExclusive).expect("locked");
+        let idle = Lock::wait_until_idle(&path, Duration::ZERO, |_| ()).expect("no error");
+        assert!(idle.is_none());
     }
 }

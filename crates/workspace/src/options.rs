@@ -20,6 +20,7 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.begin.after_ref",
     "workspace.base.before_files",
     "workspace.base.before_rename",
+    "workspace.fold.ended",
     "workspace.make.before_files",
     "workspace.make.after_files",
     "workspace.make.after_ref",

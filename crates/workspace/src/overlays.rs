@@ -224,6 +224,30 @@ impl Overlays {
         Ok(self.insert(home, mount))
     }
 
+    /// Mounts the files of a state for reading. They are reached as `home`.
+    pub(super) fn mount_for_readers(
+        &self,
+        home: &Path,
+        state: &Arc<BaseState>,
+    ) -> Result<Arc<OverlayMount>, RepositoryError> {
+        let _one_by_one = self.mounting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mount) = self.get(home) {
+            return Ok(mount);
+        }
+        let lowers = state.files().iter().map(|lower| self.real(lower)).collect();
+        let layers = OverlayLayers { lowers, changes: None };
+        for _ in 0..HOLDERS_TRIED_MAX {
+            match self.mounts.mount(&layers, None, Some(state.clone())) {
+                Err(SandboxError::Lost) => {}
+                mounted => {
+                    let mount = mounted.map_err(|error| mount_error(home, &error))?;
+                    return Ok(self.insert(home, mount));
+                }
+            }
+        }
+        Err(RepositoryError::HolderLost)
+    }
+
     /// Mounts a workspace that is being made in `making`. [`Self::keep`] takes it over under its final path.
     pub(super) fn mount_new(
         &self,
@@ -428,7 +452,7 @@ pub(super) enum WorkspaceFiles {
 }
 
 impl WorkspaceFiles {
-    fn of(mount: Arc<OverlayMount>) -> Self {
+    pub(super) fn of(mount: Arc<OverlayMount>) -> Self {
         let root = mount.root();
         Self::Mount(mount, root)
     }

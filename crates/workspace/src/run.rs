@@ -20,7 +20,6 @@ use super::overlays::{self, Overlays};
 use super::pack::PackWriter;
 use super::project::Project;
 use super::refs::{Refs, check_id, work_ref};
-use super::sync::UNKNOWN_BOOT;
 use super::torn::Durability;
 use super::{Git, LocalFiles, Lock, ObjectId, RepositoryError, Snapshot, disk, index, sync};
 use posse_sandbox::{DiskLimit, HolderMode, OverlayMount};
@@ -216,6 +215,7 @@ impl RunSpace {
             sources: &sources,
             absent: &absent,
             read_only: false,
+            progress: None,
         };
         let entries = checkout.write()?;
         let bytes = entries.iter().filter_map(|entry| entry.stat).map(|stat| stat.size).sum();
@@ -337,44 +337,14 @@ impl RunSpace {
         Ok(making)
     }
 
-    /// The files of a commit that readers share: those of the base that workspaces share too, or a read-only checkout.
-    /// Both are created once in each boot, because they are never synced.
-    pub fn shared(&self, base: &ObjectId) -> Result<PathBuf, RepositoryError> {
-        if self.usable_overlays().is_some() {
-            let state = self.base_state(base, None)?;
-            if let Some(dir) = state.whole() {
-                self.spaces.bases.pin(state);
-                return Ok(dir);
-            }
-        }
-        let all = self.dir().join("shared");
-        let boot = self.spaces.options.boot();
-        let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok());
-        let dir = all.join(boot.unwrap_or(UNKNOWN_BOOT)).join(base.to_string());
-        if dir.is_dir() {
-            return Ok(dir);
-        }
-        forget_others(&all, boot.unwrap_or(UNKNOWN_BOOT))?;
-        let making = disk::temporary(&dir);
-        disk::make_dirs(&making)?;
-        self.checkout(base, &making, true)?;
-        if boot.is_none() {
-            sync::now(&making)?;
-        }
-        match fs::rename(&making, &dir) {
-            Ok(()) => Ok(dir),
-            // Another process created it meanwhile.
-            Err(_) if dir.is_dir() => disk::remove_tree(&making).map(|()| dir),
-            Err(error) => Err(RepositoryError::io("making", &dir, &error)),
-        }
-    }
-
     /// Writes the files of a commit into an existing, empty directory.
     pub fn checkout(&self, commit: &ObjectId, into: &Path, read_only: bool) -> Result<(), RepositoryError> {
         let (_, files) = self.files_of(commit)?;
         let (git, absent, sources) = (self.git(), self.absent()?, self.sources(&self.run, commit));
         let sources = &sources;
-        Checkout { git: &git, into, files: &files, sources, absent: &absent, read_only }.write().map(drop)
+        Checkout { git: &git, into, files: &files, sources, absent: &absent, read_only, progress: None }
+            .write()
+            .map(drop)
     }
 
     /// The tree of a commit and all its files.

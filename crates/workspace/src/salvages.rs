@@ -85,8 +85,16 @@ impl RunSpace {
         let git = self.git();
         let files = objects::list(&git, &commit)?;
         let absent = HashSet::new();
-        Checkout { git: &git, into: target, files: &files, sources: &[], absent: &absent, read_only: false }
-            .write()?;
+        Checkout {
+            git: &git,
+            into: target,
+            files: &files,
+            sources: &[],
+            absent: &absent,
+            read_only: false,
+            progress: None,
+        }
+        .write()?;
         Ok(files.len())
     }
 

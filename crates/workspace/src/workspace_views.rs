@@ -9,6 +9,7 @@ use posse_files::{DirHandle, FileError, WorkspaceDirs};
 use posse_sandbox::{OverlayMount, WorkspaceView, WorkspaceViews};
 
 use super::local_workspaces::LocalWorkspaces;
+use super::run_files::blocking;
 
 impl WorkspaceViews for LocalWorkspaces {
     fn view(&self, call: &CallContext) -> WorkspaceResult<WorkspaceView> {
@@ -40,15 +41,17 @@ impl WorkspaceViews for LocalWorkspaces {
         // Shared files have no repository. The folder of a replay is beneath the state directory, which the sandbox
         // hides.
         let isolated = call.files.is_isolated();
-        let in_folder = !isolated && !self.0.is_hidden(&call.workspace);
-        let opened = self.0.open_run(call.agent.run().as_str()).ok().filter(|_| isolated);
-        let disk_limit = opened.map(|opened| opened.disk_limit.clone());
-        Box::pin(std::future::ready(Ok(WorkspaceView {
-            in_folder,
-            read_only: isolated,
-            disk_limit,
-            ..WorkspaceView::default()
-        })))
+        if !isolated {
+            let in_folder = !self.0.is_hidden(&call.workspace);
+            return Box::pin(std::future::ready(Ok(WorkspaceView { in_folder, ..WorkspaceView::default() })));
+        }
+        let (own, workspace, run) = (self.clone(), call.workspace.clone(), call.agent.run());
+        blocking(move || {
+            let opened = own.0.open_run(run.as_str()).ok();
+            let disk_limit = opened.map(|opened| opened.disk_limit.clone());
+            let mount = own.0.mount_at(&workspace)?;
+            Ok(WorkspaceView { read_only: true, mount, disk_limit, ..WorkspaceView::default() })
+        })
     }
 }
 

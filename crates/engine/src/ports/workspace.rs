@@ -239,6 +239,12 @@ pub trait Workspaces: Send + Sync + 'static {
         let _ = of;
     }
 
+    /// Frees what the files of a run that this process no longer executes occupy, such as those from
+    /// [`Workspaces::shared`]. Returns at once. An implementation that occupies nothing keeps this default.
+    fn release_run(&self, run: &RunId) {
+        let _ = run;
+    }
+
     /// A directory with the files of a snapshot that no program can change, shared by all agents that only read.
     fn shared(&self, run: &RunId, snapshot: ObjectId) -> WorkspaceResult<PathBuf>;
 

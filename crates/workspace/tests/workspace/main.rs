@@ -1,5 +1,6 @@
 //! Workspaces on real files and with real git, as overlays, or as copies with `POSSE_WORKSPACE__KIND=copies`.
 
+mod bases;
 mod calls;
 mod closed;
 mod folders;

@@ -29,7 +29,7 @@ const CYCLES: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 20_000 } els
 const LIVE: usize = if option_env!("POSSE_CAMPAIGNS").is_some() { 1_000 } else { 520 };
 
 /// A repository, and the mounts of this process.
-fn world() -> (World, Mounts) {
+pub(crate) fn world() -> (World, Mounts) {
     let mounts = Mounts::new(init());
     let world = World::with(|files| files.with_mounts(mounts.clone()));
     world.git(&["init", "-q", "-b", "main"]);
@@ -42,7 +42,7 @@ fn folder() -> World {
 }
 
 /// The files as another process has them: it shares nothing with this one.
-fn another_process(world: &World) -> RunSpace {
+pub(crate) fn another_process(world: &World) -> RunSpace {
     let files = LocalFiles::new(&world.state(), world.options.clone()).with_mounts(Mounts::new(init()));
     files.open(RUN).expect("opened")
 }
@@ -60,8 +60,8 @@ fn an_ordinary_user_has_the_same_workspaces() {
     fs::create_dir(&own).expect("made");
     chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");
     // One test counts the descriptors of its process, which others would share.
-    let runs = [&["overlays::", "--skip", "ordinary_user", "--skip", COUNTS][..], &[COUNTS]];
-    for (args, passed) in runs.into_iter().zip(["11 passed", "1 passed"]) {
+    let runs = [&["overlays::", "bases::", "--skip", "ordinary_user", "--skip", COUNTS][..], &[COUNTS]];
+    for (args, passed) in runs.into_iter().zip(["14 passed", "1 passed"]) {
         let mut command = Command::new(&tests);
         command.args(args).env_clear().current_dir(&own);
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
@@ -72,12 +72,12 @@ fn an_ordinary_user_has_the_same_workspaces() {
     }
 }
 
-fn kill_holder(mounts: &Mounts) {
+pub(crate) fn kill_holder(mounts: &Mounts) {
     let holder = mounts.holder_id().expect("a holder");
     kill_process(Pid::from_raw(holder.cast_signed()).expect("an id"), Signal::KILL).expect("killed");
 }
 
-fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
+pub(crate) fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
     assert!(space.mount(agent, 1).expect("a workspace").is_some(), "an overlay");
     let (exit, output) = sandboxed(space, (agent, 1), &["bash", "-c", command]);
     assert_eq!(exit, Exit::Code(0), "{output}");
@@ -85,7 +85,7 @@ fn run_in(space: &RunSpace, agent: &str, command: &str) -> String {
 }
 
 /// The directories of all states of the project.
-fn bases(world: &World) -> Vec<PathBuf> {
+pub(crate) fn bases(world: &World) -> Vec<PathBuf> {
     let entries = |dir: PathBuf| -> Vec<PathBuf> {
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     };

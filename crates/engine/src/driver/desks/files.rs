@@ -101,6 +101,9 @@ impl FilesDesk {
     /// Frees what the workspaces of all agents occupy, because this process no longer executes the run.
     pub(crate) fn release_all(&self, core: &Core) {
         self.agents.keys().for_each(|id| release(core, id));
+        if let Some(workspaces) = &core.rt.parts.workspaces {
+            workspaces.release_run(&core.key.run);
+        }
     }
 
     /// The snapshot that the agent starts from, if it is known.

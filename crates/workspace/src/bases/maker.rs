@@ -1,0 +1,266 @@
+//! Makes the states of a project.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::super::change::{Change, changes};
+use super::super::checkout::{Checkout, Source};
+use super::super::manifest::{Entry, Manifest, now_ns};
+use super::super::objects::TreeFile;
+use super::super::tree_table::TreeTable;
+use super::super::{ObjectId, RepositoryError, RunSpace, disk};
+use super::clean::lock_all;
+use super::find::ProjectStates;
+use super::fold::{self, FOLD_DEPTH};
+use super::layer::{make_dir, new_file, white_out};
+use super::making::MakingLock;
+use super::{BaseState, FILES, GIT, MADE, MANIFEST, StateMark};
+
+/// How many thin layers may lie over a base. A state above that is a layer over the base itself, if they were not folded
+/// in time.
+const DEPTH_MAX: usize = 16;
+/// A commit that differs in more files than this, and in more than one in four, gets a base of its own.
+const THIN_MAX_FILES: usize = 1_000;
+
+/// Makes a state of one project. The caller has the right to.
+pub(super) struct StateMaker<'a> {
+    states: &'a ProjectStates<'a>,
+    space: &'a RunSpace,
+    making: &'a MakingLock,
+    absent: HashSet<Vec<u8>>,
+    /// The depth of a state that is as good as the one to be made.
+    enough: usize,
+}
+
+impl<'a> StateMaker<'a> {
+    pub(super) fn new(
+        states: &'a ProjectStates<'a>,
+        making: &'a MakingLock,
+    ) -> Result<Self, RepositoryError> {
+        let (space, enough) = (states.space, usize::MAX);
+        Ok(Self { states, space, making, absent: space.absent()?, enough })
+    }
+
+    /// Makes a thin layer over a state that differs little, or a base.
+    pub(super) fn make(
+        &self,
+        commit: &ObjectId,
+        near: Option<&ObjectId>,
+    ) -> Result<Arc<BaseState>, RepositoryError> {
+        if self.space.spaces.bases.is_first_in(&self.states.top) {
+            self.states.forget_leftovers()?;
+        }
+        if let Some(state) = self.make_over_another(commit, near)? {
+            return Ok(state);
+        }
+        // A base of another commit that is under way is most of the work for this one.
+        let base = MakingLock::wait(&self.space.project, &format!("base-{}", self.states.salt))?;
+        if let Some(state) = self.make_over_another(commit, near)? {
+            return Ok(state);
+        }
+        let sources = self.space.sources(&self.space.run, commit);
+        self.make_whole(commit, &[self.making, &base], &sources)
+    }
+
+    /// Makes a base of a state that has layers.
+    pub(super) fn fold(self, state: &BaseState) -> Result<Arc<BaseState>, RepositoryError> {
+        let unreadable = || state.unreadable_manifest();
+        let sources = state.as_sources().ok_or_else(unreadable)?;
+        Self { enough: 0, ..self }.make_whole(&state.commit, &[self.making], &sources)
+    }
+
+    /// Makes a thin layer; `None` if there is no state that differs little.
+    fn make_over_another(
+        &self,
+        commit: &ObjectId,
+        near: Option<&ObjectId>,
+    ) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        let Some(mut below) = self.below(near)? else { return Ok(None) };
+        if below.depth >= FOLD_DEPTH {
+            below = match self.states.folded(&below)? {
+                Some(base) => base,
+                None if below.depth >= DEPTH_MAX => below.bottom(),
+                None => below,
+            };
+        }
+        let differing = changes(&self.space.git(), &below.commit, commit)?;
+        let table = self.space.table_of(&below)?;
+        if differing.len() > THIN_MAX_FILES.max(table.files / 4) {
+            return Ok(None);
+        }
+        let state = self.make_thin(commit, &below, &table, &differing)?;
+        if state.depth >= FOLD_DEPTH {
+            fold::begin(self.space, &state);
+        }
+        Ok(Some(state))
+    }
+
+    /// The state to make a layer over: that of the near commit, or the newest.
+    fn below(&self, near: Option<&ObjectId>) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        match near.map(|near| self.states.find(near)).transpose()?.flatten() {
+            Some(near) => Ok(Some(near)),
+            None => self.states.newest(),
+        }
+    }
+
+    fn make_whole(
+        &self,
+        commit: &ObjectId,
+        held: &[&MakingLock],
+        sources: &[Source],
+    ) -> Result<Arc<BaseState>, RepositoryError> {
+        let space = self.space;
+        let (tree, files) = space.files_of(commit)?;
+        self.complete(commit, None, |making| {
+            let looked_ns = now_ns();
+            let into = making.join(FILES);
+            make_dir(&into)?;
+            let git = space.git();
+            let checkout = Checkout {
+                git: &git,
+                into: &into,
+                files: &files,
+                sources,
+                absent: &self.absent,
+                read_only: false,
+                progress: Some(&MakingLock::progress(held, files.len())),
+            };
+            let entries = checkout.write()?;
+            space.plant_git(&making.join(GIT), commit, &entries)?;
+            let manifest = Manifest { entries, looked_ns, commit: *commit, tree };
+            manifest.save(&making.join(MANIFEST))?;
+            Ok(TreeTable::of(&files))
+        })
+    }
+
+    fn make_thin(
+        &self,
+        commit: &ObjectId,
+        below: &Arc<BaseState>,
+        table: &TreeTable,
+        differing: &[Change],
+    ) -> Result<Arc<BaseState>, RepositoryError> {
+        let space = self.space;
+        let after = table.with(differing);
+        self.complete(commit, Some(below), |making| {
+            let looked_ns = now_ns();
+            let into = making.join(FILES);
+            make_dir(&into)?;
+            let changed: Vec<TreeFile> = differing.iter().filter_map(new_file).collect();
+            let git = space.git();
+            let (sources, absent) = (space.sources(&space.run, commit), &self.absent);
+            let checkout = Checkout {
+                git: &git,
+                into: &into,
+                files: &changed,
+                sources: &sources,
+                absent,
+                read_only: false,
+                progress: None,
+            };
+            let entries = checkout.write()?;
+            for change in differing.iter().filter(|change| change.new.is_none()) {
+                white_out(&into, &after, table, &change.path)?;
+            }
+            let all =
+                merged_entries(below, differing, &entries).ok_or_else(|| below.unreadable_manifest())?;
+            space.plant_git(&making.join(GIT), commit, &all)?;
+            let manifest = Manifest { entries, looked_ns, commit: *commit, tree: after.tree };
+            manifest.save(&making.join(MANIFEST))?;
+            Ok(after)
+        })
+    }
+
+    /// Makes a state in a temporary directory and renames it into place.
+    fn complete(
+        &self,
+        commit: &ObjectId,
+        below: Option<&Arc<BaseState>>,
+        fill: impl FnOnce(&Path) -> Result<TreeTable, RepositoryError>,
+    ) -> Result<Arc<BaseState>, RepositoryError> {
+        disk::make_dirs(&self.states.top)?;
+        let making = disk::temporary(&self.states.top.join(self.states.name(commit)));
+        fs::create_dir(&making).map_err(disk::failed("making", &making))?;
+        self.space.spaces.options.hit("workspace.base.before_files");
+        let completed = fill(&making).and_then(|table| self.put_in_place(commit, below, &making, table));
+        if !matches!(&completed, Ok(Some(_))) {
+            // What cannot be removed now is removed when this process has ended.
+            drop(disk::remove_tree(&making));
+        }
+        match completed? {
+            Some(state) => Ok(state),
+            // A process that was taken for a stopped one has made it.
+            None => self.states.find(commit)?.ok_or_else(|| self.no_place(commit)),
+        }
+    }
+
+    fn no_place(&self, commit: &ObjectId) -> RepositoryError {
+        RepositoryError::Damaged(format!(
+            "the files of {commit} cannot be laid out in {}: every place for them is taken",
+            self.states.top.display()
+        ))
+    }
+
+    /// Marks a state as complete and renames it into place; `None` if there is another one by now.
+    fn put_in_place(
+        &self,
+        commit: &ObjectId,
+        below: Option<&Arc<BaseState>>,
+        making: &Path,
+        table: TreeTable,
+    ) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        let held = File::open(making).map_err(disk::failed("opening", making))?;
+        flock(&held, FlockOperation::NonBlockingLockShared)
+            .map_err(|errno| RepositoryError::io("locking", making, &errno.into()))?;
+        let mark = StateMark {
+            commit: commit.to_string(),
+            over: below.map(|below| below.name.clone()),
+            depth: below.map_or(0, |below| below.depth + 1),
+        };
+        disk::write_cache(&making.join(MADE), &serde_json::to_vec(&mark).unwrap_or_default())?;
+        self.space.spaces.options.hit("workspace.base.before_rename");
+        let _all = lock_all(&self.space.project)?;
+        let is_enough = |dir: PathBuf| StateMark::read(&dir).is_some_and(|mark| mark.depth <= self.enough);
+        if self.states.dirs(commit).any(is_enough) {
+            return Ok(None);
+        }
+        let free = self.states.dirs(commit).find(|dir| fs::symlink_metadata(dir).is_err());
+        let dir = free.ok_or_else(|| self.no_place(commit))?;
+        fs::rename(making, &dir).map_err(disk::failed("making", &dir))?;
+        let state = BaseState {
+            commit: *commit,
+            name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            depth: mark.depth,
+            dir,
+            below: below.cloned(),
+            table: OnceLock::from(Arc::new(table)),
+            _held: held,
+        };
+        Ok(Some(self.space.spaces.bases.keep(state)))
+    }
+}
+
+/// The entries of a state that is a layer over another one, with the stat of each file.
+fn merged_entries(below: &Arc<BaseState>, differing: &[Change], changed: &[Entry]) -> Option<Vec<Entry>> {
+    let mut all: BTreeMap<Vec<u8>, Entry> = BTreeMap::new();
+    let mut chain = vec![below.clone()];
+    while let Some(next) = chain.last().and_then(|state| state.below.clone()) {
+        chain.push(next);
+    }
+    for state in chain.iter().rev() {
+        let entries = state.manifest()?.entries;
+        all.extend(entries.into_iter().map(|entry| (entry.path.clone(), entry)));
+    }
+    // Files that a layer in between deleted have no entry in the tree.
+    let table = below.table.get()?;
+    all.retain(|path, entry| table.get(path).is_some_and(|item| item.oid == entry.oid));
+    for change in differing {
+        all.remove(&change.path);
+    }
+    all.extend(changed.iter().map(|entry| (entry.path.clone(), entry.clone())));
+    Some(all.into_values().collect())
+}
