@@ -3,6 +3,8 @@
 //! A merge is done here if no file was deleted on either side and no path was changed on both: then it needs neither
 //! renames to be found nor contents to be merged, and the result is the one that git would have. Git does every other
 //! merge.
+//!
+//! Why it is like this: `docs/decisions/workspace-plain-merges.md`.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
