@@ -69,12 +69,12 @@ fn workspaces_go_when_they_are_old_and_their_work_can_still_be_had() {
 fn work_that_is_not_salvaged_is_kept() {
     let home = home();
     let run = run(&home);
-    fs::write(workspace(&home, &run).join("upper/late.txt"), "late\n").expect("a file");
+    fs::write(home.workspace(&run).join("late.txt"), "late\n").expect("a file");
     home.write_settings("gc: {workspaces: 0, salvage: 0}\n");
     for args in [&["gc"] as &[&str], &["gc", "--runs", "0", "--dry-run"], &["gc", "--runs", "0"]] {
         let kept = home.posse(args).exits(0).stdout;
         assert!(kept.contains("its files are not those that were salvaged"), "{args:?}: {kept}");
-        assert!(workspace(&home, &run).join("upper/late.txt").exists());
+        assert!(home.workspace(&run).join("late.txt").exists());
     }
     home.posse(&["show", &run]).exits(0);
 }
@@ -112,7 +112,7 @@ fn an_open_run_is_never_touched() {
     let keeps = |when: &str| {
         let kept = home.posse(&["gc", "--runs", "0"]).exits(0).stdout;
         assert!(kept.contains(&format!("kept run {run}: it is open\n")), "{when}: {kept}");
-        assert!(workspace(&home, &run).join("upper/b.txt").exists(), "{when}");
+        assert!(home.workspace(&run).join("b.txt").exists(), "{when}");
     };
     keeps("while it goes on");
     going.kill();

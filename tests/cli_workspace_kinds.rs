@@ -1,8 +1,10 @@
 //! Workspaces as overlays and as copies: what an agent notices of the difference.
 
+use posse_testkit::workspace_kind;
 use serde_json::{Value, json};
 
-use crate::support::{Done, Home, ORDINARY_USER};
+use crate::replays::Record;
+use crate::support::{Done, Home, ORDINARY_USER, run_of};
 
 /// The beginning of what a result says about a directory that could not be renamed.
 const HINT: &str = "a directory that was there at the start cannot be renamed in this workspace";
@@ -33,7 +35,7 @@ fn outputs(home: &Home) -> Vec<String> {
 fn project(kind: &str) -> Home {
     let home = Home::new();
     home.write("one/file", "content\n");
-    home.write_settings(&format!("workspace: {{kind: {kind}}}\n"));
+    home.set(workspace_kind::VARIABLE, kind);
     home
 }
 
@@ -65,5 +67,117 @@ fn nothing_is_said_about_directories_where_they_can_be_renamed() {
         assert!(outputs[0].starts_with("[exit code 0]"), "{kind}: {outputs:#?}");
         assert!(outputs[4].ends_with("[exit code 1]"), "{kind}: {outputs:#?}");
         assert!(!outputs.iter().any(|output| output.contains(HINT)), "{kind}: {outputs:#?}");
+    }
+}
+
+/// Two writers whose work is merged, one with a check; one whose work conflicts with its parent's; one that fails, whose
+/// work is salvaged.
+const SCRIPT: &str = r##"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: left, prompt: "left", owns: ["left/**", "gone/**"]}}
+      - name: task
+        input:
+          subagent_type: general
+          description: right
+          prompt: "right"
+          owns: ["right/**"]
+          success_criteria: [{command: "test -x right/run && test -e left/a && echo noise > left/noise"}]
+- when: {agent: "*.1", turn: 1}
+  reply:
+    tool_calls:
+      - name: bash
+        input:
+          command: |-
+            echo more >> left/a && rm -r gone && mkdir -p left/new/deep && mv left/b left/new/b
+            ln -s ../a left/new/link && chmod 755 left/c && echo x > left/note.log && git status --short && ls -A
+- when: {agent: "*.2", turn: 1}
+  reply:
+    tool_calls:
+      - {name: write, input: {path: right/run, content: "#!/bin/sh\n"}}
+      - {name: bash, input: {command: "chmod 755 right/run; mkdir right/empty; git add -A; git commit -qm mine; git log --format=%s"}}
+- when: {definition: coder, turn: 2}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: conflict, prompt: "conflict", run_in_background: true}}
+- when: {agent: "*.3", turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: c.txt, content: "the child's\n"}}]}
+- when: {agent: "*.3"}
+  reply: {text: I wrote it.}
+  latency_ms: 2000
+- when: {definition: coder, turn: 3}
+  reply: {tool_calls: [{name: write, input: {path: c.txt, content: "the parent's\n"}}]}
+- when: {definition: coder, turn: 4}
+  reply:
+    tool_calls:
+      # Without `owns` it begins when no other child writes.
+      - {name: task, input: {subagent_type: general, description: fail, prompt: "fail"}}
+- when: {agent: "*.4", turn: 1}
+  reply:
+    tool_calls:
+      - {name: write, input: {path: lost/work, content: "work\n"}}
+      - {name: write, input: {path: lost/note.log, content: "noise\n"}}
+- when: {agent: "*.4"}
+  error: {status: 400, message: no more}
+- when: {definition: general}
+  reply: {text: "# Done\n"}
+- when: {definition: coder}
+  reply: {text: All is done.}
+"##;
+
+/// What a run left: its events, its result, and what was kept of its agents.
+struct KindOutcome {
+    record: Record,
+    /// Its diff, those of its children, and what is salvaged.
+    printed: Vec<String>,
+}
+
+fn left_by(kind: &str) -> KindOutcome {
+    let home = Home::new();
+    home.not_replayed("its kind of workspaces is compared, and other stories are replayed");
+    home.set(workspace_kind::VARIABLE, kind);
+    for name in ["left/a", "left/b", "left/c", "gone/x", "gone/y/z", "right/r"] {
+        home.write(name, &format!("{name}\n"));
+    }
+    home.write(".gitignore", "*.log\n");
+    home.write("../script.yaml", SCRIPT);
+    let done = home.posse(&["run", "--json", "--model", "scripted/../script.yaml", "do it"]).exits(0);
+    let run = run_of(&done.result());
+    let diff = |child: Option<&str>| {
+        let args: Vec<&str> = ["diff", run.as_str()].into_iter().chain(child).collect();
+        home.posse(&args).exits(0).stdout
+    };
+    let mut printed = [None, Some("1"), Some("2"), Some("3"), Some("4")].map(diff).to_vec();
+    let salvaged = home.posse(&["salvage", "--json", &run]).exits(0).json_lines().into_iter().map(|line| {
+        let (agent, has_git) = (line["agent"].to_string().replace(&run, ""), !line["git"].is_null());
+        format!("{agent} {} {} {} {has_git}", line["attempt"], line["files"], line["left_out"])
+    });
+    // In the order in which the agents ended.
+    let mut salvaged: Vec<String> = salvaged.collect();
+    salvaged.sort();
+    printed.extend(salvaged);
+    KindOutcome { record: Record::of(&home, &run), printed }
+}
+
+#[test]
+fn a_run_has_the_same_events_the_same_tree_and_the_same_diff_over_overlays_and_over_copies() {
+    let (overlays, copies) = std::thread::scope(|scope| {
+        let copies = scope.spawn(|| left_by("copies"));
+        (left_by("auto"), copies.join().expect("no panic"))
+    });
+    let codes: Vec<&str> = overlays
+        .record
+        .of_kind("agent.integration_failed")
+        .filter_map(|event| event["detail"]["code"].as_str())
+        .collect();
+    assert_eq!(codes, ["INTEGRATION_CONFLICT"], "the script does what it is for");
+    for kind in ["agent.checks_passed", "agent.integration_passed", "agent.subagent_failed"] {
+        assert!(overlays.record.of_kind(kind).next().is_some(), "{kind}");
+    }
+    assert_eq!(overlays.printed, copies.printed);
+    assert!(overlays.printed[0].contains("left/new/link"), "{}", overlays.printed[0]);
+    if let Some(difference) = overlays.record.difference(&copies.record) {
+        panic!("the events differ (- overlays, + copies): {difference}");
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::SystemTime;
 
+use posse_testkit::workspace_kind;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -94,7 +95,7 @@ impl Home {
     /// The changed files of an agent in its first attempt; `agent` is its whole id.
     pub(crate) fn workspace(&self, agent: &str) -> PathBuf {
         let run = self.state_dir().join("runs").join(&agent[..8]);
-        run.join("workspaces").join(agent).join("1/upper")
+        run.join("workspaces").join(agent).join("1").join(workspace_kind::changed_dir())
     }
 
     /// A file in the result of an ended run; `None` if it does not exist.
@@ -136,6 +137,7 @@ impl Home {
             // No server answers there, whatever runs on this machine.
             .env("OLLAMA_HOST", "127.0.0.1:9")
             .env("TMPDIR", self.dir.path())
+            .envs(workspace_kind::given())
             .envs(self.variables.lock().expect("alone").iter().cloned())
             .stdin(Stdio::null());
         command

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -59,6 +59,8 @@ fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
             let (dir, link) = (workspace.join("swap"), workspace.join("swap-link"));
             while !over.load(Ordering::Relaxed) {
                 match renameat_with(CWD, &dir, CWD, &link, RenameFlags::EXCHANGE) {
+                    // A directory of the base cannot be renamed in an overlay of an ordinary user, but a new one can.
+                    Err(rustix::io::Errno::XDEV) if swaps == 0 => make_anew(&dir),
                     // The run has ended, and its workspace is unmounted.
                     Err(rustix::io::Errno::NOENT) if swaps > 0 => break,
                     swapped => swapped.expect("swapped"),
@@ -77,11 +79,20 @@ fn a_directory_that_is_swapped_for_a_link_leads_nobody_out() {
     holds(&report, OFTEN * TOOLS.len());
 }
 
-/// The root's workspace, once it is mounted; `None` if the run ends first. It is reached as the holder of the mounts
+fn make_anew(dir: &Path) {
+    fs::remove_dir_all(dir).expect("removed");
+    fs::create_dir(dir).expect("made");
+    fs::write(dir.join("f.txt"), "inside\n").expect("written");
+}
+
+/// The root's workspace, once it is there; `None` if the run ends first. An overlay is reached as the holder of the mounts
 /// sees it, because it has no other path.
 fn workspace_of(world: &World, over: &AtomicBool) -> Option<PathBuf> {
     let state = world.at("home/state");
     while !over.load(Ordering::Relaxed) {
+        if let Some(copy) = copies(&state).pop() {
+            return Some(copy);
+        }
         for process in fs::read_dir("/proc").expect("listed").flatten().map(|entry| entry.path()) {
             let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
             let mut open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
@@ -98,6 +109,14 @@ fn workspace_of(world: &World, over: &AtomicBool) -> Option<PathBuf> {
         std::thread::yield_now();
     }
     None
+}
+
+/// The complete workspaces that are copies.
+fn copies(state: &Path) -> Vec<PathBuf> {
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let workspaces = entries(state.join("runs")).flat_map(|run| entries(run.join("workspaces")));
+    let complete = workspaces.map(|agent| agent.join("1")).filter(|home| home.join("made").exists());
+    complete.map(|home| home.join("files")).filter(|files| files.exists()).collect()
 }
 
 /// A check that sees nothing proves nothing.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use posse_testkit::workspace_kind;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -233,6 +234,7 @@ impl World {
             .env("POSSE_LOG", "debug")
             .env("TOP", self.top.path())
             .env("TZ", "UTC")
+            .envs(workspace_kind::given())
             .stdin(Stdio::null());
         for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "CANARY_SECRET", "SSH_AUTH_SOCK", "GH_TOKEN"] {
             command.env(name, &self.canary);

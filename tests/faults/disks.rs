@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use posse_testkit::scenario::Scenario;
-use posse_testkit::variables;
+use posse_testkit::{variables, workspace_kind};
 
 use crate::home::PROGRAM;
 
@@ -19,7 +19,8 @@ fn can_mount() -> bool {
     can
 }
 
-/// The output of a shell script in a new mount namespace, with the scenario in `$1`, the command in `$POSSE` and the
+/// The output of a shell script in a new mount namespace (a `remount` with a source repeats no options that only the
+/// machine's own user namespace understands), with the scenario in `$1`, the command in `$POSSE` and the
 /// arguments of its run as the rest.
 fn in_own_mounts(scenario: &Scenario, dir: &std::path::Path, script: &str) -> (String, String) {
     let output = Command::new("unshare")
@@ -32,6 +33,7 @@ fn in_own_mounts(scenario: &Scenario, dir: &std::path::Path, script: &str) -> (S
         .env("POSSE", PROGRAM)
         .env("POSSE_HOME", scenario.state())
         .env(variables::LEDGER, scenario.ledger())
+        .envs(workspace_kind::given())
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -54,7 +56,7 @@ head -c 700000 /dev/zero > "$POSSE_HOME/filler"
 "$POSSE" ps --json; echo "ps $?"
 "$POSSE" resume --last > again; echo "again $?"
 rm "$POSSE_HOME/filler"
-mount -o remount,size=64m "$POSSE_HOME"
+mount -o remount,size=64m none "$POSSE_HOME"
 "$POSSE" resume --last --json > second; echo "second $?"
 "$POSSE" verify --all; echo "verify $?"
 "$POSSE" logs --json "$("$POSSE" ps --all --json | head -1 | sed 's/.*"run":"\([a-z0-9]*\)".*/\1/')" > logs; echo "logs $?"
@@ -85,12 +87,12 @@ fn a_directory_that_cannot_be_written_is_refused_and_can_still_be_looked_at() {
     std::fs::create_dir(scenario.state()).unwrap();
     let script = r#"
 mount -t tmpfs none "$POSSE_HOME" || exit 9
-mount -o remount,ro "$POSSE_HOME"
+mount -o remount,ro none "$POSSE_HOME"
 "$POSSE" "$@"; echo "run $?"
 "$POSSE" ps; echo "ps $?"
-mount -o remount,rw "$POSSE_HOME"
+mount -o remount,rw none "$POSSE_HOME"
 "$POSSE" "$@" > first; echo "first $?"
-mount -o remount,ro "$POSSE_HOME"
+mount -o remount,ro none "$POSSE_HOME"
 "$POSSE" "$@"; echo "later $?"
 "$POSSE" verify --all; echo "verify $?"
 "#;

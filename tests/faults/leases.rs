@@ -10,6 +10,7 @@ use posse_testkit::ended_run::{EndedRun, no_locks};
 use posse_testkit::process::{Launch, ProcessOutput, RunningProcess, last_words};
 use posse_testkit::scenario::Scenario;
 use posse_testkit::variables;
+use posse_testkit::workspace_kind::changed_dir;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
 
@@ -174,7 +175,7 @@ fn what_a_paused_owner_runs_is_ended_before_another_goes_on() {
         home.start(&["run", "--json", "--model", "scripted/script.yaml", "--dir", "project", "do it"]);
     let run = run_of(hear_event(&running, "", "agent.tool_intended").last().unwrap());
     let until = Instant::now() + PATIENCE;
-    let workspace = home.path(&format!("state/runs/{run}/workspaces/{run}/1/upper"));
+    let workspace = home.path(&format!("state/runs/{run}/workspaces/{run}/1/{}", changed_dir()));
     while !workspace.join("tick").exists() {
         assert!(Instant::now() < until, "the command does not run");
         std::thread::yield_now();

@@ -23,7 +23,7 @@ const BACKGROUND_FROM: &str = "faults";
 const WAITING_TESTS: usize = 3;
 
 /// The tests that the stage `faults` does not repeat: its campaign has the kills of `tests/faults/kills.rs` and more.
-const NOT_IN_FAULTS: &str = "not (binary(faults) & test(/^kills::/))";
+pub(crate) const NOT_IN_FAULTS: &str = "not (binary(faults) & test(/^kills::/))";
 
 /// The variable of the setting `workspace.kind`, which the tests of workspaces obey too.
 pub(crate) const WORKSPACE_KIND: &str = "POSSE_WORKSPACE__KIND";

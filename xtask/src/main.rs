@@ -10,6 +10,7 @@ mod command;
 mod faults;
 mod fuzz;
 mod licences;
+mod matrix;
 mod packages;
 mod quick;
 mod replays;
@@ -44,6 +45,11 @@ const VERBS: &[Verb] = &[
         run: faults::run,
     },
     Verb { name: "campaigns", about: "the random tests at their full length", run: campaigns::run },
+    Verb {
+        name: "matrix",
+        about: "the tests of workspaces: [overlays|copies] [root|ordinary], or all four",
+        run: matrix::run,
+    },
     Verb {
         name: "fuzz",
         about: "reads front matter that a fuzzer makes up: [--seconds N]; [--input FILE] reads one file again",
@@ -83,11 +89,18 @@ fn main() -> ExitCode {
         println!("{}", usage());
         return ExitCode::SUCCESS;
     }
+    if name == matrix::AS_USER {
+        return ended(name, matrix::become_user(rest));
+    }
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else {
         eprintln!("xtask: unknown verb `{name}`\n\n{}", usage());
         return ExitCode::from(2);
     };
-    match (verb.run)(rest) {
+    ended(name, (verb.run)(rest))
+}
+
+fn ended(name: &str, outcome: Outcome) -> ExitCode {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("xtask {name}: {failure}");

@@ -12,7 +12,10 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use posse::ports::Faults;
+use posse_workspace::OVERLAY_POINTS;
 use rustix::process::{Signal, getpid, kill_process};
+
+use crate::workspace_kind;
 
 /// Points at which workspaces are applied, removed, imported or found torn, and at which deep layers are folded. No run of
 /// a campaign passes them. The workspace crate's own tests use them.
@@ -29,7 +32,10 @@ const NOT_IN_A_RUN: [&str; 8] = [
 
 /// Every fault point that a run can pass: those of the engine, the store, the ledger and workspaces.
 pub fn points() -> Vec<&'static str> {
-    let in_a_run = |point: &&&str| !NOT_IN_A_RUN.iter().any(|beginning| point.starts_with(beginning));
+    let not_passed = (!workspace_kind::are_overlays()).then_some(OVERLAY_POINTS);
+    let in_a_run = |point: &&&str| {
+        !NOT_IN_A_RUN.into_iter().chain(not_passed).any(|beginning| point.starts_with(beginning))
+    };
     let all = posse_engine::FAULT_POINTS
         .iter()
         .chain(&posse_store::FAULT_POINTS)

@@ -14,3 +14,4 @@ pub mod process;
 pub mod scenario;
 pub mod trial;
 pub mod variables;
+pub mod workspace_kind;

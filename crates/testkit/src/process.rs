@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::faults::CrashPoint;
-use crate::variables;
+use crate::{variables, workspace_kind};
 
 /// Limit of unread lines. Beyond it the process waits, as for any slow reader.
 const LINES_MAX: usize = 4_096;
@@ -62,7 +62,7 @@ impl Launch {
         let mut command = Command::new(&self.program);
         // The user's own settings and keys must not affect a test.
         command.env_clear().env("HOME", &self.dir).env("NO_COLOR", "1").env("POSSE_HOME", &self.state);
-        command.env(variables::TAG, &self.tag);
+        command.env(variables::TAG, &self.tag).envs(workspace_kind::given());
         for (name, value) in &self.variables {
             command.env(name, value);
         }

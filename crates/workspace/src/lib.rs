@@ -101,8 +101,8 @@ pub use local_workspaces::{LocalWorkspaces, WorkspaceSettings};
 pub use lock::Lock;
 pub use merge::{TreeMerge, merge};
 pub use options::{
-    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, WorkspaceKind,
-    WorkspaceOptions,
+    DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_FILES, DEFAULT_MAX_RUN_BYTES, FAULT_POINTS, Faults, OVERLAY_POINTS,
+    WorkspaceKind, WorkspaceOptions,
 };
 pub use overlay::{CACHE_NAMES, caches, lay_out, remove_layers};
 pub use overlays::try_overlays;

@@ -43,6 +43,9 @@ pub const FAULT_POINTS: &[&str] = &[
     "workspace.restore.before_pack",
 ];
 
+/// The beginning of the names of those points that only overlays pass.
+pub const OVERLAY_POINTS: &str = "workspace.base.";
+
 /// Called at named points, where tests can kill the process.
 pub type Faults = Arc<dyn Fn(&'static str) + Send + Sync>;
 

@@ -1,7 +1,8 @@
 //! Ends a process that works with workspaces, or the filesystem beneath it, at every named point and at random moments;
 //! then looks at what is left, lets the same be done again, and looks once more.
 //!
-//! `cargo xtask faults` runs it with `kill`, `cargo xtask faults --power` with `power`.
+//! `cargo xtask faults` runs it with `kill`, `cargo xtask faults --power` with `power`. Workspaces are overlays, or copies
+//! with `POSSE_WORKSPACE__KIND=copies`.
 
 mod check;
 mod power;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use posse_workspace::{FAULT_POINTS, Faults};
+use posse_workspace::{FAULT_POINTS, Faults, OVERLAY_POINTS};
 use power::Disk;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use work::{Done, Work, folder};
@@ -95,6 +96,12 @@ enum StopMoment {
     After(Duration),
 }
 
+/// The points that this kind of workspaces passes.
+fn points() -> Vec<&'static str> {
+    let passed = |point: &&str| work::are_overlays() || !point.starts_with(OVERLAY_POINTS);
+    FAULT_POINTS.iter().copied().filter(passed).collect()
+}
+
 /// What came of all rounds.
 #[derive(Default)]
 struct RoundResults {
@@ -127,9 +134,10 @@ impl Campaign<'_> {
             println!("{breach}");
         }
         println!(
-            "workspaces, {}: {} points, {} random moments (seed {}), stopped {} times, {} breaches",
+            "workspaces ({}), {}: {} points, {} random moments (seed {}), stopped {} times, {} breaches",
+            if work::are_overlays() { "overlays" } else { "copies" },
             self.how,
-            FAULT_POINTS.len(),
+            points().len(),
             self.rounds,
             self.seed,
             found.stopped,
@@ -145,7 +153,7 @@ impl Campaign<'_> {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             StopMoment::After(Duration::from_millis((chance >> 33) % WORK_MS))
         });
-        FAULT_POINTS.iter().map(|point| StopMoment::Point(point)).chain(random).collect()
+        points().into_iter().map(StopMoment::Point).chain(random).collect()
     }
 
     /// Why this machine cannot do it.
@@ -249,6 +257,8 @@ impl Round<'_> {
             for entry in std::fs::read_dir(&dir).map_err(|error| error.to_string())?.flatten() {
                 match entry.file_name().to_str() {
                     Some("files" | "upper" | "shared") => {}
+                    // The kernel's own, which it closes.
+                    Some(name) if name.starts_with("work.") => {}
                     Some("synced") => drop(std::fs::remove_file(entry.path())),
                     _ if entry.path().is_dir() => dirs.push(entry.path()),
                     _ => {}

@@ -28,7 +28,7 @@ pub(crate) struct Work {
     acks: PathBuf,
     told: BTreeMap<String, String>,
     options: WorkspaceOptions,
-    /// The workspaces, as overlays.
+    /// The workspaces.
     shared: LocalFiles,
 }
 
@@ -37,6 +37,12 @@ pub(crate) type Done<T> = Result<T, String>;
 
 fn text(error: impl Into<Box<dyn std::error::Error>>) -> String {
     error.into().to_string()
+}
+
+/// Whether workspaces are overlays: the variable of the setting `workspace.kind` says it, as to the tests.
+#[expect(clippy::disallowed_methods, reason = "this program is a test, and obeys what tests obey")]
+pub(crate) fn are_overlays() -> bool {
+    std::env::var_os("POSSE_WORKSPACE__KIND").is_none_or(|kind| kind != "copies")
 }
 
 /// The user's folder beneath `root`.
@@ -75,7 +81,8 @@ impl Work {
     pub(crate) fn new(root: &Path, acks: &Path, boot: &str, faults: Option<Faults>) -> Done<Self> {
         let options = WorkspaceOptions { boot: Some(boot.to_owned()), faults, ..WorkspaceOptions::default() };
         let shared = LocalFiles::new(&root.join("state"), options.clone());
-        let shared = shared.with_mounts(Mounts::new(InitBinary::ThisProgram));
+        let shared =
+            if are_overlays() { shared.with_mounts(Mounts::new(InitBinary::ThisProgram)) } else { shared };
         Ok(Self { root: root.to_owned(), acks: acks.to_owned(), told: told(acks)?, options, shared })
     }
 

@@ -68,7 +68,7 @@ fn the_branch_stands_without_the_repository_of_posse() {
     run.result();
     run.space.publish().expect("delivered");
     drop(run);
-    fs::remove_dir_all(project.state()).expect("removed");
+    fs::remove_dir_all(project.state().join("projects")).expect("removed");
     project.git(&["fsck", "--strict", "--full"]);
     assert_eq!(project.git(&["show", "posse/r1:dir/b"]), "the run's\n");
 }

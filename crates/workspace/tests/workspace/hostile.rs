@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use posse_workspace::RepositoryError;
 
-use crate::support::{RUN, World, git_in, plain_git, write};
+use crate::support::{RUN, World, entries_of, git_in, plain_git, write};
 
 /// The content of every file that no agent may see.
 const CANARY: &str = "canary-5f1c";
@@ -567,8 +567,7 @@ fn left_behind(world: &World) -> Vec<String> {
 
 /// Whether a file beneath a directory contains a text.
 fn seen_by_an_agent(dir: &Path, text: &str) -> bool {
-    let entries = fs::read_dir(dir).expect("listed").flatten();
-    entries.map(|entry| entry.path()).any(|path| {
+    entries_of(dir).into_iter().any(|path| {
         if path.is_dir() && !path.is_symlink() {
             return seen_by_an_agent(&path, text);
         }

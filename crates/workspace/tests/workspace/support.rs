@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -147,14 +148,23 @@ pub(crate) fn names_of(space: &RunSpace, commit: &ObjectId) -> Vec<String> {
     files_of(space, commit).into_keys().map(|path| String::from_utf8_lossy(&path).into_owned()).collect()
 }
 
+/// The entries of a directory. The kernel closes its own directory beside the upper layer of an overlay; it is empty.
+pub(crate) fn entries_of(dir: &Path) -> Vec<PathBuf> {
+    let name = |path: Option<&Path>| path.and_then(|path| path.file_name()?.to_str()).map(str::to_owned);
+    let is_work = name(dir.parent()).is_some_and(|parent| parent.starts_with("work."));
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_work => Vec::new(),
+        listed => listed.expect("listed").map(|entry| entry.expect("an entry").path()).collect(),
+    }
+}
+
 /// Everything about a directory that a user could notice: names, modes, times and content, also of `.git`. The times of
 /// objects are excluded: objects are hard-linked, and git in Posse's repository updates the times of those it uses.
 pub(crate) fn fingerprint(dir: &Path) -> BTreeMap<Vec<u8>, (u32, i64, i64, Vec<u8>)> {
     let mut all = BTreeMap::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(at) = dirs.pop() {
-        for entry in fs::read_dir(&at).expect("listed") {
-            let path = entry.expect("an entry").path();
+        for path in entries_of(&at) {
             let metadata = fs::symlink_metadata(&path).expect("looked at");
             let content = if metadata.is_dir() {
                 dirs.push(path.clone());
