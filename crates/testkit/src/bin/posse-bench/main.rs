@@ -31,7 +31,7 @@ impl Plan {
 }
 
 /// The names of the groups, in the order of measurement.
-const GROUPS: [&str; 7] = ["streams", "memory", "children", "http", "reopen", "runs", "command"];
+const GROUPS: [&str; 8] = ["streams", "memory", "children", "http", "coder", "reopen", "runs", "command"];
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -70,6 +70,9 @@ fn main() {
         }
         if plan.has("http") {
             http::children(&plan, &mut report).await;
+        }
+        if plan.has("coder") {
+            http::beneath_coder(&plan, &mut report).await;
         }
         if plan.has("reopen") {
             reopen::measure(&plan, &mut report).await;
