@@ -113,10 +113,9 @@ pub(crate) async fn children(plan: &Plan, report: &mut Report) {
 /// Measures children beneath the definition that users start most: a root that can change files and does not.
 pub(crate) async fn beneath_coder(plan: &Plan, report: &mut Report) {
     let width = if plan.quick { 20 } else { 1_000 };
-    for (latency, what, limit) in [
-        (Duration::ZERO, "at once", CODER_LIMIT_S),
-        (LATENCY, "200 ms a reply", WAITING_LIMIT_S),
-    ] {
+    for (latency, what, limit) in
+        [(Duration::ZERO, "at once", CODER_LIMIT_S), (LATENCY, "200 ms a reply", WAITING_LIMIT_S)]
+    {
         let once = best(plan, width, latency, Format::Chat, Root::Writes).await;
         let name = format!("{width} children over HTTP beneath `coder`, {what}");
         report.at_most(name, once.took.as_secs_f64(), "s", limit);
