@@ -54,6 +54,7 @@ mod new_run;
 mod outcome;
 mod questions;
 mod replay;
+mod reports;
 mod secrets;
 mod system;
 pub mod view;
@@ -117,6 +118,7 @@ pub use posse_workspace::{
 };
 pub use questions::{FoundQuestions, PendingQuestion, QuestionScope};
 pub use replay::{RecordedRun, replayed};
+pub use reports::ReportFiles;
 pub use secrets::{names_a_secret, url_passwords};
 pub use view::{AgentRecord, AgentView, ListedRun, RunSummary, RunView};
 pub use waiting::{AgentWaitOutcome, WaitOutcome};

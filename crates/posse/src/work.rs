@@ -1,19 +1,18 @@
-//! Access to a run's files for front ends: diff, apply, salvage, reports.
+//! Access to a run's files for front ends: diff, apply, salvage.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use posse_domain::code::Code;
 use posse_domain::event::FilesCommit;
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::lifecycle::{FailureReason, RunStatus};
+use posse_domain::lifecycle::RunStatus;
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
     ApplyError, ApplySummary, DiffEnd, DiffOptions, RestoredWork, RunFiles, SalvageQuery, SalvageState,
     WorkspaceError, WorkspaceId,
 };
 
-use crate::view::{AgentCommits, AgentRecord, FileHistory, FilesAt, started_from};
+use crate::view::{AgentCommits, FileHistory, FilesAt, started_from};
 use crate::{Error, Posse, RunOutcome};
 
 /// Which runs may be applied.
@@ -189,25 +188,6 @@ impl Posse {
         port.restore(agent, attempt, target).await.map_err(unusable(&run))
     }
 
-    /// The report of an agent, as Markdown; for a failed agent the reason, and its last text. `None` if it has not
-    /// ended.
-    pub async fn report(&self, agent: &AgentId) -> Result<Option<String>, Error> {
-        let AgentRecord { agent, report, .. } = self.agent(agent).await?;
-        Ok(match (agent.failure, report) {
-            (None, report) => report.filter(|_| agent.final_status.is_some() || agent.id.is_root()),
-            (Some(FailureReason { code, reason }), report) => {
-                let failed = match code {
-                    Code::Cancelled => format!("Cancelled: {reason}"),
-                    code => format!("Failed ({code}): {reason}"),
-                };
-                Some(match report {
-                    Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),
-                    None => failed,
-                })
-            }
-        })
-    }
-
     /// The disk usage of a run beside the journal: workspaces, checkouts, records; `None` if it has no files.
     pub async fn disk_bytes(&self, run: &RunId) -> Result<Option<u64>, Error> {
         let Some(files) = &self.files else { return Ok(None) };
@@ -225,6 +205,6 @@ impl Posse {
 }
 
 /// The error for a run's files that could not be used.
-fn unusable(run: &RunId) -> impl Fn(WorkspaceError) -> Error + '_ {
+pub(crate) fn unusable(run: &RunId) -> impl Fn(WorkspaceError) -> Error + '_ {
     |problem| Error::Files { run: run.clone(), problem }
 }

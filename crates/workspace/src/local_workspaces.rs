@@ -19,7 +19,6 @@ use posse_sandbox::{CacheShown, DiskLimit, LocalRecords, OverlayMount, Sandbox};
 
 use super::host_commands::CommandResult;
 use super::protected_names::ProtectedNames;
-use super::reports::Reports;
 use super::run_files::blocking;
 use super::workspace_commands::CommandPlace;
 use super::{
@@ -57,7 +56,6 @@ pub(super) struct Inner {
     scratches: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
     /// Whether the changes of a check can be kept in an overlay, apart from the files that it starts from.
     keeps_apart: tokio::sync::OnceCell<bool>,
-    reports: Arc<Reports>,
     /// Removed when the last user of these workspaces is dropped.
     _temporary: Option<TemporaryState>,
 }
@@ -103,7 +101,6 @@ impl LocalWorkspaces {
             open_runs: Mutex::default(),
             scratches: Mutex::default(),
             keeps_apart: tokio::sync::OnceCell::new(),
-            reports: Arc::default(),
             _temporary: temporary,
         }))
     }
@@ -362,11 +359,6 @@ impl Workspaces for LocalWorkspaces {
 
     fn publish(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>> {
         self.with(run, move |opened| publish(&opened.space, &approvals))
-    }
-
-    fn report(&self, parent: &AgentId, path: String, report: Arc<str>) -> WorkspaceResult<()> {
-        let dir = self.0.run_dir(parent.run().as_str()).join("reports").join(parent.to_string());
-        self.0.reports.write(dir, path, report)
     }
 }
 

@@ -7,10 +7,13 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
     ApplyError, ApplySummary, DiffEnd, DiffForm, DiffOptions, FileListing, GcOptions, GcSummary, ListedFile,
-    ObjectTransfer, RestoredWork, RunFiles, SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
+    ObjectTransfer, ReportFile, RestoredWork, RunFiles, SalvageQuery, SalvageState, WorkspaceError,
+    WorkspaceResult,
 };
 
-use super::{LocalFiles, RepositoryError, RunSpace, file_listing, salvage_ref, salvaged_git_ref, work_ref};
+use super::{
+    LocalFiles, RepositoryError, RunSpace, file_listing, reports, salvage_ref, salvaged_git_ref, work_ref,
+};
 
 /// Runs a blocking function on a blocking thread.
 pub(super) fn blocking<T, E>(
@@ -111,6 +114,11 @@ impl RunFiles for LocalFiles {
     fn disk_bytes(&self, run: &RunId) -> WorkspaceResult<Option<u64>> {
         let (files, run) = (self.clone(), run.to_string());
         blocking(move || Ok(files.disk_usage(&run)?))
+    }
+
+    fn write_reports(&self, run: &RunId, reports: Vec<ReportFile>) -> WorkspaceResult<PathBuf> {
+        let dir = self.run_dir(run.as_str()).join("reports");
+        blocking(move || reports::write(&dir, &reports).map(|()| dir))
     }
 
     fn clean(&self, options: GcOptions) -> WorkspaceResult<GcSummary> {

@@ -2,6 +2,8 @@
 
 use std::io::IsTerminal;
 
+use posse::ReportFiles;
+
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -12,7 +14,8 @@ use crate::term;
 
 /// Print the report of a run, or of one of its agents
 ///
-/// For a failed agent, prints the reason and its last text.
+/// For a failed agent, prints the reason and its last text. The reports of sub-agents, this one's and those beneath it,
+/// are also written to files beneath the state directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -22,11 +25,15 @@ pub(crate) struct ReportArgs {
 /// Prints a report.
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (agent, report, turn_limited) = runtime::looking(async {
+    let (agent, report, turn_limited, files) = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
         let report = posse.report(&agent).await?;
         let record = posse.agent(&agent).await?;
-        Ok((agent, report, record.agent.is_turn_limited()))
+        let files = match report {
+            Some(_) => posse.write_reports(&agent).await,
+            None => Ok(None),
+        };
+        Ok((agent, report, record.agent.is_turn_limited(), files))
     })?;
     let Some(report) = report else {
         return Err(CliError::failed(format!("{agent} has not reported yet"))
@@ -46,6 +53,14 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
     output.flush()?;
     if turn_limited {
         note(&format!("{agent} was cut off by its turn limit: its work may be unfinished"));
+    }
+    match files {
+        Ok(Some(ReportFiles { dir, .. })) if agent.is_root() => {
+            note(&format!("the reports of its sub-agents are in {}", dir.display()));
+        }
+        Ok(_) => {}
+        // The report is printed all the same: only its copy in a file is missing.
+        Err(error) => note(&format!("the reports are not in files: {error}")),
     }
     Ok(Exit::DONE)
 }

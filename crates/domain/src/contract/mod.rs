@@ -182,7 +182,7 @@ pub struct ExecutionTerms {
 pub struct OutputTerms {
     /// The report's format.
     pub report_format: ReportFormat,
-    /// Where the host writes the report.
+    /// The path of the report's file beneath the run's state directory. `<idx>` is the child's place.
     pub report_path_pattern: String,
     /// JSON Schema that the final answer must satisfy.
     #[serde(serialize_with = "crate::canonical::map")]
@@ -223,6 +223,11 @@ impl Contract {
     pub fn to_json(&self) -> String {
         // Cannot fail: every map key is a string, and `check` refused NaN.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The path of the report's file, beneath the folder of the parent's reports.
+    pub fn report_path(&self) -> String {
+        self.outputs.report_path_pattern.replace("<idx>", &self.parent.step_idx.to_string())
     }
 
     /// The hash that the created event contains.

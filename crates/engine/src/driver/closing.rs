@@ -1,14 +1,11 @@
-//! Closes children that have ended: closes the child if its contract says so, writes its report, and answers its
-//! parent, all in one decision. With separate commits, a crash between them would spawn the child again.
+//! Closes children that have ended: closes the child if its contract says so, and answers its parent, both in one
+//! decision. With separate commits, a crash between them would spawn the child again.
 
-use posse_domain::code::Code;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{CommandRefused, Failure, OpenState};
 
 use super::Driver;
 use super::answering::ChildResult;
-use super::desks::files::FilesEffect;
-use super::effects::Effect;
 
 impl Driver {
     /// Handles the end of a child that completed or failed.
@@ -28,14 +25,12 @@ impl Driver {
         };
         let close = agent.contract.execution.close_on_completion;
         let writer = agent.writer;
-        let path = self.report_path(id);
         if close {
             self.close_ended(id);
         } else {
             self.core.unclosed.insert(id.clone());
         }
         self.drop_session(id);
-        self.write_report(id, path, &ended);
         self.answer_parent(id, ended);
         if writer {
             let ending = |id: &AgentId| !self.core.is_active(id);
@@ -59,37 +54,6 @@ impl Driver {
         self.models.close(id);
         self.preambles.close(id);
         self.calls.close(id);
-    }
-
-    /// Writes the report file of a child that never started. It contains the reason.
-    pub(super) fn report_abandoned(&mut self, id: &AgentId) {
-        let Some(agent) = self.core.run.open(id) else { return };
-        let OpenState::Failed(failure) = &agent.state else { return };
-        let ended = ChildResult {
-            call_id: agent.call_id.clone(),
-            background: agent.background,
-            definition: agent.prepared.definition.name.clone(),
-            skill: None,
-            result: Err((failure.code, failure.reason.clone())),
-        };
-        self.write_report(id, self.report_path(id), &ended);
-    }
-
-    fn report_path(&self, id: &AgentId) -> String {
-        let Some(agent) = self.core.run.open(id) else { return String::new() };
-        let idx = agent.contract.parent.step_idx.to_string();
-        agent.contract.outputs.report_path_pattern.replace("<idx>", &idx)
-    }
-
-    /// Writes a child's report, or the reason why it has no report, to a file for users.
-    fn write_report(&mut self, id: &AgentId, path: String, ended: &ChildResult) {
-        let Some(parent) = id.parent().filter(|_| self.core.rt.parts.workspaces.is_some()) else { return };
-        let text = match &ended.result {
-            Ok(report) => report.clone(),
-            Err((Code::Cancelled, reason)) => format!("Cancelled: {reason}").into(),
-            Err((code, reason)) => format!("Failed ({code}): {reason}").into(),
-        };
-        self.core.after_commit(Effect::Files(FilesEffect::Report { parent, path, text }));
     }
 
     /// Closes a child, unless it has not ended.

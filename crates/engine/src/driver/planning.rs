@@ -106,7 +106,6 @@ impl Driver {
             }
             self.drop_session(&child);
             self.fresh.retain(|fresh| *fresh != child);
-            self.report_abandoned(&child);
             self.close_ended(&child);
         }
     }

@@ -8,6 +8,7 @@
 //! | `diff`, `salvages`, `list_files`, `read_files`, `disk_bytes`, `export_objects` | read only: no file, ref or object changes |
 //! | `apply` | writes the whole result or nothing; a second call completes an interrupted one, and then changes nothing |
 //! | `restore` | writes into a directory that is new or empty, never over a file |
+//! | `write_reports` | every report is in its file when it returns; a file that has it already is not written again |
 //! | `clean`, `remove` | remove only files of ended runs that are reachable elsewhere; files that cannot be inspected stay, with a reason; with `dry_run` nothing changes |
 //! | `import_objects` | all objects of the transfer are durable and reachable when it returns, or none is used; importing the same transfer again changes nothing |
 //!
@@ -232,6 +233,17 @@ impl GcSummary {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectTransfer(pub Vec<u8>);
 
+/// The report of a sub-agent as a file for users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportFile {
+    /// The parent of the sub-agent. Each parent has a folder of its own.
+    pub parent: AgentId,
+    /// The path beneath this folder, from the contract.
+    pub path: String,
+    /// The report, or why there is none.
+    pub text: String,
+}
+
 /// Results and storage of the files of runs.
 pub trait RunFiles: Send + Sync + 'static {
     /// The folder from which the run's files came, and to which its result is applied.
@@ -268,6 +280,10 @@ pub trait RunFiles: Send + Sync + 'static {
 
     /// The disk usage of the run beside the journal. `None` if it has no files.
     fn disk_bytes(&self, run: &RunId) -> WorkspaceResult<Option<u64>>;
+
+    /// Writes reports of the run to files beneath its state directory, where users open them with any program, and
+    /// returns their folder. The journal has their texts, so no file is needed by Posse.
+    fn write_reports(&self, run: &RunId, reports: Vec<ReportFile>) -> WorkspaceResult<PathBuf>;
 
     /// Removes the files of ended runs that are old enough and that are reachable elsewhere or not needed any more.
     fn clean(&self, options: GcOptions) -> WorkspaceResult<GcSummary>;

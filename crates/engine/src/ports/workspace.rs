@@ -13,7 +13,6 @@
 //! | `publish` | at most one new ref in the user's repository |
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -291,7 +290,4 @@ pub trait Workspaces: Send + Sync + 'static {
     /// to protected names without an approval are omitted. Returns `None` if the result equals the files that the run
     /// started from.
     fn publish(&self, run: &RunId, approvals: Approvals) -> WorkspaceResult<Option<RunResult>>;
-
-    /// Writes a report to a file for users. The journal has its text too.
-    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()>;
 }

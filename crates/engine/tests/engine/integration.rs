@@ -79,8 +79,8 @@ async fn a_childs_change_is_merged_into_what_the_run_delivers() {
     }
     // The root only delegated: it needs no files on disk, and only its work ref moves.
     assert_eq!((world.workspaces().asked("make"), world.workspaces().asked("snapshot")), (1, 0));
-    let report = world.workspaces().report(&ended.run.id.root(), ".posse/step-0-result.md");
-    assert_eq!(report.as_deref(), Some("I put it there."));
+    let reports = world.reports(&ended.run.id).await;
+    assert_eq!(reports[".posse/step-0-result.md"], "I put it there.");
 }
 
 /// An agent in the middle of the tree without its own files: its change consists of its child's changes.
@@ -230,7 +230,7 @@ async fn commands_of_the_contract_run_on_the_merged_tree_and_decide() {
     let failed = &ended.run.failed[0];
     assert_eq!(failed.code, Code::ChecksFailed);
     assert!(failed.reason.contains("c/x=4") && failed.reason.contains("looked at"), "{}", failed.reason);
-    let report = world.workspaces().report(&ended.run.id.root(), ".posse/step-2-result.md").expect("written");
+    let report = &world.reports(&ended.run.id).await[".posse/step-2-result.md"];
     assert!(report.contains("CHECKS_FAILED") && report.contains("I put it there."), "it says both: {report}");
 }
 

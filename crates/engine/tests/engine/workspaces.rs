@@ -30,7 +30,6 @@ struct Disk {
     bases: HashMap<RunId, ObjectId>,
     salvage: HashMap<WorkspaceId, ObjectId>,
     results: HashMap<RunId, ObjectId>,
-    reports: BTreeMap<(AgentId, String), String>,
     /// Merges in the order in which files were updated.
     updates: Vec<(AgentId, ObjectId)>,
     /// How often each operation was requested, by name.
@@ -100,10 +99,6 @@ impl MemoryWorkspaces {
     /// Adds further failures of an operation, after those that are set already.
     pub(crate) fn fail(&self, what: &'static str, times: usize, problem: WorkspaceError) {
         self.disk().ailing.entry(what).or_default().push((times, problem));
-    }
-
-    pub(crate) fn report(&self, parent: &AgentId, path: &str) -> Option<String> {
-        self.disk().reports.get(&(parent.clone(), path.to_owned())).cloned()
     }
 
     /// Executes an operation on the disk. If the process is dead, it never completes.
@@ -321,14 +316,6 @@ impl Workspaces for MemoryWorkspaces {
                 left_out: Vec::new(),
                 instructions: Vec::new(),
             }))
-        })
-    }
-
-    fn report(&self, parent: &AgentId, path: String, text: Arc<str>) -> WorkspaceResult<()> {
-        let parent = parent.clone();
-        self.act("report", move |disk| {
-            disk.reports.insert((parent, path), text.to_string());
-            Ok(())
         })
     }
 }

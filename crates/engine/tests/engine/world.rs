@@ -1,18 +1,20 @@
 //! The fixture of one test: a store, a model, tools and definitions.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, pending};
+use posse_domain::contract::Contract;
 use posse_domain::definition::{Definition, Mode, Trust};
 use posse_domain::event::{EffectClass, Event, EventBody};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::Run;
 use posse_engine::ports::{
-    Admission, CallSize, Commit, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure, ModelReply,
-    ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
+    Admission, AgentRow, CallSize, Commit, Faults, Hooks, MailCommand, Model, ModelFacts, ModelFailure,
+    ModelReply, ModelRequest, Permit, RunKey, Store, StreamSink, System, TenantId, Tool,
 };
 use posse_engine::{
     Parts, RequestField, ResumeOutcome, RunHandle, RunRequest, Runtime, RuntimeError, RuntimeOptions,
@@ -295,6 +297,19 @@ impl World {
     #[expect(clippy::unused_self, reason = "reads as what it is: the key of a run in this world")]
     pub(crate) fn key(&self, run: &RunId) -> RunKey {
         RunKey { tenant: TenantId::local(), run: run.clone() }
+    }
+
+    /// What the store has for the report files of the root's children: their paths and their texts.
+    pub(crate) async fn reports(&self, run: &RunId) -> BTreeMap<String, String> {
+        let rows = self.store().agents(&self.key(run)).await.expect("agents");
+        let children = rows.into_iter().filter(|row| row.id.parent() == Some(run.root()));
+        let file = |row: AgentRow| {
+            let contract = Contract::from_json(&row.terms.expect("terms").contract_json).expect("a contract");
+            let error = row.error.map(|error| format!("{}: {}", error.code, error.reason));
+            let text = [error, row.result].into_iter().flatten().collect::<Vec<_>>().join("\n");
+            (contract.report_path(), text)
+        };
+        children.map(file).collect()
     }
 
     pub(crate) fn store(&self) -> &MemoryStore {

@@ -12,6 +12,7 @@ mod killed_helpers;
 mod own_store;
 mod published_schema;
 mod replay;
+mod reports;
 
 use posse::{DiffForm, DiffOptions};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use posse::Posse;
+use posse::{NewRun, Posse};
 use posse_testkit::fanout;
 
 use crate::Plan;
@@ -49,11 +49,21 @@ async fn best_of(plan: &Plan, width: usize, latency: Duration, root: Root) -> Du
 
 /// The rights of the root of a measured run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Root {
+pub(crate) enum Root {
     /// Read only: the run has no snapshot, and all agents read the folder.
     Looks,
-    /// Write: its children read a checkout of the snapshot. The snapshot itself is measured elsewhere.
+    /// Write, as `coder` does: its children read the files of the snapshot.
     Writes,
+}
+
+impl Root {
+    /// The run with this root.
+    pub(crate) fn of(self, new: NewRun, posse: &Posse) -> NewRun {
+        match self {
+            Root::Looks => new.definitions(fanout::lead(&posse.tool_names())).definition("lead"),
+            Root::Writes => new,
+        }
+    }
 }
 
 async fn once(dir: &Path, width: usize, latency: Duration, root: Root) -> Duration {
@@ -65,14 +75,11 @@ async fn once(dir: &Path, width: usize, latency: Duration, root: Root) -> Durati
         .model("mock/fanout", model)
         .open()
         .expect("a store");
-    let new = fanout::run(home.path());
-    let new = match root {
-        Root::Looks => new.definitions(fanout::lead(&posse.tool_names())).definition("lead"),
-        Root::Writes => new,
-    };
+    let new = root.of(fanout::run(home.path()), &posse);
     let mut began = Instant::now();
     let run = posse.start(new).await.expect("a run");
     if root == Root::Writes {
+        // The snapshot itself is measured elsewhere.
         began = Instant::now();
     }
     run.ended().await.expect("the run ends");

@@ -32,7 +32,8 @@ impl Plan {
 }
 
 /// The names of the groups, in the order of measurement.
-const GROUPS: [&str; 8] = ["streams", "memory", "children", "writers", "http", "reopen", "runs", "command"];
+const GROUPS: [&str; 9] =
+    ["streams", "memory", "children", "writers", "http", "coder", "reopen", "runs", "command"];
 
 fn main() {
     // Workspaces are held by this program, started once more.
@@ -76,6 +77,9 @@ fn main() {
         }
         if plan.has("http") {
             http::children(&plan, &mut report).await;
+        }
+        if plan.has("coder") {
+            http::beneath_coder(&plan, &mut report).await;
         }
         if plan.has("reopen") {
             reopen::measure(&plan, &mut report).await;

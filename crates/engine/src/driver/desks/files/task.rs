@@ -1,7 +1,5 @@
 //! The tasks of the file desk. They hold no slot, and each completes its operation even if the agent ends meanwhile.
 
-use std::sync::Arc;
-
 use posse_domain::id::AgentId;
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
@@ -29,8 +27,6 @@ pub(crate) enum FilesEffect {
     Update { child: AgentId, of: WorkspaceId, old: ObjectId, new: ObjectId },
     /// Publish the root's files as the run's result.
     Publish { approvals: Approvals },
-    /// Write a child's report to a file for users.
-    Report { parent: AgentId, path: String, text: Arc<str> },
 }
 
 impl FilesDesk {
@@ -87,13 +83,6 @@ impl FilesDesk {
                     let result = retry(|| workspaces.publish(&run, approvals.clone())).await;
                     faults.hit("engine.publish.after");
                     Input::Published(result)
-                }
-                FilesEffect::Report { parent, path, text } => {
-                    // A failure is not fatal: the file can be written again from the report in the journal.
-                    if let Err(problem) = workspaces.report(&parent, path, text).await {
-                        tracing::warn!(%parent, %problem, "a report could not be written");
-                    }
-                    return;
                 }
             };
             drop(sender.send(input));
