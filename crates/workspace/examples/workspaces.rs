@@ -1,7 +1,8 @@
 //! Measures snapshots and workspaces beside plain git, on a generated repository.
 //!
-//! `cargo run --release -p posse-workspace --example workspaces [FILES [ROUNDS]]` prints `name value unit` lines:
-//! medians of the rounds, with everything in the page cache except in cold-cache measurements.
+//! `cargo run --release -p posse-workspace --example workspaces [FILES [ROUNDS [PART]]]` prints `name value unit` lines:
+//! medians of the rounds, with everything in the page cache except in cold-cache measurements. PART `bases` measures only
+//! the shared layers.
 
 use std::error::Error;
 use std::fs;
@@ -36,9 +37,14 @@ fn main() -> Outcome<()> {
     make_repository(&folder, files)?;
     println!("files {files} count");
     let bench = Bench { dir: dir.path(), folder: &folder, rounds };
+    if args.next().as_deref() == Some("bases") {
+        bench.new_states()?;
+        return bench.second_run();
+    }
     bench.first_times()?;
     bench.snapshots()?;
     bench.workspaces("overlay", &bench.spaces("state"))?;
+    bench.new_states()?;
     bench.second_run()?;
     bench.walks()?;
     bench.ignored()?;
@@ -136,6 +142,32 @@ impl Bench<'_> {
         say(&format!("{kind}_commit_call"), &mut call);
         say(&format!("{kind}_salvage"), &mut salvage);
         say(&format!("{kind}_remove"), &mut remove);
+        Ok(())
+    }
+
+    /// A workspace of a commit that differs in one file from that of its agent's parent, and is not laid out yet.
+    fn new_states(&self) -> Outcome<()> {
+        let spaces = self.spaces("state");
+        let base = spaces.begin("states", self.folder)?.snapshot.commit;
+        let space = spaces.open("states")?;
+        let (mut made, mut bytes) = (Vec::new(), Vec::new());
+        let parent = space.make("states", 1, &base)?.dir;
+        for round in 0..=self.rounds {
+            fs::write(parent.join("d0/f1.txt"), format!("state {round}\n"))?;
+            let commit = space.snapshot("states", 1)?.commit;
+            let before = trees::bytes_beneath(&self.dir.join("state/projects"))?;
+            let time = timed(|| {
+                let dir = space.make(&format!("states.{round}"), 1, &commit)?.dir;
+                Ok(fs::write(dir.join("d0/f2.txt"), "first")?)
+            })?;
+            // The first one loads what the process needs to know of the base.
+            if round > 0 {
+                made.push(time);
+                bytes.push(trees::bytes_beneath(&self.dir.join("state/projects"))? - before);
+            }
+        }
+        say("overlay_of_new_state", &mut made);
+        println!("overlay_of_new_state_disk {} KiB", bytes.iter().max().unwrap_or(&0) / 1024);
         Ok(())
     }
 

@@ -28,6 +28,13 @@ const STAGE: u16 = 0x3000;
 const NAME_LENGTH: u16 = 0x0fff;
 const SKIP_WORKTREE: u16 = 0x4000;
 const INTENT_TO_ADD: u16 = 0x2000;
+/// The signature, the version, and the number of entries.
+const HEADER_BYTES: usize = 12;
+/// The version of an index without and with entries that are outside of the checkout.
+const PLAIN: u32 = 2;
+const WITH_SKIPPED: u32 = 3;
+/// Where an entry has its flags: after ten numbers and an object id.
+const FLAGS_AT: usize = 60;
 const NS_PER_S: i128 = 1_000_000_000;
 
 /// The ten stat fields that an index keeps, each cut to 32 bits.
@@ -234,31 +241,102 @@ fn answered(record: &[u8]) -> Option<TrackedFile> {
 
 /// An index for a workspace with these files, sorted by path. A file without a stat is outside its checkout.
 pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
-    let skipped = |entry: &Entry| entry.stat.is_none() && entry.mode != Mode::Gitlink;
-    let version: u32 = if entries.iter().any(skipped) { 3 } else { 2 };
     let mut out = Vec::with_capacity(entries.len() * 96 + 64);
-    out.extend_from_slice(SIGNATURE);
-    out.extend_from_slice(&version.to_be_bytes());
-    out.extend_from_slice(&u32::try_from(entries.len()).unwrap_or_default().to_be_bytes());
-    for entry in entries {
-        let before = out.len();
-        let mut stat = entry.stat.map_or([0; 10], |stat| ShortStat::of(&stat).0);
-        stat[6] = entry.mode.bits();
-        for number in stat {
-            out.extend_from_slice(&number.to_be_bytes());
-        }
-        out.extend_from_slice(entry.oid.as_bytes());
-        let length = u16::try_from(entry.path.len()).map_or(NAME_LENGTH, |length| length.min(NAME_LENGTH));
-        if skipped(entry) {
-            out.extend_from_slice(&(length | EXTENDED).to_be_bytes());
-            out.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
-        } else {
-            out.extend_from_slice(&length.to_be_bytes());
-        }
-        out.extend_from_slice(&entry.path);
-        let padding = 8 - (out.len() - before) % 8;
-        out.extend_from_slice(&[0; 8][..padding]);
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    entries.iter().for_each(|entry| put(&mut out, entry));
+    let version = if entries.iter().any(is_skipped) { WITH_SKIPPED } else { PLAIN };
+    sealed(out, version, entries.len())
+}
+
+/// The index after changes of some paths, which are sorted: each gets another entry, or none. What did not change is
+/// copied, and not read. `None` for an index that [`encode`] has not written.
+///
+/// A *split* index would not repeat what did not change. But many programs do not use git itself to read an index, and
+/// most of their libraries (libgit2, JGit) refuse a split one.
+pub(crate) fn changed(index: &[u8], changes: &[(&[u8], Option<&Entry>)]) -> Option<Vec<u8>> {
+    let (body, _) = index.split_at_checked(index.len().checked_sub(SUM_BYTES)?)?;
+    let number = |at: usize| body.get(at..at + 4)?.try_into().map(u32::from_be_bytes).ok();
+    let (mut version, count) = (number(4)?, usize::try_from(number(8)?).ok()?);
+    if !body.starts_with(SIGNATURE) || !(PLAIN..=WITH_SKIPPED).contains(&version) {
+        return None;
     }
+    let mut out = Vec::with_capacity(index.len() + changes.len() * 128);
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    let (mut at, mut copied, mut total) = (HEADER_BYTES, HEADER_BYTES, count);
+    let mut changes = changes.iter().peekable();
+    let mut add = |out: &mut Vec<u8>, entry: Option<&Entry>| {
+        if let Some(entry) = entry {
+            put(out, entry);
+            version = if is_skipped(entry) { WITH_SKIPPED } else { version };
+        }
+        usize::from(entry.is_some())
+    };
+    for _ in 0..count {
+        let (name, end) = entry_at(body, at)?;
+        while let Some((path, entry)) = changes.next_if(|(path, _)| *path <= name) {
+            out.extend_from_slice(&body[copied..at]);
+            total += add(&mut out, *entry);
+            let is_replaced = *path == name;
+            copied = if is_replaced { end } else { at };
+            total -= usize::from(is_replaced);
+        }
+        at = end;
+    }
+    if at != body.len() {
+        return None;
+    }
+    out.extend_from_slice(&body[copied..]);
+    for (_, entry) in changes {
+        total += add(&mut out, *entry);
+    }
+    Some(sealed(out, version, total))
+}
+
+/// The name of the entry at an offset, and the offset after it.
+fn entry_at(body: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let flags_at = at + FLAGS_AT;
+    let flags = u16::from_be_bytes(body.get(flags_at..flags_at + 2)?.try_into().ok()?);
+    let name_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+    let length = match flags & NAME_LENGTH {
+        NAME_LENGTH => body.get(name_at..)?.iter().position(|byte| *byte == 0)?,
+        length => usize::from(length),
+    };
+    let name = body.get(name_at..name_at + length)?;
+    // One to eight zeros pad the entry to a multiple of eight.
+    let end = at + (name_at + length - at) / 8 * 8 + 8;
+    (end <= body.len()).then_some((name, end))
+}
+
+fn is_skipped(entry: &Entry) -> bool {
+    entry.stat.is_none() && entry.mode != Mode::Gitlink
+}
+
+fn put(out: &mut Vec<u8>, entry: &Entry) {
+    let before = out.len();
+    let mut stat = entry.stat.map_or([0; 10], |stat| ShortStat::of(&stat).0);
+    stat[6] = entry.mode.bits();
+    for number in stat {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    out.extend_from_slice(entry.oid.as_bytes());
+    let length = u16::try_from(entry.path.len()).map_or(NAME_LENGTH, |length| length.min(NAME_LENGTH));
+    if is_skipped(entry) {
+        out.extend_from_slice(&(length | EXTENDED).to_be_bytes());
+        out.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
+    } else {
+        out.extend_from_slice(&length.to_be_bytes());
+    }
+    out.extend_from_slice(&entry.path);
+    let padding = 8 - (out.len() - before) % 8;
+    out.extend_from_slice(&[0; 8][..padding]);
+}
+
+/// Completes an index: its header, which has room at the beginning, and its checksum.
+fn sealed(mut out: Vec<u8>, version: u32, count: usize) -> Vec<u8> {
+    let count = u32::try_from(count).unwrap_or_default();
+    out[..4].copy_from_slice(SIGNATURE);
+    out[4..8].copy_from_slice(&version.to_be_bytes());
+    out[8..HEADER_BYTES].copy_from_slice(&count.to_be_bytes());
     let sum: [u8; SUM_BYTES] = Sha1::digest(&out).into();
     out.extend_from_slice(&sum);
     out
@@ -266,6 +344,10 @@ pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
     use super::*;
 
     fn entry(path: &[u8], stat: Option<Stat>) -> Entry {
@@ -285,6 +367,47 @@ mod tests {
             assert!(read.stat.is_some_and(|short| short.matches(&stat)));
             assert!(!read.stat.is_some_and(|short| short.matches(&Stat { size: 6, ..stat })));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_index_is_that_of_the_changed_files(
+            before in prop::collection::btree_map("[ab/]{1,9}", any::<bool>(), 0..20),
+            after in prop::collection::btree_map("[ab/]{1,9}", any::<bool>(), 0..20),
+            long in 0_usize..6000,
+        ) {
+            let stat = |size: bool| Some(Stat { size: u64::from(size) + 5, ..Stat::default() });
+            let listed = |files: &BTreeMap<String, bool>| -> Vec<Entry> {
+                let mut all: Vec<Entry> =
+                    files.iter().map(|(path, size)| entry(path.as_bytes(), stat(*size).filter(|_| *size))).collect();
+                all.push(entry(&vec![b'x'; long + 1], stat(false)));
+                all
+            };
+            let (old, new) = (listed(&before), listed(&after));
+            let paths: BTreeSet<&[u8]> = old.iter().chain(&new).map(|entry| entry.path.as_slice()).collect();
+            let of = |all: &[Entry], path: &[u8]| all.iter().find(|entry| entry.path == path).cloned();
+            let sides: Vec<(&[u8], Option<Entry>, Option<Entry>)> =
+                paths.into_iter().map(|path| (path, of(&old, path), of(&new, path))).collect();
+            let changes: Vec<(&[u8], Option<&Entry>)> = sides
+                .iter()
+                .filter(|(_, old, new)| old != new)
+                .map(|(path, _, new)| (*path, new.as_ref()))
+                .collect();
+            let spliced = changed(&encode(&old), &changes).expect("an index");
+            prop_assert_eq!(parse(&spliced), parse(&encode(&new)));
+        }
+    }
+
+    #[test]
+    fn a_cut_or_foreign_index_is_not_changed() {
+        let good = encode(&[entry(b"a", None), entry(b"b", None)]);
+        for length in 0..good.len() {
+            assert_eq!(changed(&good[..length], &[]), None, "cut to {length}");
+        }
+        let mut extended = good[..good.len() - SUM_BYTES].to_vec();
+        extended.extend_from_slice(b"TREE\0\0\0\0");
+        extended.extend_from_slice(&[0; SUM_BYTES]);
+        assert_eq!(changed(&extended, &[]), None, "an extension would be out of date");
     }
 
     #[test]

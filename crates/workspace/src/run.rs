@@ -221,7 +221,7 @@ impl RunSpace {
         let bytes = entries.iter().filter_map(|entry| entry.stat).map(|stat| stat.size).sum();
         self.within_bounds(bytes)?;
         self.plant_copies(&new)?;
-        self.plant_git(&new, base, &entries)?;
+        self.plant_git(&new, base, &index::encode(&entries))?;
         Manifest { entries, looked_ns, commit: *base, tree }.save(&making.join("manifest"))?;
         options.hit("workspace.make.after_files");
         // A process that moved the work ref meanwhile did not see this workspace, so it is created again.
@@ -459,12 +459,7 @@ impl RunSpace {
     }
 
     /// Creates a complete small repository, so that git works in the workspace.
-    pub(super) fn plant_git(
-        &self,
-        dir: &Path,
-        base: &ObjectId,
-        entries: &[Entry],
-    ) -> Result<(), RepositoryError> {
+    pub(super) fn plant_git(&self, dir: &Path, base: &ObjectId, index: &[u8]) -> Result<(), RepositoryError> {
         let git = dir.join(".git");
         for part in ["objects/info", "objects/pack", "refs/heads", "refs/tags", "info"] {
             let part = git.join(part);
@@ -473,7 +468,7 @@ impl RunSpace {
         for (name, content) in self.planted(base) {
             plant(&git.join(name), &content, false)?;
         }
-        plant(&git.join("index"), &index::encode(entries), false)?;
+        plant(&git.join(index::NAME), index, false)?;
         match disk::read_if_there(&self.project.repository().join("shallow"))? {
             Some(shallow) => plant(&git.join("shallow"), &shallow, false),
             None => Ok(()),

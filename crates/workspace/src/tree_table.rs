@@ -1,6 +1,7 @@
 //! The directories of a tree by path, so that a commit that differs in few files needs few new trees.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::ObjectId;
 use super::change::{Change, EntryType};
@@ -30,11 +31,10 @@ impl ItemKind {
     }
 }
 
-/// All directories of one tree.
+/// All directories of one tree. A table that differs in few files shares all other directories with this one.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeTable {
-    /// By path, with a slash at its end; empty at the top. Items are sorted by name.
-    dirs: HashMap<Vec<u8>, Vec<TableItem>>,
+    top: Arc<TableDirectory>,
     pub(crate) tree: ObjectId,
     /// Whether it has submodules, whose directories are not scanned.
     pub(crate) has_gitlinks: bool,
@@ -42,157 +42,224 @@ pub(crate) struct TreeTable {
     pub(crate) files: usize,
 }
 
+/// A directory of a tree.
+#[derive(Debug, Default)]
+struct TableDirectory {
+    /// Sorted by name.
+    items: Vec<TableItem>,
+    /// The directories among the items, sorted by name.
+    dirs: Vec<(Vec<u8>, Arc<TableDirectory>)>,
+    /// The number of files, links and submodules in it and beneath it.
+    files: usize,
+}
+
+impl TableDirectory {
+    fn new(items: Vec<TableItem>, dirs: Vec<(Vec<u8>, Arc<Self>)>) -> Self {
+        let entries = items.len().saturating_sub(dirs.len());
+        let files = entries + dirs.iter().map(|(_, dir)| dir.files).sum::<usize>();
+        Self { items, dirs, files }
+    }
+
+    fn item(&self, name: &[u8]) -> Option<&TableItem> {
+        find_item(&self.items, name).ok().map(|at| &self.items[at])
+    }
+
+    fn dir(&self, name: &[u8]) -> Option<&Arc<Self>> {
+        self.dirs.binary_search_by(|(dir, _)| dir.as_slice().cmp(name)).ok().map(|at| &self.dirs[at].1)
+    }
+
+    /// The directory after changes of paths beneath it, which begin at `from` and are sorted.
+    fn with(&self, changes: &[&Change], from: usize) -> Self {
+        let mut items = self.items.clone();
+        let mut dirs: BTreeMap<&[u8], Arc<Self>> =
+            self.dirs.iter().map(|(name, dir)| (name.as_slice(), dir.clone())).collect();
+        let mut rest = changes;
+        let mut inner: Vec<(&[u8], Self)> = Vec::new();
+        while let Some(first) = rest.first() {
+            let path = &first.path[from..];
+            let Some(slash) = path.iter().position(|byte| *byte == b'/') else {
+                set_entry(&mut items, path, first);
+                if item_is_entry(&items, path) {
+                    dirs.remove(path);
+                }
+                rest = &rest[1..];
+                continue;
+            };
+            let name = &path[..slash];
+            let beneath = &first.path[..=from + slash];
+            let count = rest.iter().take_while(|change| change.path.starts_with(beneath)).count();
+            let before = self.dir(name);
+            let after = before
+                .map_or(&Self::default(), |before| before.as_ref())
+                .with(&rest[..count], from + slash + 1);
+            inner.push((name, after));
+            rest = &rest[count..];
+        }
+        for (name, dir) in inner {
+            let at = find_item(&items, name);
+            if dir.items.is_empty() {
+                dirs.remove(name);
+                if let Ok(at) = at
+                    && items[at].kind == ItemKind::Directory
+                {
+                    items.remove(at);
+                }
+                continue;
+            }
+            let oid = encode(&dir.items).0;
+            let item = TableItem { name: name.to_vec(), kind: ItemKind::Directory, oid };
+            match at {
+                Ok(at) => items[at] = item,
+                Err(at) => items.insert(at, item),
+            }
+            dirs.insert(name, Arc::new(dir));
+        }
+        Self::new(items, dirs.into_iter().map(|(name, dir)| (name.to_vec(), dir)).collect())
+    }
+}
+
+fn find_item(items: &[TableItem], name: &[u8]) -> Result<usize, usize> {
+    items.binary_search_by(|item| item.name.as_slice().cmp(name))
+}
+
+fn item_is_entry(items: &[TableItem], name: &[u8]) -> bool {
+    find_item(items, name).is_ok_and(|at| items[at].kind != ItemKind::Directory)
+}
+
+/// Takes the new side of a change over into the directory of its path.
+fn set_entry(items: &mut Vec<TableItem>, name: &[u8], change: &Change) {
+    let new = change.new.and_then(|side| Some((mode_of(side.kind)?, side.oid)));
+    match (find_item(items, name), new) {
+        (at, Some((mode, oid))) => {
+            let item = TableItem { name: name.to_vec(), kind: ItemKind::Entry(mode), oid };
+            match at {
+                Ok(at) => items[at] = item,
+                Err(at) => items.insert(at, item),
+            }
+        }
+        // A directory that is there now is the new state of a removed file.
+        (Ok(at), None) if items[at].kind != ItemKind::Directory => drop(items.remove(at)),
+        _ => {}
+    }
+}
+
+/// A directory whose files are being read.
+#[derive(Default)]
+struct OpenDirectory {
+    /// With a slash at its end; empty at the top.
+    path: Vec<u8>,
+    items: Vec<TableItem>,
+    dirs: Vec<(Vec<u8>, Arc<TableDirectory>)>,
+}
+
+impl OpenDirectory {
+    /// Completes the directory, and returns its id.
+    fn close(mut self) -> (Vec<u8>, Arc<TableDirectory>, ObjectId) {
+        self.items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.dirs.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        let (oid, _) = encode(&self.items);
+        (self.path, Arc::new(TableDirectory::new(self.items, self.dirs)), oid)
+    }
+}
+
 impl TreeTable {
     /// The table of a whole tree. The files are sorted by path.
     pub(crate) fn of(files: &[TreeFile]) -> Self {
-        let mut table =
-            Self { dirs: HashMap::new(), tree: ObjectId::ZERO, has_gitlinks: false, files: files.len() };
-        let mut open: Vec<(Vec<u8>, Vec<TableItem>)> = vec![(Vec::new(), Vec::new())];
+        let mut open = vec![OpenDirectory::default()];
         for file in files {
-            while open.len() > 1 && open.last().is_some_and(|(dir, _)| !file.path.starts_with(dir)) {
-                table.close(&mut open);
+            while open.len() > 1 && open.last().is_some_and(|dir| !file.path.starts_with(&dir.path)) {
+                close_innermost(&mut open);
             }
-            let mut from = open.last().map_or(0, |(dir, _)| dir.len());
+            let mut from = open.last().map_or(0, |dir| dir.path.len());
             while let Some(slash) = file.path[from..].iter().position(|byte| *byte == b'/') {
                 from += slash + 1;
-                open.push((file.path[..from].to_vec(), Vec::new()));
+                open.push(OpenDirectory { path: file.path[..from].to_vec(), ..OpenDirectory::default() });
             }
-            table.has_gitlinks |= file.mode == Mode::Gitlink;
             let item = TableItem {
                 name: file.path[from..].to_vec(),
                 kind: ItemKind::Entry(file.mode),
                 oid: file.oid,
             };
-            if let Some((_, items)) = open.last_mut() {
-                items.push(item);
+            if let Some(dir) = open.last_mut() {
+                dir.items.push(item);
             }
         }
-        while !open.is_empty() {
-            table.close(&mut open);
+        while open.len() > 1 {
+            close_innermost(&mut open);
         }
-        table
+        let (_, top, tree) = open.pop().unwrap_or_default().close();
+        let has_gitlinks = files.iter().any(|file| file.mode == Mode::Gitlink);
+        Self { files: top.files, top, tree, has_gitlinks }
     }
 
-    /// Completes the innermost open directory.
-    fn close(&mut self, open: &mut Vec<(Vec<u8>, Vec<TableItem>)>) {
-        let Some((path, mut items)) = open.pop() else { return };
-        items.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let (oid, _) = encode(&items);
-        match open.last_mut() {
-            Some((above, siblings)) => {
-                let name = path[above.len()..path.len() - 1].to_vec();
-                siblings.push(TableItem { name, kind: ItemKind::Directory, oid });
-            }
-            None => self.tree = oid,
-        }
-        self.dirs.insert(path, items);
+    /// The directory at a path, which ends in a slash or is empty.
+    fn directory(&self, path: &[u8]) -> Option<&TableDirectory> {
+        let mut names = path.split(|byte| *byte == b'/');
+        // What follows the last slash.
+        names.next_back();
+        names.try_fold(&*self.top, |dir, name| dir.dir(name).map(|dir| &**dir))
     }
 
     /// The entries of a directory, sorted by name; empty if it does not exist.
     pub(crate) fn items(&self, dir: &[u8]) -> &[TableItem] {
-        self.dirs.get(dir).map_or(&[], Vec::as_slice)
+        self.directory(dir).map_or(&[], |dir| &dir.items)
     }
 
     pub(crate) fn has_dir(&self, dir: &[u8]) -> bool {
-        self.dirs.contains_key(dir)
+        self.directory(dir).is_some()
     }
 
     /// The tree objects of all directories.
     pub(crate) fn trees(&self) -> impl Iterator<Item = (ObjectId, Vec<u8>)> {
-        self.dirs.values().map(|items| encode(items))
+        let mut waiting = vec![&*self.top];
+        std::iter::from_fn(move || {
+            let dir = waiting.pop()?;
+            waiting.extend(dir.dirs.iter().map(|(_, dir)| &**dir));
+            Some(encode(&dir.items))
+        })
     }
 
     /// The entry at a path.
     pub(crate) fn get(&self, path: &[u8]) -> Option<&TableItem> {
         let name_at = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let items = self.items(&path[..name_at]);
-        items.binary_search_by(|item| item.name.as_slice().cmp(&path[name_at..])).ok().map(|at| &items[at])
+        self.directory(&path[..name_at])?.item(&path[name_at..])
     }
 
     /// Whether a condition holds for any file beneath a directory, whose path ends in a slash.
     pub(crate) fn any_beneath(&self, dir: &[u8], condition: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        let mut waiting = vec![dir.to_vec()];
-        while let Some(dir) = waiting.pop() {
-            for item in self.items(&dir) {
-                let mut path = [dir.as_slice(), &item.name].concat();
-                match item.kind {
-                    ItemKind::Directory => {
-                        path.push(b'/');
-                        waiting.push(path);
-                    }
-                    ItemKind::Entry(_) if condition(&path) => return true,
-                    ItemKind::Entry(_) => {}
-                }
+        let mut waiting: Vec<(Vec<u8>, &TableDirectory)> =
+            self.directory(dir).map(|found| (dir.to_vec(), found)).into_iter().collect();
+        while let Some((path, dir)) = waiting.pop() {
+            let is_file = |item: &&TableItem| item.kind != ItemKind::Directory;
+            if dir.items.iter().filter(is_file).any(|item| condition(&[&path, item.name.as_slice()].concat()))
+            {
+                return true;
             }
+            waiting
+                .extend(dir.dirs.iter().map(|(name, dir)| ([&path, name.as_slice(), b"/"].concat(), &**dir)));
         }
         false
     }
 
-    /// The table of a tree that differs in these paths.
+    /// The table of a tree that differs in these paths. Costs their directories, and not the tree.
     pub(crate) fn with(&self, changes: &[Change]) -> Self {
-        let mut table = self.clone();
-        let mut touched = BTreeSet::new();
-        for change in changes {
-            let name_at = change.path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-            let (dir, name) = (change.path[..name_at].to_vec(), &change.path[name_at..]);
-            let items = table.dirs.entry(dir.clone()).or_default();
-            let mode = change.new.and_then(|side| Some((mode_of(side.kind)?, side.oid)));
-            let at = items.binary_search_by(|item| item.name.as_slice().cmp(name));
-            match (at, mode) {
-                (Ok(at), Some((mode, oid))) => {
-                    table.files += usize::from(items[at].kind == ItemKind::Directory);
-                    items[at] = TableItem { name: name.to_vec(), kind: ItemKind::Entry(mode), oid };
-                }
-                (Err(at), Some((mode, oid))) => {
-                    items.insert(at, TableItem { name: name.to_vec(), kind: ItemKind::Entry(mode), oid });
-                    table.files += 1;
-                }
-                // A directory that is there now is the new state of a removed file.
-                (Ok(at), None) if items[at].kind != ItemKind::Directory => {
-                    items.remove(at);
-                    table.files = table.files.saturating_sub(1);
-                }
-                _ => {}
-            }
-            table.has_gitlinks |= mode.is_some_and(|(mode, _)| mode == Mode::Gitlink);
-            touched.insert(dir);
-        }
-        table.rehash(touched.into_iter().collect());
-        table
+        let mut sorted: Vec<&Change> = changes.iter().collect();
+        sorted.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        let top = Arc::new(self.top.with(&sorted, 0));
+        let is_gitlink = |change: &Change| change.new.is_some_and(|side| side.kind == EntryType::Submodule);
+        let has_gitlinks = self.has_gitlinks || changes.iter().any(is_gitlink);
+        Self { tree: encode(&top.items).0, files: top.files, top, has_gitlinks }
     }
+}
 
-    /// Computes the ids of changed directories and of all above them, the deepest first.
-    fn rehash(&mut self, mut changed: Vec<Vec<u8>>) {
-        let depth = |dir: &[u8]| dir.split(|byte| *byte == b'/').count();
-        while !changed.is_empty() {
-            changed.sort_by_key(|dir| depth(dir));
-            changed.dedup();
-            let Some(dir) = changed.pop() else { return };
-            let is_empty = self.items(&dir).is_empty();
-            let (oid, _) = encode(self.items(&dir));
-            if dir.is_empty() {
-                self.tree = oid;
-                continue;
-            }
-            let above =
-                dir[..dir.len() - 1].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-            let (parent, name) = (dir[..above].to_vec(), dir[above..dir.len() - 1].to_vec());
-            if is_empty {
-                self.dirs.remove(&dir);
-            }
-            let items = self.dirs.entry(parent.clone()).or_default();
-            match items.binary_search_by(|item| item.name.cmp(&name)) {
-                Ok(at) if is_empty => {
-                    if items[at].kind == ItemKind::Directory {
-                        items.remove(at);
-                    }
-                }
-                Ok(at) => items[at] = TableItem { name, kind: ItemKind::Directory, oid },
-                Err(_) if is_empty => {}
-                Err(at) => items.insert(at, TableItem { name, kind: ItemKind::Directory, oid }),
-            }
-            changed.push(parent);
-        }
+/// Completes the innermost open directory, which is not the top.
+fn close_innermost(open: &mut Vec<OpenDirectory>) {
+    let Some(closed) = open.pop() else { return };
+    let (path, dir, oid) = closed.close();
+    if let Some(above) = open.last_mut() {
+        let name = path[above.path.len()..path.len() - 1].to_vec();
+        above.items.push(TableItem { name: name.clone(), kind: ItemKind::Directory, oid });
+        above.dirs.push((name, dir));
     }
 }
 
@@ -223,6 +290,8 @@ mod tests {
     use super::super::content;
     use super::super::manifest::Entry;
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn oid(byte: u8) -> ObjectId {
         ObjectId::from_bytes([byte; 20])
@@ -272,6 +341,52 @@ mod tests {
                 assert_eq!(table.get(&file.path).map(|item| item.oid), Some(file.oid));
             }
         }
+    }
+
+    /// Paths of files of which none is a directory of another one.
+    fn tree() -> impl Strategy<Value = BTreeMap<String, u8>> {
+        let path = prop::collection::vec(prop::sample::select(vec!["a", "a-", "a.b", "b", "c"]), 1..4);
+        prop::collection::vec((path, 1..4_u8), 0..12).prop_map(|drawn| {
+            let mut files: BTreeMap<String, u8> = BTreeMap::new();
+            for (path, byte) in drawn {
+                let path = path.join("/");
+                let clashes = |other: &String| {
+                    other.starts_with(&format!("{path}/")) || path.starts_with(&format!("{other}/"))
+                };
+                files.retain(|other, _| !clashes(other));
+                files.insert(path, byte);
+            }
+            files
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_follows_any_change(before in tree(), after in tree()) {
+            let table = |tree: &BTreeMap<String, u8>| {
+                let all: Vec<(&str, u8)> = tree.iter().map(|(path, byte)| (path.as_str(), *byte)).collect();
+                TreeTable::of(&files(&all))
+            };
+            let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            let sides = paths.into_iter().map(|path| (path, before.get(path).copied(), after.get(path).copied()));
+            let changes: Vec<Change> = sides
+                .filter(|(_, old, new)| old != new)
+                .map(|(path, old, new)| change(path, old, new))
+                .collect();
+            let (changed, expected) = (table(&before).with(&changes), table(&after));
+            prop_assert_eq!((changed.tree, changed.files), (expected.tree, expected.files));
+            prop_assert_eq!(format!("{:?}", changed.top), format!("{:?}", expected.top));
+        }
+    }
+
+    #[test]
+    fn unchanged_directories_are_shared() {
+        let before = TreeTable::of(&files(&[("a/b/c", 1), ("d/e", 2), ("d/f/g", 3)]));
+        let after = before.with(&[change("d/e", Some(2), Some(4))]);
+        let dir = |table: &TreeTable, path: &[u8]| std::ptr::from_ref(table.directory(path).expect("there"));
+        assert_eq!(dir(&before, b"a/"), dir(&after, b"a/"));
+        assert_eq!(dir(&before, b"d/f/"), dir(&after, b"d/f/"));
+        assert_ne!(dir(&before, b"d/"), dir(&after, b"d/"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Makes the states of a project.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use super::super::checkout::{Checkout, Source};
 use super::super::manifest::{Entry, Manifest, now_ns};
 use super::super::objects::TreeFile;
 use super::super::tree_table::TreeTable;
-use super::super::{ObjectId, RepositoryError, RunSpace, disk};
+use super::super::{ObjectId, RepositoryError, RunSpace, disk, index};
 use super::clean::lock_all;
 use super::find::ProjectStates;
 use super::fold::{self, FOLD_DEPTH};
@@ -25,6 +25,10 @@ use super::{BaseState, FILES, GIT, MADE, MANIFEST, StateMark};
 const DEPTH_MAX: usize = 16;
 /// A commit that differs in more files than this, and in more than one in four, gets a base of its own.
 const THIN_MAX_FILES: usize = 1_000;
+
+/// A thin layer with at most this many files gets them from objects, because that takes less than to load the manifest of
+/// a folder that has them.
+const OBJECTS_MAX: usize = 200;
 
 /// Makes a state of one project. The caller has the right to.
 pub(super) struct StateMaker<'a> {
@@ -92,7 +96,14 @@ impl<'a> StateMaker<'a> {
         if differing.len() > THIN_MAX_FILES.max(table.files / 4) {
             return Ok(None);
         }
-        let state = self.make_thin(commit, &below, &table, &differing)?;
+        let state = match self.make_thin(commit, &below, &table, &differing) {
+            Err(RepositoryError::Damaged(_)) => {
+                let opened = File::open(&below.dir).map_err(disk::failed("opening", &below.dir))?;
+                self.states.set_aside(&below.dir, &opened)?;
+                return Ok(None);
+            }
+            made => made?,
+        };
         if state.depth >= FOLD_DEPTH {
             fold::begin(self.space, &state);
         }
@@ -130,7 +141,7 @@ impl<'a> StateMaker<'a> {
                 progress: Some(&MakingLock::progress(held, files.len())),
             };
             let entries = checkout.write()?;
-            space.plant_git(&making.join(GIT), commit, &entries)?;
+            space.plant_git(&making.join(GIT), commit, &index::encode(&entries))?;
             let manifest = Manifest { entries, looked_ns, commit: *commit, tree };
             manifest.save(&making.join(MANIFEST))?;
             Ok(TreeTable::of(&files))
@@ -150,9 +161,13 @@ impl<'a> StateMaker<'a> {
             let looked_ns = now_ns();
             let into = making.join(FILES);
             make_dir(&into)?;
-            let changed: Vec<TreeFile> = differing.iter().filter_map(new_file).collect();
+            let mut changed: Vec<TreeFile> = differing.iter().filter_map(new_file).collect();
+            changed.sort_unstable_by(|a, b| a.path.cmp(&b.path));
             let git = space.git();
-            let (sources, absent) = (space.sources(&space.run, commit), &self.absent);
+            let absent = &self.absent;
+            // The manifest of a source has the whole project.
+            let has_many = changed.len() > OBJECTS_MAX;
+            let sources = if has_many { space.sources(&space.run, commit) } else { Vec::new() };
             let checkout = Checkout {
                 git: &git,
                 into: &into,
@@ -166,9 +181,8 @@ impl<'a> StateMaker<'a> {
             for change in differing.iter().filter(|change| change.new.is_none()) {
                 white_out(&into, &after, table, &change.path)?;
             }
-            let all =
-                merged_entries(below, differing, &entries).ok_or_else(|| below.unreadable_manifest())?;
-            space.plant_git(&making.join(GIT), commit, &all)?;
+            let index = changed_index(below, differing, &entries)?;
+            space.plant_git(&making.join(GIT), commit, &index)?;
             let manifest = Manifest { entries, looked_ns, commit: *commit, tree: after.tree };
             manifest.save(&making.join(MANIFEST))?;
             Ok(after)
@@ -244,23 +258,22 @@ impl<'a> StateMaker<'a> {
     }
 }
 
-/// The entries of a state that is a layer over another one, with the stat of each file.
-fn merged_entries(below: &Arc<BaseState>, differing: &[Change], changed: &[Entry]) -> Option<Vec<Entry>> {
-    let mut all: BTreeMap<Vec<u8>, Entry> = BTreeMap::new();
-    let mut chain = vec![below.clone()];
-    while let Some(next) = chain.last().and_then(|state| state.below.clone()) {
-        chain.push(next);
-    }
-    for state in chain.iter().rev() {
-        let entries = state.manifest()?.entries;
-        all.extend(entries.into_iter().map(|entry| (entry.path.clone(), entry)));
-    }
-    // Files that a layer in between deleted have no entry in the tree.
-    let table = below.table.get()?;
-    all.retain(|path, entry| table.get(path).is_some_and(|item| item.oid == entry.oid));
-    for change in differing {
-        all.remove(&change.path);
-    }
-    all.extend(changed.iter().map(|entry| (entry.path.clone(), entry.clone())));
-    Some(all.into_values().collect())
+/// The index of a state that is a layer over another one.
+fn changed_index(
+    below: &BaseState,
+    differing: &[Change],
+    entries: &[Entry],
+) -> Result<Vec<u8>, RepositoryError> {
+    let path = below.git_dir().join(index::NAME);
+    let before = fs::read(&path).map_err(disk::failed("reading", &path))?;
+    let of = |path: &[u8]| {
+        let at = entries.binary_search_by(|entry| entry.path.as_slice().cmp(path));
+        at.ok().map(|at| &entries[at])
+    };
+    let mut changes: Vec<(&[u8], Option<&Entry>)> =
+        differing.iter().map(|change| (change.path.as_slice(), of(&change.path))).collect();
+    changes.sort_unstable_by_key(|(path, _)| *path);
+    let unreadable =
+        || RepositoryError::Damaged(format!("{} is not the index that was written", path.display()));
+    index::changed(&before, &changes).ok_or_else(unreadable)
 }

@@ -17,7 +17,7 @@ use posse_workspace::{Faults, LocalWorkspaces, ObjectId, RunSpace, WorkspaceSett
 use rustix::fs::{FlockOperation, flock};
 
 use crate::kind::init;
-use crate::overlays::{another_process, bases, kill_holder, world};
+use crate::overlays::{another_process, bases, kill_holder, run_in, world};
 use crate::salvage::on_disk;
 use crate::support::{RUN, World, files_of, write};
 
@@ -350,7 +350,7 @@ fn deep_layers_are_folded_in_the_background() {
     // Another process finds the base too, and readers of its commit need no mount.
     let other = another_process(&world);
     assert_eq!(other.shared(&deep).expect("shared"), whole.join("files"));
-    assert_eq!(crate::overlays::run_in(&space, &descendant(9), "git status --porcelain"), "");
+    assert_eq!(run_in(&space, &descendant(9), "git status --porcelain"), "");
 }
 
 #[test]
@@ -403,4 +403,38 @@ fn a_crash_while_layers_are_folded_leaves_no_base() {
         assert_eq!(wholes(&world).len(), 1, "{crash}");
         stack(&space, &base, 8..12);
     }
+}
+
+#[test]
+fn git_works_over_several_thin_layers() {
+    let world = World::repository();
+    let (base, space) = begun(&world);
+    let last = stack(&space, &base, 0..3);
+    let agent = descendant(3);
+    assert!(mark_of(&world, &last).contains("\"depth\":3"));
+    let listed =
+        files_of(&space, &last).into_keys().map(|path| String::from_utf8_lossy(&path).into_owned() + "\n");
+    assert_eq!(run_in(&space, &agent, "git ls-files"), listed.collect::<String>());
+    // What is as in the commit is known without reading it.
+    assert_eq!(run_in(&space, &agent, "git diff-files --name-only; git status --porcelain"), "");
+    let work = "echo changed > dir/a && git add dir/a && git rm -q new/2 && git mv gone kept && echo new > later \
+                && git status --porcelain && git commit -q -a -m work && git show --format= --name-status -M";
+    let seen = run_in(&space, &agent, work);
+    assert_eq!(seen, "M  dir/a\nR  gone -> kept\nD  new/2\n?? later\nM\tdir/a\nR100\tgone\tkept\nD\tnew/2\n");
+    assert_eq!(run_in(&space, &agent, "git status --porcelain; git fsck --no-dangling 2>&1"), "?? later\n");
+    let snapshot = space.snapshot(&agent, 1).expect("taken").commit;
+    assert_eq!(files_of(&space, &snapshot).len(), files_of(&space, &last).len());
+}
+
+#[test]
+fn a_base_with_a_damaged_index_is_made_anew() {
+    let world = World::repository();
+    let (base, space) = begun(&world);
+    let commit = thin(&world, &space, &base);
+    let [damaged] = bases(&world).try_into().expect("one base");
+    fs::write(damaged.join("git/.git/index"), "damaged").expect("written");
+    let made = space.make("k3f9ab2c.1", 1, &commit).expect("made").dir;
+    assert_eq!(on_disk(&made), files_of(&space, &commit));
+    assert_eq!(run_in(&space, "k3f9ab2c.1", "git status --porcelain"), "");
+    assert_eq!(wholes(&world).len(), 1, "the damaged one is set aside");
 }
