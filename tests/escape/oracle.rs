@@ -208,7 +208,7 @@ fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 /// What a state directory may contain beside the agents' files, as prefixes of paths.
-const OWN: [&str; 31] = [
+const OWN: [&str; 32] = [
     "posse.db",
     "writers.",
     "owners/",
@@ -220,6 +220,7 @@ const OWN: [&str; 31] = [
     "runs/*/sandboxes/",
     "runs/*/output/",
     "runs/*/workspaces/*/*/manifest",
+    "runs/*/workspaces/*/*/last-call",
     "runs/*/workspaces/*/*/synced",
     "runs/*/workspaces/*/*/made",
     "runs/*/workspaces/*/*/deleted",
