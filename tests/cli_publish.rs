@@ -409,6 +409,7 @@ fn a_result_with_instructions_for_agents_says_so_and_its_log_steers_no_terminal(
     assert!(log.contains("posse: write it second"), "{log}");
     let steers = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}');
     assert!(!log.chars().any(steers), "{log:?}");
+    home.posse(&["report", &run]).exits(0);
     let reports = home.state_dir().join("runs").join(&run).join("reports");
     let report = walk(&reports).into_iter().map(|path| fs::read_to_string(path).expect("read"));
     let report: String = report.collect();

@@ -63,8 +63,9 @@ const SCRIPT: &str = r#"
 "#;
 
 /// Fields that contain times, hashes, numbers of events or totals of the whole tree.
-const FREE: [&str; 12] = [
+const FREE: [&str; 13] = [
     "seq",
+    "files",
     "at",
     "elapsed_ms",
     "wall_ms",

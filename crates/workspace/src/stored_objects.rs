@@ -17,7 +17,7 @@ use super::objects::{PackCache, PackIndex};
 
 /// The largest object that is read here.
 const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// The longest chain of deltas that is followed. Git makes chains of at most 50, unless it is told otherwise.
+/// The longest chain of deltas that is followed. Git makes chains of at most 50 by default.
 const DELTAS_MAX: usize = 250;
 const READ_BUFFER_BYTES: usize = 4096;
 /// The types of packed objects that are deltas.
@@ -31,7 +31,7 @@ pub(crate) struct StoredObjects {
 }
 
 /// An object in a pack, before its deltas are applied.
-enum Packed {
+enum PackedObject {
     Whole(ObjectType, Vec<u8>),
     Delta(DeltaBase, Vec<u8>),
 }
@@ -91,12 +91,12 @@ impl StoredObjects {
         loop {
             match read_packed(&mut file, at)? {
                 None => return Ok(None),
-                Some(Packed::Whole(kind, content)) => {
+                Some(PackedObject::Whole(kind, content)) => {
                     let applied =
                         deltas.iter().rev().try_fold(content, |base, delta: &Vec<u8>| apply(&base, delta));
                     return Ok(applied.map(|content| (kind, content)));
                 }
-                Some(Packed::Delta(base, delta)) => {
+                Some(PackedObject::Delta(base, delta)) => {
                     deltas.push(delta);
                     let base = match base {
                         DeltaBase::Offset(offset) => Some(offset),
@@ -113,7 +113,7 @@ impl StoredObjects {
 }
 
 /// Reads the object at an offset of a pack; `None` if it is too large or of an unknown type.
-fn read_packed(file: &mut BufReader<File>, offset: u64) -> io::Result<Option<Packed>> {
+fn read_packed(file: &mut BufReader<File>, offset: u64) -> io::Result<Option<PackedObject>> {
     file.seek(SeekFrom::Start(offset))?;
     let first = byte(file)?;
     let (kind, mut size, mut shift) = (first >> 4 & 7, u64::from(first & 15), 4);
@@ -148,10 +148,11 @@ fn read_packed(file: &mut BufReader<File>, offset: u64) -> io::Result<Option<Pac
     }
     let types = [ObjectType::Commit, ObjectType::Tree, ObjectType::Blob];
     Ok(match base {
-        Some(base) => Some(Packed::Delta(base, content)),
-        None => {
-            types.into_iter().find(|known| known.in_pack() == kind).map(|kind| Packed::Whole(kind, content))
-        }
+        Some(base) => Some(PackedObject::Delta(base, content)),
+        None => types
+            .into_iter()
+            .find(|known| known.in_pack() == kind)
+            .map(|kind| PackedObject::Whole(kind, content)),
     })
 }
 
