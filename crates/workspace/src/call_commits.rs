@@ -120,17 +120,19 @@ impl RunSpace {
         attempt: u32,
         journalled: &[FilesCommit],
     ) -> Result<Vec<FilesCommit>, RepositoryError> {
-        let Some(last) = journalled.last().filter(|last| last.pack.is_some()) else { return Ok(Vec::new()) };
+        let Some(newest) = journalled.last().filter(|newest| newest.pack.is_some()) else {
+            return Ok(Vec::new());
+        };
         let seen = disk::read_if_there(&self.attempt_dir(agent, attempt).join(LAST_CALL))?;
         let boot = self.spaces.options.boot();
         if boot.is_some_and(|boot| seen.as_deref() == Some(boot.as_bytes())) {
             return Ok(Vec::new());
         }
         // A work ref that has moved since has their files, or was restored already.
-        if self.refs().read(&work_ref(agent, attempt))?.is_some_and(|tip| tip != last.follows) {
+        if self.refs().read(&work_ref(agent, attempt))?.is_some_and(|tip| tip != newest.follows) {
             return Ok(Vec::new());
         }
-        let mut lost = vec![last.clone()];
+        let mut lost = vec![newest.clone()];
         let mut older = journalled[..journalled.len() - 1].iter().rev();
         while let Some(onto) = lost.last().and_then(|commit| commit.onto) {
             let below = older.find(|commit| commit.commit == onto).ok_or_else(|| {
@@ -150,18 +152,18 @@ impl RunSpace {
         attempt: u32,
         lost: &[(FilesCommit, Vec<u8>)],
     ) -> Result<(), RepositoryError> {
-        let Some((last, _)) = lost.last() else { return Ok(()) };
+        let Some((newest, _)) = lost.last() else { return Ok(()) };
         let packs: Vec<&[u8]> = lost.iter().map(|(_, bytes)| bytes.as_slice()).collect();
         let name = work_ref(agent, attempt);
         // Before the work ref moves: from then on, it does not show what the workspace was made from.
-        self.mark_again(agent, attempt, &last.follows)?;
+        self.mark_again(agent, attempt, &newest.follows)?;
         let lock = self.project.lock()?;
         let git = self.git();
-        super::transfer::add_packs(&git, &packs, &[last.commit], &[last.follows], || {
+        super::transfer::add_packs(&git, &packs, &[newest.commit], &[newest.follows], || {
             self.spaces.options.hit("workspace.restore.before_pack");
         })?;
         let refs = self.refs();
         let now = refs.read(&name)?;
-        refs.swap(&lock, &name, now.map(|_| last.follows).as_ref(), &last.commit)
+        refs.swap(&lock, &name, now.map(|_| newest.follows).as_ref(), &newest.commit)
     }
 }

@@ -243,7 +243,9 @@ fn answered(record: &[u8]) -> Option<TrackedFile> {
 pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len() * 96 + 64);
     out.extend_from_slice(&[0; HEADER_BYTES]);
-    entries.iter().for_each(|entry| put(&mut out, entry));
+    for entry in entries {
+        put(&mut out, entry);
+    }
     let version = if entries.iter().any(is_skipped) { WITH_SKIPPED } else { PLAIN };
     sealed(out, version, entries.len())
 }
@@ -252,7 +254,7 @@ pub(crate) fn encode(entries: &[Entry]) -> Vec<u8> {
 /// copied, and not read. `None` for an index that [`encode`] has not written.
 ///
 /// A *split* index would not repeat what did not change. But many programs do not use git itself to read an index, and
-/// most of their libraries (libgit2, JGit) refuse a split one.
+/// most of their libraries (libgit2, `JGit`) refuse a split one.
 pub(crate) fn changed(index: &[u8], changes: &[(&[u8], Option<&Entry>)]) -> Option<Vec<u8>> {
     let (body, _) = index.split_at_checked(index.len().checked_sub(SUM_BYTES)?)?;
     let number = |at: usize| body.get(at..at + 4)?.try_into().map(u32::from_be_bytes).ok();

@@ -243,7 +243,7 @@ impl RunSpace {
             upper::moved(&changes(&self.git(), &scanned, tip)?)
         };
         let absent = self.absent()?;
-        let stats = match earlier {
+        let newest = match earlier {
             EarlierStats::Nothing => None,
             EarlierStats::Snapshot => seen.as_ref(),
             EarlierStats::Call(chain) => chain.scanned.as_ref().or(seen.as_ref()),
@@ -255,7 +255,7 @@ impl RunSpace {
             table: &table,
             absent: &absent,
             seen: seen.as_ref(),
-            stats,
+            stats: newest,
             deleted: &deleted,
             staging: upper::staging_of(&home)?,
             moved,
@@ -266,7 +266,7 @@ impl RunSpace {
             folder: &folder,
             known: &[],
             indexed_ns: 0,
-            seen_ns: stats.map_or(0, |stats| stats.looked_ns),
+            seen_ns: newest.map_or(0, |newest| newest.looked_ns),
             ignored: IgnorePatterns::default().with(self.record.excludes.as_bytes(), 0),
             executable_counts: true,
             is_users_folder: false,

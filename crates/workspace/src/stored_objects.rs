@@ -269,7 +269,8 @@ mod tests {
     fn objects_are_those_that_git_reads() {
         let dir = tempfile::tempdir().expect("a directory");
         git(dir.path(), &["init", "-q", "."]);
-        let text: String = (0..2_000).map(|line| format!("line {line} of a long file\n")).collect();
+        let lines: Vec<String> = (0..2_000).map(|line| format!("line {line} of a long file")).collect();
+        let text = lines.join("\n");
         for round in 0..12 {
             std::fs::write(dir.path().join("long"), text.replace("line 7", &format!("line {round}")))
                 .expect("written");

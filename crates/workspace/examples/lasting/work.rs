@@ -251,7 +251,8 @@ fn line_of(files: &FilesCommit) -> String {
     let bytes =
         files.pack.as_ref().and_then(|pack| pack.bytes()).map(|bytes| bytes.to_vec()).unwrap_or_default();
     let onto = files.onto.unwrap_or(ObjectId::ZERO);
-    let pack: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let pack: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let pack = pack.concat();
     format!("{} {} {onto} {pack}", files.commit, files.follows)
 }
 
