@@ -114,16 +114,21 @@ impl Overlays {
     /// Whether workspaces beneath this directory can be overlays: the privileges with which they are mounted, or why
     /// not. The first call makes one to find out.
     pub(super) fn usable(&self, state: &Path) -> Result<HolderMode, String> {
+        self.probe(state).map_err(ProbeError::text)
+    }
+
+    /// The same, and whether the reason may pass.
+    fn probe(&self, state: &Path) -> Result<HolderMode, ProbeError> {
         // Threads that ask at the same time get one answer.
         let mut usable = self.usable.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*usable {
-            return known.clone();
+            return known.clone().map_err(ProbeError::Lasting);
         }
         let tried = self.try_one(state);
         if !matches!(tried, Err(ProbeError::Passing(_))) {
             *usable = Some(tried.clone().map_err(ProbeError::text));
         }
-        tried.map_err(ProbeError::text)
+        tried
     }
 
     fn try_one(&self, state: &Path) -> Result<HolderMode, ProbeError> {
@@ -514,7 +519,11 @@ impl RunSpace {
         mode: HolderMode,
     ) -> Result<Arc<OverlayMount>, RepositoryError> {
         // An overlay that exists is mounted whatever the settings say by now.
-        overlays.usable(&self.spaces.state).map_err(RepositoryError::NotMounted)?;
+        overlays.probe(&self.spaces.state).map_err(|error| match error {
+            ProbeError::Lasting(why) => RepositoryError::NotMounted(why),
+            // The same request may succeed later.
+            ProbeError::Passing(_) => RepositoryError::HolderLost,
+        })?;
         let state = self.base_state(base, None)?;
         overlays.mount(home, &state, mode)
     }
