@@ -181,3 +181,38 @@ fn a_run_has_the_same_events_the_same_tree_and_the_same_diff_over_overlays_and_o
         panic!("the events differ (- overlays, + copies): {difference}");
     }
 }
+
+/// The files of a commit that all workspaces of the project share.
+fn shared_file(home: &Home, path: &str) -> std::path::PathBuf {
+    let projects = home.state_dir().join("projects");
+    let below = |dir: std::path::PathBuf| {
+        let mut entries = std::fs::read_dir(dir).expect("listed").flatten();
+        entries.next().expect("an entry").path()
+    };
+    let boot = below(below(projects).join("bases"));
+    below(boot).join("files").join(path)
+}
+
+#[test]
+fn verify_finds_shared_files_that_another_program_changed_and_the_next_run_does_not_use_them() {
+    let home = project("auto");
+    home.write(
+        "../script.yaml",
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: bash, input: {command: cat one/file}}]}\n- reply: {text: done}\n",
+    );
+    let run = ["run", "--json", "--model", "scripted/../script.yaml", "x"];
+    let id = run_of(&home.posse(&run).exits(0).json_lines()[0]);
+    let verified = home.posse(&["verify", &id]).exits(0);
+    assert!(verified.stdout.starts_with(&format!("run {id} is intact")), "{}", verified.stdout);
+    std::fs::write(shared_file(&home, "one/file"), "changed\n").expect("written");
+    for args in [["verify", &id], ["verify", "--all"]] {
+        // The second call finds that the first one has set the files aside.
+        let code = i32::from(args[1] == id);
+        let verified = home.posse(&args).exits(code);
+        let found =
+            verified.stdout.contains("one/file has another content; the next run lays them out again");
+        assert_eq!(found, code == 1, "{}", verified.stdout);
+    }
+    let again = home.posse(&run).exits(0);
+    assert!(again.stdout.contains("content") && !again.stdout.contains("changed\\n"), "{}", again.stdout);
+}

@@ -208,7 +208,7 @@ fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 /// What a state directory may contain beside the agents' files, as prefixes of paths.
-const OWN: [&str; 32] = [
+const OWN: [&str; 34] = [
     "posse.db",
     "writers.",
     "owners/",
@@ -227,7 +227,9 @@ const OWN: [&str; 32] = [
     "runs/*/workspaces/*/*/lock",
     "runs/*/workspaces/*/*/work.",
     "projects/*/bases.lock",
+    "projects/*/ref-locks/",
     "projects/*/bases/*/*/made",
+    "projects/*/bases/*/*/checked",
     "projects/*/bases/*/*/manifest",
     "projects/*/bases/*/*/git/.git/",
     "projects/*/manifest",

@@ -1,7 +1,7 @@
 //! The lease of a run: only the process that took the lease last writes.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use posse_testkit::check::AcknowledgedEvents;
@@ -102,7 +102,11 @@ fn stop(owner: &RunningProcess, state: &Path) -> bool {
             return false;
         }
         let projects = std::fs::read_dir(state.join("projects")).into_iter().flatten().flatten();
-        let locks = projects.map(|project| project.path().join("lock")).filter(|lock| lock.exists());
+        let locks = projects.flat_map(|project| {
+            let of_refs = std::fs::read_dir(project.path().join("ref-locks")).into_iter().flatten().flatten();
+            of_refs.map(|lock| lock.path()).chain([project.path().join("lock")]).collect::<Vec<PathBuf>>()
+        });
+        let locks = locks.filter(|lock| lock.exists());
         let all = ["writers.queue", "writers.lock"].map(|name| state.join(name));
         let free = all.into_iter().chain(locks).all(|lock| is_free(&lock));
         if free {

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::output::note;
 use crate::questions::{QuestionPrompter, Step};
 use crate::signals::{Ask, Signals};
-use crate::view::View;
+use crate::view::{View, next_report};
 
 /// How long a stop waits until the run's lease is released. After that the next lease holder does not wait longer,
 /// because the lock of an ended process is free.
@@ -45,6 +45,7 @@ async fn drive(
     let mut events = posse.events(run, after);
     let mut deltas = view.wants().then(|| handle.deltas());
     let mut given_up = Box::pin(handle.ended());
+    let mut reports = posse.files_progress();
     let mut failing = posse.hook_failures();
     let mut failed = 0;
     let mut left = false;
@@ -101,6 +102,9 @@ async fn drive(
                 Some(shown) => view.on_event(&shown),
                 None => deltas = None,
             },
+            report = next_report(&mut reports) => {
+                view.progress(report.filter(|report| report.run == run.as_str()).as_ref());
+            }
             () = changed(failing.as_mut(), failed) => failed = print_failed(failing.as_ref(), failed, run, view),
             () = view.due() => view.draw(),
         }

@@ -24,7 +24,8 @@ use crate::deltas::{Delta, DeltaHub};
 use crate::driver::workspace_retry::retry;
 use crate::driver::{Driver, Progress, Replay, Seed, Stop};
 use crate::ports::{
-    Claim, Faults, Head, Holder, Hooks, Models, RunKey, Store, StoreError, System, TenantId, Tool, Workspaces,
+    Claim, Faults, FilesProgressReceiver, Head, Holder, Hooks, Models, RunKey, Store, StoreError, System,
+    TenantId, Tool, Workspaces,
 };
 use crate::projection::Projection;
 
@@ -172,6 +173,11 @@ impl Runtime {
 
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.parts.store
+    }
+
+    /// Reports of operations on files that take long; `None` if there are none.
+    pub fn files_progress(&self) -> Option<FilesProgressReceiver> {
+        self.0.parts.workspaces.as_ref()?.progress()
     }
 
     /// The key of a run of this runtime's tenant.

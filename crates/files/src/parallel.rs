@@ -2,12 +2,18 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// More threads would only wait for the disk.
 const MAX_THREADS: usize = 4;
 /// How many items a thread takes at once.
 const CHUNK: usize = 16;
+
+/// How many threads work at once. The answer takes some twenty system calls, so it is kept.
+fn threads() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
+}
 
 /// The results of `work` for 0, 1, ... `count - 1`, in that order, or the first error.
 pub fn map<T: Send, E: Send>(count: usize, work: impl Fn(usize) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
@@ -20,9 +26,9 @@ pub(crate) fn map_chunks<T: Send, E: Send>(
     chunk: usize,
     work: impl Fn(Range<usize>) -> Result<Vec<T>, E> + Sync,
 ) -> Result<Vec<T>, E> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     let chunk_at = |start: usize| start..count.min(start + chunk);
-    if threads == 1 || count <= chunk {
+    let threads = if count <= chunk { 1 } else { threads() };
+    if threads == 1 {
         let parts: Vec<Vec<T>> =
             (0..count).step_by(chunk).map(|start| work(chunk_at(start))).collect::<Result<_, E>>()?;
         return Ok(parts.into_iter().flatten().collect());

@@ -21,8 +21,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_CONNECTION: Duration = Duration::from_secs(90);
 /// Limit of unused connections that are kept per server.
 const MAX_IDLE_CONNECTIONS: usize = 1024;
-/// Limit of concurrent requests per client. Servers accept about a hundred streams over one HTTP/2 connection, and
-/// further requests wait without activity. Each client has its own connections.
+/// Limit of concurrent requests per client over TLS. Servers accept about a hundred streams over one HTTP/2 connection,
+/// and further requests wait without activity. Each client has its own connections. Without TLS, a connection has one
+/// request at a time, and one client keeps them all.
 const STREAMS_PER_CLIENT: usize = 64;
 const MAX_CLIENTS: usize = 64;
 /// Interval at which a quiet connection is probed, to notice that the other end is gone.
@@ -137,7 +138,8 @@ impl Http {
         let tls = half.tls.get_or_try_init(async || {
             tls_config(if secure { roots_of_this_machine().await? } else { RootCertStore::empty() })
         });
-        let client = tls.await.and_then(|tls| self.shared.client_of(half, tls));
+        let streams_max = if secure { STREAMS_PER_CLIENT } else { usize::MAX };
+        let client = tls.await.and_then(|tls| self.shared.client_of(half, tls, streams_max));
         client.map_err(|why| Problem::free(ProblemKind::Unreachable, why))
     }
 
@@ -161,9 +163,14 @@ fn tls_config(roots: RootCertStore) -> Result<ClientConfig, String> {
 
 impl ClientState {
     /// The first client with capacity, so that few requests share few connections. A new client if none has capacity.
-    fn client_of(&self, half: &ConnectionPool, tls: &ClientConfig) -> Result<(Client, UnderWay), String> {
+    fn client_of(
+        &self,
+        half: &ConnectionPool,
+        tls: &ClientConfig,
+        streams_max: usize,
+    ) -> Result<(Client, UnderWay), String> {
         let mut clients = half.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = clients.iter().position(|(_, count)| count.load(Ordering::Relaxed) < STREAMS_PER_CLIENT);
+        let room = clients.iter().position(|(_, count)| count.load(Ordering::Relaxed) < streams_max);
         let at = match room {
             Some(at) => at,
             None if clients.len() < MAX_CLIENTS => {

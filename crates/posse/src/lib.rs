@@ -96,7 +96,8 @@ pub use posse_domain::text::first_line;
 pub use posse_domain::{canonical_json, event, message, printable};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
-    ApplyError, ApplySummary, DiffForm, DiffOptions, GcSummary, RestoredWork, WorkspaceError,
+    ApplyError, ApplySummary, DiffForm, DiffOptions, FilesOperation, FilesProgress, FilesProgressReceiver,
+    GcSummary, RestoredWork, WorkspaceError,
 };
 pub use posse_engine::{
     Delta, DeltaCall, DeltaPart, HistoryError, REQUEST_MAX_BYTES, RequestField, RunHandle, RuntimeError,
@@ -184,6 +185,12 @@ impl Posse {
     /// The failures of [command hooks](PosseBuilder::command_hooks) while runs are executed; `None` without such hooks.
     pub fn hook_failures(&self) -> Option<hooks::HookFailures> {
         self.hook_failures.clone()
+    }
+
+    /// How far long operations on files are, such as the first layout of a large project; `None` if workspaces do
+    /// not report that. Nothing may rely on a report.
+    pub fn files_progress(&self) -> Option<FilesProgressReceiver> {
+        self.runtime.files_progress()
     }
 
     /// Starts a run and returns once its start is durable. The model `replay/<run>` or `replay/<bundle>` replays a
@@ -402,6 +409,15 @@ impl Posse {
     /// Checks the store for damage that no single run would show.
     pub async fn check(&self) -> Result<Vec<String>, Error> {
         Ok(self.store.check().await?.problems)
+    }
+
+    /// Compares the files that the workspaces of a run's project share, or those of all projects, with their commits.
+    /// Reads all of these files. Returns what another program has changed; the next run does not use it.
+    pub async fn check_shared_files(&self, run: Option<&RunId>) -> Result<Vec<String>, Error> {
+        match &self.files {
+            Some(files) => Ok(files.check_shared(run).await?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Why an agent may or may not execute an operation: the decision of every layer, and the outcome, including all

@@ -9,7 +9,8 @@
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/made        what the state is over
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/files       all files, or only those that differ
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/git         the `.git` of a new workspace
-//! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/manifest    the stat of each file
+//! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/manifest    the stat and the object of each file
+//! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/checked     its time is that of the last check of contents
 //! <state>/projects/<key>/bases.locks/<commit>-<salt>              held by who lays the commit out
 //! <state>/projects/<key>/bases.lock                               held by who renames or removes a state
 //! ```
@@ -167,6 +168,11 @@ impl BaseState {
         RepositoryError::Damaged(format!("the manifest of {} cannot be read", self.dir.display()))
     }
 
+    /// Whether the state and all below it are still to be used.
+    fn is_usable(&self) -> bool {
+        self.dir.join(MADE).exists() && self.below.as_ref().is_none_or(|below| below.is_usable())
+    }
+
     /// The state at the bottom.
     fn bottom(self: &Arc<Self>) -> Arc<Self> {
         self.below.as_ref().map_or_else(|| self.clone(), Self::bottom)
@@ -205,6 +211,10 @@ pub(crate) struct Bases {
     made_in: Mutex<HashSet<PathBuf>>,
     /// The directories in which this process folds layers.
     folding: Mutex<HashSet<PathBuf>>,
+    /// Held by the thread that checks a state at its first use.
+    loading: Mutex<()>,
+    /// What the next workspace of a project has to say about its states, by the directory of the project.
+    notes: Mutex<HashMap<PathBuf, Vec<String>>>,
 }
 
 impl Bases {
@@ -214,11 +224,13 @@ impl Bases {
 
     fn get(&self, dir: &Path) -> Option<Arc<BaseState>> {
         let mut states = self.lock();
-        // A project without runs is removed as a whole.
-        if !dir.join(MADE).exists() {
+        let state = states.get(dir).cloned()?;
+        // A project without runs is removed as a whole, and a state that was changed is set aside with those over it.
+        if !state.is_usable() {
             states.remove(dir);
+            return None;
         }
-        states.get(dir).cloned()
+        Some(state)
     }
 
     /// Whether this process has made no state in a directory yet.
@@ -228,6 +240,24 @@ impl Bases {
 
     fn folding(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
         self.folding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no other thread checks a state that it has found.
+    fn begin_loading(&self) -> MutexGuard<'_, ()> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notes(&self) -> MutexGuard<'_, HashMap<PathBuf, Vec<String>>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_note(&self, project: &Path, note: String) {
+        self.notes().entry(project.to_owned()).or_default().push(note);
+    }
+
+    /// What has been found out about the states of a project since the last call.
+    pub(crate) fn take_notes(&self, project: &Path) -> Vec<String> {
+        self.notes().remove(project).unwrap_or_default()
     }
 
     fn keep(&self, state: BaseState) -> Arc<BaseState> {
@@ -251,7 +281,7 @@ impl RunSpace {
             return Ok(state);
         }
         // A process that wants the same commit waits. Other commits can be laid out meanwhile.
-        let making = MakingLock::wait(&self.project, &states.name(commit))?;
+        let making = MakingLock::wait(self, &states.name(commit))?;
         if let Some(state) = states.find(commit)? {
             return Ok(state);
         }

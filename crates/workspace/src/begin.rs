@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use posse_engine::ports::FilesOperation;
 use posse_sandbox::{Mounts, Sandbox};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,7 @@ use super::call_commits::CallChains;
 use super::content::{self, ContentWriter};
 use super::copies::{CopiedFile, Copies, CopyPatterns};
 use super::enclosing::{self, EnclosingRepository, refuse_bare};
+use super::files_progress::ProgressReports;
 use super::ignored::only_patterns;
 use super::index::{self, Index, TrackedFile};
 use super::manifest::{Entry, Manifest, Stat};
@@ -36,6 +38,7 @@ pub struct LocalFiles {
     pub(super) readers: Arc<Readers>,
     pub(super) packs: Arc<PackCache>,
     pub(super) calls: Arc<CallChains>,
+    pub(super) progress: ProgressReports,
     /// `None` if workspaces are copies.
     pub(super) overlays: Option<Arc<Overlays>>,
 }
@@ -83,6 +86,7 @@ impl LocalFiles {
             readers: Arc::default(),
             packs: Arc::default(),
             calls: Arc::default(),
+            progress: ProgressReports::default(),
             overlays: None,
         }
     }
@@ -192,7 +196,7 @@ impl RunPreparation<'_> {
         let root = scan::open_root(self.folder)?;
         let copies = Copies::take(&root, &walked.copies, &run_dir.join("copies"))?;
         let repository = self.project.repository();
-        let pack = PackWriter::new(&repository);
+        let pack = PackWriter::new(&repository).known_to(&self.spaces.packs);
         let present = PresentObjects::of(&repository)?;
         let entries = self.entries(&known, &mut walked, &root, &copies, &present, &pack)?;
         let trees = content::trees(&entries);
@@ -261,7 +265,9 @@ impl RunPreparation<'_> {
     fn head(&self, user_repository: &UserRepository) -> Result<Option<Head>, RepositoryError> {
         let program = &self.spaces.options.git;
         let commit = user_repository.head_commit(self.folder, &self.project, program)?;
-        self.project.borrow(&self.project.lock()?, user_repository)?;
+        let options = &self.spaces.options;
+        self.project.borrow(&self.project.lock()?, user_repository, &|point| options.hit(point))?;
+        self.spaces.packs.forget(&self.project.repository());
         let head =
             |commit: ObjectId| UserRepository::head_of(&self.project.git(program), &commit, self.folder);
         commit.map(head).transpose()
@@ -334,7 +340,7 @@ impl RunPreparation<'_> {
             max_file_bytes: self.spaces.options.max_file_bytes,
             max_new_bytes: self.spaces.options.max_run_bytes,
         };
-        writing.entries(walked)
+        writing.entries_reporting(walked, Some(self.spaces.progress.of(self.run, FilesOperation::Read)))
     }
 
     /// Writes the snapshot: the checked-out commit if nothing differs, else a new commit.

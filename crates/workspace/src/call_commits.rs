@@ -92,7 +92,10 @@ impl RunSpace {
         Arc::make_mut(&mut packed).extend(pack.ids());
         let bytes = pack.into_bytes()?;
         if let Some(boot) = self.spaces.options.boot() {
-            disk::write_cache(&home.join(LAST_CALL), boot.as_bytes())?;
+            let path = home.join(LAST_CALL);
+            if disk::read_if_there(&path)?.as_deref() != Some(boot.as_bytes()) {
+                disk::write_cache(&path, boot.as_bytes())?;
+            }
         }
         let scanned = deleted.is_some().then(|| scanned(commit));
         self.spaces.calls.lock().insert(home, CallChain { tip, commit, tree, scanned, packed });
@@ -157,11 +160,12 @@ impl RunSpace {
         let name = work_ref(agent, attempt);
         // Before the work ref moves: from then on, it does not show what the workspace was made from.
         self.mark_again(agent, attempt, &newest.follows)?;
-        let lock = self.project.lock()?;
+        let lock = self.project.lock_ref(&name)?;
         let git = self.git();
         super::transfer::add_packs(&git, &packs, &[newest.commit], &[newest.follows], || {
             self.spaces.options.hit("workspace.restore.before_pack");
         })?;
+        self.spaces.packs.forget(&self.project.repository());
         let refs = self.refs();
         let now = refs.read(&name)?;
         refs.swap(&lock, &name, now.map(|_| newest.follows).as_ref(), &newest.commit)

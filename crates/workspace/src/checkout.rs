@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 
 use super::content::open_beneath;
-use super::layout_progress::LayoutProgress;
+use super::files_progress::FilesCounter;
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::Mode;
 use super::objects::{Reader, TreeFile};
@@ -50,7 +50,7 @@ pub(crate) struct Checkout<'a> {
     /// Whether files are written without write permission.
     pub(crate) read_only: bool,
     /// Counts the files that are written.
-    pub(crate) progress: Option<&'a LayoutProgress>,
+    pub(crate) progress: Option<&'a FilesCounter>,
 }
 
 impl Checkout<'_> {

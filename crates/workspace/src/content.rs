@@ -10,6 +10,7 @@ use rustix::fs::{Mode as Permissions, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::copies::{SECRET, SECRET_MIN_BYTES};
+use super::files_progress::{FilesCounter, OperationReports};
 use super::manifest::{Entry, Stat};
 use super::object::{self, DIRECTORY_BITS, Mode, ObjectType, TreeEntry};
 use super::objects::PresentObjects;
@@ -67,12 +68,27 @@ enum Read1 {
 impl ContentWriter<'_> {
     /// The entries of the scanned files. New objects are in the pack when this returns.
     pub(crate) fn entries(&self, walked: &mut ScanResult) -> Result<Vec<Entry>, RepositoryError> {
+        self.entries_reporting(walked, None)
+    }
+
+    /// The same, and reports how many files are read.
+    pub(crate) fn entries_reporting(
+        &self,
+        walked: &mut ScanResult,
+        reports: Option<OperationReports>,
+    ) -> Result<Vec<Entry>, RepositoryError> {
         for found in &mut walked.found {
             self.doubt(found, walked.converting);
         }
         let unread: Vec<usize> =
             (0..walked.found.len()).filter(|at| walked.found[*at].content.is_none()).collect();
-        let read = parallel::map(unread.len(), |at| self.read(&walked.found[unread[at]]))?;
+        let counter = reports.map(|reports| FilesCounter::new(unread.len(), Some(reports), []));
+        let read = parallel::map(unread.len(), |at| {
+            let read = self.read(&walked.found[unread[at]]);
+            counter.iter().for_each(|counter| counter.add(1));
+            read
+        })?;
+        drop(counter);
         let mut gone = HashSet::new();
         for (at, read) in unread.iter().zip(&read) {
             let found = &mut walked.found[*at];

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::objects::PackCache;
+use super::pack::PackWriter;
 use super::stored_objects::StoredObjects;
 use super::{RepositoryError, helper};
 
@@ -111,6 +112,12 @@ impl Git {
         // Objects of a quarantine are elsewhere.
         let packs = self.packs.as_ref().filter(|_| self.objects.is_none())?;
         StoredObjects::of(&self.repository, packs)
+    }
+
+    /// A new pack for the repository.
+    pub(crate) fn new_pack(&self) -> PackWriter {
+        let pack = PackWriter::new(&self.repository);
+        self.packs.iter().fold(pack, PackWriter::known_to)
     }
 
     /// The directory of the repository that git runs on.

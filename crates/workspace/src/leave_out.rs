@@ -11,7 +11,6 @@ use super::content;
 use super::gate::{Problem, Terms};
 use super::manifest::Entry;
 use super::objects::{self, PresentObjects, TreeFile};
-use super::pack::PackWriter;
 use super::refs::{salvage_ref, work_ref};
 use super::space::{ProtectedEntries, ROOT_ATTEMPT};
 use super::{ObjectId, RepositoryError, RunSpace};
@@ -49,8 +48,9 @@ impl RunSpace {
             cleaned = self.cleaned(&terms, &line)?;
         }
         if cleaned.commit != line {
-            let held = self.lock()?;
-            self.swap_ref(&held, &work_ref(&self.run, ROOT_ATTEMPT), Some(&line), &cleaned.commit)?;
+            let name = work_ref(&self.run, ROOT_ATTEMPT);
+            let held = self.lock_ref(&name)?;
+            self.swap_ref(&held, &name, Some(&line), &cleaned.commit)?;
         }
         Ok(note(&cleaned.taken_back))
     }
@@ -106,13 +106,12 @@ impl RunSpace {
         };
         let entries: Vec<Entry> = files.values().map(entry).collect();
         let repository = self.project.repository();
-        let (present, pack) = (PresentObjects::of(&repository)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::of(&repository)?, self.new_pack());
         let trees = content::trees(&entries);
         content::add_trees(&trees, &present, &pack)?;
         let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
         let message = format!("posse: changes that no agent may make are removed from {}", self.run);
         let commit = super::add_commit(&pack, &tree, &[*parent], &message)?;
-        let _held = self.lock()?;
         pack.finish()?;
         Ok(commit)
     }

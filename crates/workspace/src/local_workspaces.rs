@@ -12,8 +12,8 @@ use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, instructs};
 use posse_domain::printable;
 use posse_engine::ports::{
-    CallContext, CallFiles, CheckRequest, MadeWorkspace, Merge, MergeRequest, Salvage, StopSignal,
-    UpdateOutcome, WorkspaceError, WorkspaceId, WorkspaceResult, Workspaces,
+    CallContext, CallFiles, CheckRequest, FilesProgressReceiver, MadeWorkspace, Merge, MergeRequest, Salvage,
+    StopSignal, UpdateOutcome, WorkspaceError, WorkspaceId, WorkspaceResult, Workspaces,
 };
 use posse_sandbox::{CacheShown, DiskLimit, LocalRecords, OverlayMount, Sandbox};
 
@@ -207,6 +207,10 @@ impl Workspaces for LocalWorkspaces {
             let (commit, tree) = (begun.snapshot.commit, begun.snapshot.tree);
             Ok(BaseSnapshot { commit, tree, head: begun.head, notes: begun.notes })
         })
+    }
+
+    fn progress(&self) -> Option<FilesProgressReceiver> {
+        Some(self.0.files.progress.subscribe())
     }
 
     fn dir(&self, of: &WorkspaceId) -> PathBuf {

@@ -11,7 +11,6 @@ use posse_engine::ports::Merge;
 use super::change::{changes, shown, unreadable};
 use super::gate::{Terms, split_tab};
 use super::object::ObjectType;
-use super::pack::PackWriter;
 use super::quarantine::Quarantine;
 use super::{Git, ObjectId, RepositoryError, tree_diff};
 
@@ -61,7 +60,7 @@ pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, Repository
         if let Some(refused) = terms.check(git, &plain.brought, ours, ours)? {
             return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
         }
-        let pack = PackWriter::new(git.git_dir());
+        let pack = git.new_pack();
         for (oid, content) in plain.trees {
             pack.add(ObjectType::Tree, oid, &content)?;
         }
@@ -78,7 +77,7 @@ pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, Repository
     if let Some(refused) = terms.check(quarantine.git(), &brought, ours, &tree)? {
         return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
     }
-    let pack = PackWriter::new(git.git_dir());
+    let pack = git.new_pack();
     quarantine.pour_into(&pack)?;
     let commit = super::add_commit(&pack, &tree, &[*ours, *theirs], message.trim_end())?;
     pack.finish()?;

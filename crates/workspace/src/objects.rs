@@ -4,15 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
 
 use super::git_dir::GitDir;
 use super::object::{self, Mode};
+use super::stored_objects::StoredEntry;
 use super::{Git, ObjectId, RepositoryError, disk};
 
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
@@ -31,20 +32,44 @@ const MAX_META_BYTES: u64 = 64 * 1024 * 1024;
 /// Finds objects without git: as loose files and in the indexes of packs.
 pub(crate) struct PresentObjects {
     objects: Vec<GitDir>,
-    packs: Vec<Arc<PackIndex>>,
+    packs: KnownPacks,
     /// Objects that are stored elsewhere.
     elsewhere: Arc<HashSet<ObjectId>>,
 }
 
-/// The indexes of packs that this process has opened. A pack of a project is never removed but with the whole project.
-#[derive(Default)]
-pub(crate) struct PackCache(Mutex<HashMap<(u64, u64), OpenPacks>>);
+/// The indexes of packs, the largest first.
+pub(crate) type KnownPacks = Arc<Vec<Arc<PackIndex>>>;
 
-/// By name.
-type OpenPacks = HashMap<OsString, Arc<PackIndex>>;
+/// The indexes of packs that this process has opened. A pack of a project is never removed but with the whole project.
+///
+/// A repository is listed when it is first used, and again when an object is not found: until then, packs of other
+/// processes are not known. A run makes a pack for each snapshot and each merge, and to list them all each time would
+/// take longer than to write one.
+#[derive(Default)]
+pub(crate) struct PackCache {
+    packs: Mutex<HashMap<RepositoryId, KnownPacks>>,
+    trees: Mutex<KnownTrees>,
+}
+
+/// The device, the inode and the time of a repository's `HEAD`, which is written once. A project that was removed and
+/// created again may have the same inodes, but not the same time.
+pub(crate) type RepositoryId = (u64, u64, i128);
+
+/// The entries of a tree.
+pub(crate) type KnownTree = Arc<Vec<StoredEntry>>;
+
+/// Trees that were read. A merge compares what all merges before it have changed, so each tree is read many times.
+#[derive(Default)]
+struct KnownTrees {
+    trees: HashMap<(RepositoryId, ObjectId), KnownTree>,
+    /// How many entries all of them have.
+    entries: usize,
+}
 
 /// How many repositories have opened indexes in memory.
 const CACHED_REPOSITORIES_MAX: usize = 16;
+/// How many entries of trees are kept in memory. With more, all of them are forgotten.
+const CACHED_ENTRIES_MAX: usize = 200_000;
 
 impl std::fmt::Debug for PackCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -53,32 +78,96 @@ impl std::fmt::Debug for PackCache {
 }
 
 impl PackCache {
-    /// The indexes of the packs of a repository.
-    pub(crate) fn of_repository(&self, repository: &Path) -> Result<Vec<Arc<PackIndex>>, RepositoryError> {
-        Ok(self.indexes(&objects_dir(repository)?))
+    fn lock(&self) -> MutexGuard<'_, HashMap<RepositoryId, KnownPacks>> {
+        self.packs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The indexes of the packs in a directory of objects.
-    fn indexes(&self, objects: &GitDir) -> Vec<Arc<PackIndex>> {
-        let Ok(Some(dir)) = objects.dir("pack") else { return Vec::new() };
-        // A project that was removed and created again has another directory.
-        let Ok(Some(stat)) = objects.stat("pack") else { return Vec::new() };
-        let mut all = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if all.len() >= CACHED_REPOSITORIES_MAX {
+    fn trees(&self) -> MutexGuard<'_, KnownTrees> {
+        self.trees.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A tree that was read before.
+    pub(crate) fn tree(&self, repository: RepositoryId, oid: &ObjectId) -> Option<KnownTree> {
+        self.trees().trees.get(&(repository, *oid)).cloned()
+    }
+
+    pub(crate) fn keep_tree(&self, repository: RepositoryId, oid: &ObjectId, tree: &KnownTree) {
+        let mut known = self.trees();
+        if known.entries + tree.len() > CACHED_ENTRIES_MAX {
+            *known = KnownTrees::default();
+        }
+        if known.trees.insert((repository, *oid), tree.clone()).is_none() {
+            known.entries += tree.len();
+        }
+    }
+
+    /// What distinguishes a repository from others.
+    pub(crate) fn id_of(repository: &Path) -> Option<RepositoryId> {
+        let head = std::fs::metadata(repository.join("HEAD")).ok()?;
+        let ns = i128::from(head.mtime()) * 1_000_000_000 + i128::from(head.mtime_nsec());
+        Some((head.dev(), head.ino(), ns))
+    }
+
+    /// Forgets the packs of a repository, so that the next use lists them: others may have been added.
+    pub(crate) fn forget(&self, repository: &Path) {
+        if let Some(id) = Self::id_of(repository) {
+            self.lock().remove(&id);
+        }
+    }
+
+    /// The known indexes of a repository.
+    pub(crate) fn known(&self, repository: &Path) -> Result<KnownPacks, RepositoryError> {
+        match Self::id_of(repository).and_then(|id| self.lock().get(&id).cloned()) {
+            Some(known) => Ok(known),
+            None => self.listed(repository),
+        }
+    }
+
+    /// The indexes that a repository has now.
+    pub(crate) fn listed(&self, repository: &Path) -> Result<KnownPacks, RepositoryError> {
+        let objects = objects_dir(repository)?;
+        let (Ok(Some(dir)), Some(id)) = (objects.dir("pack"), Self::id_of(repository)) else {
+            return Ok(KnownPacks::default());
+        };
+        let mut all = self.lock();
+        if all.len() >= CACHED_REPOSITORIES_MAX && !all.contains_key(&id) {
             all.clear();
         }
-        let open = all.entry((stat.st_dev, stat.st_ino)).or_default();
-        let names = index_names(&dir);
-        open.retain(|name, _| names.contains(name));
-        for name in names {
-            if !open.contains_key(&name)
-                && let Some(index) = PackIndex::open(&dir, &name)
-            {
-                open.insert(name, Arc::new(index));
-            }
-        }
-        open.values().cloned().collect()
+        let known = all.entry(id).or_default();
+        let mut open: HashMap<OsString, Arc<PackIndex>> =
+            known.iter().map(|pack| (pack.pack.clone(), pack.clone())).collect();
+        // An unreadable index counts as empty: its objects are written again.
+        let packs = index_names(&dir).into_iter().filter_map(|name| {
+            let pack = Path::new(&name).with_extension("pack").into_os_string();
+            open.remove(&pack).or_else(|| PackIndex::open(&dir, &name).map(Arc::new))
+        });
+        *known = largest_first(packs.collect());
+        Ok(known.clone())
     }
+
+    /// Adds a pack that this process has just written, with the bytes of its index.
+    pub(crate) fn add(&self, repository: &Path, pack: &OsStr, index: Vec<u8>) {
+        if index.len() as u64 > SMALL_INDEX_MAX_BYTES {
+            return self.forget(repository);
+        }
+        let Some(id) = Self::id_of(repository) else { return };
+        let mut all = self.lock();
+        // A repository that was not listed yet is listed when it is used.
+        let Some(known) = all.get_mut(&id) else { return };
+        if known.iter().any(|known| known.pack == pack) {
+            return;
+        }
+        if let Some(index) = PackIndex::read(pack.to_owned(), IndexBytes::Here(index)) {
+            // Last, because it is small.
+            Arc::make_mut(known).push(Arc::new(index));
+        }
+    }
+}
+
+/// Most objects are in the largest pack, so most lookups end there.
+fn largest_first(mut packs: Vec<Arc<PackIndex>>) -> KnownPacks {
+    packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
+    Arc::new(packs)
 }
 
 impl PresentObjects {
@@ -88,23 +177,16 @@ impl PresentObjects {
         Ok(Self::beneath(vec![dir]))
     }
 
-    /// The same, with the indexes that are open already.
+    /// The objects of a repository that are known to this process. Those that are not are written again.
     pub(crate) fn cached(repository: &Path, cache: &PackCache) -> Result<Self, RepositoryError> {
-        let dir = objects_dir(repository)?;
-        let packs = cache.indexes(&dir);
-        Ok(Self::of_packs(vec![dir], packs))
+        let packs = cache.known(repository)?;
+        Ok(Self { objects: vec![objects_dir(repository)?], packs, elsewhere: Arc::default() })
     }
 
     /// The objects that these directories have now.
     pub(super) fn beneath(objects: Vec<GitDir>) -> Self {
         // An unreadable index counts as empty: its objects are written again.
-        let packs = objects.iter().flat_map(indexes).map(Arc::new).collect();
-        Self::of_packs(objects, packs)
-    }
-
-    fn of_packs(objects: Vec<GitDir>, mut packs: Vec<Arc<PackIndex>>) -> Self {
-        // Most objects are in the largest pack, so most lookups end there.
-        packs.sort_by_key(|pack| std::cmp::Reverse(pack.fanout.last().copied()));
+        let packs = largest_first(objects.iter().flat_map(indexes).map(Arc::new).collect());
         Self { objects, packs, elsewhere: Arc::default() }
     }
 
@@ -156,7 +238,10 @@ impl PackIndex {
         // An index without its pack is useless.
         let pack = Path::new(name).with_extension("pack").into_os_string();
         dir.lstat(&pack).ok().filter(|stat| is_plain(*stat))?;
-        let bytes = IndexBytes::of(dir.file(name).ok()?).ok()?;
+        Self::read(pack, IndexBytes::of(dir.file(name).ok()?).ok()?)
+    }
+
+    fn read(pack: OsString, bytes: IndexBytes) -> Option<Self> {
         let mut head = vec![0; INDEX_SIGNATURE.len() + FANOUT_BYTES];
         bytes.read_exact_at(&mut head, 0).ok()?;
         let fanout = head.strip_prefix(INDEX_SIGNATURE)?;
@@ -177,7 +262,11 @@ impl PackIndex {
     /// The position of an id among all ids of the pack.
     fn position(&self, oid: &ObjectId) -> Option<u64> {
         let first = oid.as_bytes()[0];
-        let mut buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Of a small pack, most ids are excluded by this.
+        if self.start_of(first) == u64::from(self.fanout[usize::from(first)]) {
+            return None;
+        }
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = buckets.entry(first).or_insert_with(|| self.bucket(first).unwrap_or_default());
         let at = bucket.binary_search(oid.as_bytes()).ok()?;
         Some(self.start_of(first) + at as u64)

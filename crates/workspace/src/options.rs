@@ -15,12 +15,14 @@ pub const DEFAULT_MAX_RUN_BYTES: u64 = 20 * 1024 * 1024 * 1024;
 
 /// Every point at which [`WorkspaceOptions::faults`] is called.
 pub const FAULT_POINTS: &[&str] = &[
+    "workspace.begin.between_objects",
     "workspace.begin.before_pack",
     "workspace.begin.after_pack",
     "workspace.begin.after_ref",
     "workspace.base.before_files",
     "workspace.base.before_rename",
     "workspace.fold.ended",
+    "workspace.base_check.ended",
     "workspace.make.before_files",
     "workspace.make.after_files",
     "workspace.make.after_ref",

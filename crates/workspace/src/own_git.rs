@@ -83,8 +83,8 @@ impl RunSpace {
         // What was kept before stays reachable.
         let parents: Vec<ObjectId> = before.into_iter().collect();
         let commit = super::add_commit(&pack, &tree, &parents, &format!("posse: .git of {agent}"))?;
-        let lock = self.project.lock()?;
         pack.finish()?;
+        let lock = self.project.lock_ref(&name)?;
         refs.swap(&lock, &name, before.as_ref(), &commit)?;
         Ok(Some(commit))
     }
@@ -144,8 +144,7 @@ impl RunSpace {
         let secrets = copies.names();
         leave_out_secrets(&mut walked, &secrets);
         let repository = self.project.repository();
-        let (present, pack) =
-            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::cached(&repository, &self.spaces.packs)?, self.new_pack());
         let entries = ContentWriter {
             folder: &folder,
             root: &root,
@@ -231,8 +230,7 @@ impl RunSpace {
         let secrets = copies.names();
         leave_out_secrets(&mut walked, &secrets);
         let repository = self.project.repository();
-        let (present, pack) =
-            (PresentObjects::cached(&repository, &self.spaces.packs)?, PackWriter::new(&repository));
+        let (present, pack) = (PresentObjects::cached(&repository, &self.spaces.packs)?, self.new_pack());
         for (file, (_, content)) in files.iter().zip(sorted(&planted)) {
             if !present.has(&file.oid) {
                 pack.add(ObjectType::Blob, file.oid, content)?;

@@ -6,7 +6,7 @@
 //! repository has the same repository without borrowed objects. A folder *inside* a repository is treated as a separate
 //! folder, and nothing outside it is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -33,6 +33,12 @@ const FRESH_NS: i128 = 120_000_000_000;
 const MAX_SINGLE_SYNCS: usize = 32;
 /// Largest file that is copied where a link is impossible: a sparse file could fill any disk.
 const MAX_COPIED_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+/// The directory of loose objects before which the fault point is.
+const MIDDLE_BYTE: u8 = 0x80;
+/// How often packs are listed that are replaced meanwhile.
+const PACK_LISTINGS_MAX: usize = 5;
+/// How many refs can be changed at once.
+const REF_LOCKS: u8 = 64;
 /// The borrowed parts of a pack. The index is last, because git finds packs by it.
 const PACK_PARTS: &[&str] = &["pack", "rev", "promisor", "idx"];
 
@@ -83,6 +89,27 @@ impl Project {
         Lock::wait(&self.dir.join("lock"))
     }
 
+    /// Waits until no other process or thread changes a ref. Agents that end at the same time change different refs, and
+    /// each change waits for the disk, so there is more than one lock.
+    pub(crate) fn lock_ref(&self, name: &str) -> Result<Lock, RepositoryError> {
+        self.lock_number(ref_lock_of(name))
+    }
+
+    /// Waits for the locks of several refs. Always in the same order, so that two who wait do not wait for each other.
+    pub(crate) fn lock_refs<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Vec<Lock>, RepositoryError> {
+        let numbers: BTreeSet<u8> = names.into_iter().map(ref_lock_of).collect();
+        numbers.into_iter().map(|number| self.lock_number(number)).collect()
+    }
+
+    fn lock_number(&self, number: u8) -> Result<Lock, RepositoryError> {
+        let dir = self.dir.join("ref-locks");
+        disk::make_dirs(&dir)?;
+        Lock::wait(&dir.join(format!("{number:02}")))
+    }
+
     /// Creates the repository if it does not exist.
     pub(crate) fn ensure(&self, folder: &Path) -> Result<(), RepositoryError> {
         let repository = self.repository();
@@ -106,6 +133,7 @@ impl Project {
         &self,
         _held: &Lock,
         user_repository: &UserRepository,
+        hit: &dyn Fn(&'static str),
     ) -> Result<(), RepositoryError> {
         let record = self.dir.join("borrowed.json");
         let known = disk::read_if_there(&record)?.unwrap_or_default();
@@ -116,6 +144,8 @@ impl Project {
             seen: BTreeMap::new(),
             changed: Vec::new(),
             fresh: Vec::new(),
+            vanished: false,
+            hit,
         };
         let own = user_repository.common.dir("objects")?;
         let own = own.ok_or_else(|| {
@@ -151,6 +181,11 @@ impl Project {
             None => fs::remove_file(&path).map_err(disk::failed("removing", &path)),
         }
     }
+}
+
+/// The number of the lock for a ref.
+fn ref_lock_of(name: &str) -> u8 {
+    blake3::hash(name.as_bytes()).as_bytes()[0] % REF_LOCKS
 }
 
 /// The directories of objects of a repository: its own, and its alternates. An alternate outside the repository must be
@@ -202,12 +237,32 @@ struct ObjectBorrower<'a> {
     changed: Vec<PathBuf>,
     /// Files that may not have reached the disk.
     fresh: Vec<PathBuf>,
+    /// Whether a listed file was gone when it was to be borrowed.
+    vanished: bool,
+    hit: &'a dyn Fn(&'static str),
 }
 
 impl ObjectBorrower<'_> {
+    /// The user's `git gc` may run meanwhile. It writes a pack before it removes what is in the pack, so the packs come
+    /// last, and again as long as one of them is replaced.
     fn objects(&mut self, from: &GitDir) -> Result<(), RepositoryError> {
-        self.directory(from, "pack")?;
-        (0..=u8::MAX).try_for_each(|first| self.directory(from, &format!("{first:02x}")))
+        for first in 0..=u8::MAX {
+            if first == MIDDLE_BYTE {
+                (self.hit)("workspace.begin.between_objects");
+            }
+            self.directory(from, &format!("{first:02x}"))?;
+        }
+        for _ in 0..PACK_LISTINGS_MAX {
+            self.vanished = false;
+            self.directory(from, "pack")?;
+            if !self.vanished {
+                return Ok(());
+            }
+        }
+        Err(RepositoryError::Unsupported(format!(
+            "{} is being repacked all the time; try again when that has ended",
+            from.path().display()
+        )))
     }
 
     fn directory(&mut self, above: &GitDir, name: &str) -> Result<(), RepositoryError> {
@@ -252,6 +307,7 @@ impl ObjectBorrower<'_> {
         }
         let next = disk::temporary(to);
         if !from.link(name, &next)? && !copied(from, name, &next)? {
+            self.vanished = true;
             return Ok(false);
         }
         fs::rename(&next, to).map_err(disk::failed("borrowing", to))?;

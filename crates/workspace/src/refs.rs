@@ -1,14 +1,22 @@
 //! Reads and writes refs of a project's repository.
 //!
 //! Written here rather than by git: a ref is one small file, and a process for each would cost more than the rest of a
-//! small snapshot. A change of a ref requires the project's lock, which makes compare and swap atomic.
+//! small snapshot. A change of a ref requires a lock, which makes compare and swap atomic: that of the ref
+//! ([`Project::lock_ref`](super::project::Project::lock_ref)). The ref of a run's base is created once, under the lock of
+//! the project, because a cleaning that removes the project holds that one.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use super::disk::UnsyncedFile;
 use super::{Lock, ObjectId, RepositoryError, disk};
 
 /// Longest id of a run or an agent.
 const MAX_ID_BYTES: usize = 200;
+/// How many directories of a new ref's path may be new: `refs/posse/work/<agent>`.
+const NEW_REF_LEVELS: usize = 4;
+/// How often the next value of a ref is tried to be written.
+const NEXT_VALUE_TRIES: u32 = 3;
 /// Suffix of the attempt number for a workspace that lost files in a machine crash.
 pub(crate) const TORN: &str = ".torn";
 
@@ -64,6 +72,27 @@ pub(crate) fn check_id(id: &str) -> Result<(), RepositoryError> {
     Ok(())
 }
 
+/// The next value of a ref, in a file that is not synced yet.
+#[derive(Debug)]
+pub(crate) struct PreparedSwap {
+    next: UnsyncedFile,
+    /// The directories that have to be synced afterwards.
+    dirs: Vec<PathBuf>,
+}
+
+impl PreparedSwap {
+    /// The file that has to be synced before the swap is completed.
+    pub(crate) fn file(&self) -> &File {
+        self.next.file()
+    }
+
+    /// Durable when this returns.
+    pub(crate) fn complete(self) -> Result<(), RepositoryError> {
+        self.next.put_in_place()?;
+        disk::sync_dirs(self.dirs.iter().map(PathBuf::as_path))
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Refs {
     repository: PathBuf,
@@ -90,11 +119,25 @@ impl Refs {
     /// Sets a ref to `new` if it is at `old` (`None`: it does not exist). Durable when this returns.
     pub(crate) fn swap(
         &self,
-        _held: &Lock,
+        held: &Lock,
         name: &str,
         old: Option<&ObjectId>,
         new: &ObjectId,
     ) -> Result<(), RepositoryError> {
+        let Some(swap) = self.prepare_swap(held, name, old, new)? else { return Ok(()) };
+        disk::sync_together(&[swap.file()], &self.repository)?;
+        swap.complete()
+    }
+
+    /// Prepares a [swap](Self::swap), which the caller completes after it has synced the file. `None` if the ref is at
+    /// `new` already.
+    pub(crate) fn prepare_swap(
+        &self,
+        _held: &Lock,
+        name: &str,
+        old: Option<&ObjectId>,
+        new: &ObjectId,
+    ) -> Result<Option<PreparedSwap>, RepositoryError> {
         let now = self.read(name)?;
         if now.as_ref() != old {
             let text = |oid: Option<&ObjectId>| oid.map_or_else(|| "nothing".to_owned(), ObjectId::to_string);
@@ -106,11 +149,29 @@ impl Refs {
             )));
         }
         if now.as_ref() == Some(new) {
-            return Ok(());
+            return Ok(None);
         }
         let path = self.repository.join(name);
-        path.parent().map_or(Ok(()), disk::make_dirs)?;
-        disk::write_durably(&path, format!("{new}\n").as_bytes())
+        let next = self.next_value(&path, new)?;
+        // The directories of a new ref may be new too, also if another thread or an earlier try has made them.
+        let levels = if now.is_none() { NEW_REF_LEVELS } else { 1 };
+        let dirs = path.ancestors().skip(1).take(levels).map(Path::to_owned).collect();
+        Ok(Some(PreparedSwap { next, dirs }))
+    }
+
+    /// Writes the next value beside a ref. Git removes directories without refs, also while they are created here.
+    fn next_value(&self, path: &Path, new: &ObjectId) -> Result<UnsyncedFile, RepositoryError> {
+        let text = format!("{new}\n");
+        let parent = path.parent().unwrap_or(&self.repository);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let written =
+                disk::make_dirs_unsynced(parent).and_then(|_| UnsyncedFile::write(path, text.as_bytes()));
+            if written.is_ok() || tries == NEXT_VALUE_TRIES {
+                return written;
+            }
+        }
     }
 
     fn damaged(&self, name: &str) -> RepositoryError {

@@ -12,6 +12,7 @@ use super::bases::BaseState;
 use super::begin::Record;
 use super::checkout::{Checkout, Source, plant};
 use super::copies::Copies;
+use super::disk::UnsyncedFile;
 use super::gc::entries_of;
 use super::manifest::{Entry, Manifest, now_ns};
 use super::object::{self, ObjectType};
@@ -118,9 +119,14 @@ impl RunSpace {
         self.project.git(&self.spaces.options.git).with_packs(&self.spaces.packs)
     }
 
-    /// Waits until no other process changes the project's repository.
-    pub fn lock(&self) -> Result<Lock, RepositoryError> {
-        self.project.lock()
+    /// Waits until no other process or thread changes a ref of the project's repository.
+    pub fn lock_ref(&self, name: &str) -> Result<Lock, RepositoryError> {
+        self.project.lock_ref(name)
+    }
+
+    /// A new pack for the project's repository.
+    pub(super) fn new_pack(&self) -> PackWriter {
+        PackWriter::new(&self.project.repository()).known_to(&self.spaces.packs)
     }
 
     /// The object that a ref of the project's repository names; `None` if the ref does not exist.
@@ -164,11 +170,23 @@ impl RunSpace {
             .map_err(|error| RepositoryError::Damaged(format!("{} cannot be read: {error}", path.display())))
     }
 
+    /// Creates an isolated workspace, like [`RunSpace::make_files`], with notes about the shared files.
+    pub fn make(
+        &self,
+        agent: &str,
+        attempt: u32,
+        origin: &ObjectId,
+    ) -> Result<ReadyWorkspace, RepositoryError> {
+        let mut ready = self.make_files(agent, attempt, origin)?;
+        ready.notes.extend(self.spaces.bases.take_notes(self.project.dir()));
+        Ok(ready)
+    }
+
     /// Creates an isolated workspace from its work ref, or from `origin` if it has none yet. A complete one is returned
     /// unchanged. If a machine crash lost part of one, all readable files of it are kept. The workspace is created
     /// elsewhere and renamed into place. So a process that was stopped meanwhile, and wakes after another one has taken
     /// over its run, finds the path occupied and changes nothing.
-    pub fn make(
+    pub(super) fn make_files(
         &self,
         agent: &str,
         attempt: u32,
@@ -225,7 +243,7 @@ impl RunSpace {
         Manifest { entries, looked_ns, commit: *base, tree }.save(&making.join("manifest"))?;
         options.hit("workspace.make.after_files");
         // A process that moved the work ref meanwhile did not see this workspace, so it is created again.
-        let lock = self.project.lock()?;
+        let lock = self.project.lock_ref(&name)?;
         if let Some(mark) = self.mark(agent, attempt)? {
             disk::remove_tree(&making)?;
             return Ok(ReadyWorkspace { dir, base: mark.base()?, fresh: false, notes });
@@ -267,7 +285,7 @@ impl RunSpace {
             }
         };
         options.hit("workspace.make.after_files");
-        let lock = self.project.lock()?;
+        let lock = self.project.lock_ref(&work_ref(agent, attempt))?;
         if let Some(mark) = self.mark(agent, attempt)? {
             drop(mount);
             disk::remove_tree(&making)?;
@@ -286,15 +304,18 @@ impl RunSpace {
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
 
-    /// Makes the mark of an overlay durable, before the first commit of its files: what they were made from must be known
-    /// as long as there is more than the empty upper layer.
-    pub(super) fn settle_mark(&self, agent: &str, attempt: u32) -> Result<(), RepositoryError> {
-        let home = self.attempt_dir(agent, attempt);
-        if let Some(mark) = self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()) {
-            mark.save(&home)?;
-            home.ancestors().skip(1).take(2).try_for_each(disk::sync_dir)?;
-        }
-        Ok(())
+    /// The mark of an overlay, which the first commit of its files makes durable: what they were made from must be known
+    /// as long as there is more than the empty upper layer. `None` for a copy, whose mark is durable.
+    pub(super) fn unsettled_mark(
+        &self,
+        agent: &str,
+        attempt: u32,
+    ) -> Result<Option<UnsyncedFile>, RepositoryError> {
+        let Some(mark) = self.mark(agent, attempt)?.filter(|mark| mark.overlay.is_some()) else {
+            return Ok(None);
+        };
+        let path = self.attempt_dir(agent, attempt).join("made");
+        UnsyncedFile::write(&path, &serde_json::to_vec(&mark).unwrap_or_default()).map(Some)
     }
 
     /// Makes an empty overlay in a directory, and mounts it.

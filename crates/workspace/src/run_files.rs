@@ -116,6 +116,11 @@ impl RunFiles for LocalFiles {
         blocking(move || Ok(files.disk_usage(&run)?))
     }
 
+    fn check_shared(&self, run: Option<&RunId>) -> WorkspaceResult<Vec<String>> {
+        let (files, run) = (self.clone(), run.map(ToString::to_string));
+        blocking(move || Ok(files.check_bases(run.as_deref())?))
+    }
+
     fn write_reports(&self, run: &RunId, reports: Vec<ReportFile>) -> WorkspaceResult<PathBuf> {
         let dir = self.run_dir(run.as_str()).join("reports");
         blocking(move || reports::write(&dir, &reports).map(|()| dir))

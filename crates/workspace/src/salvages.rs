@@ -129,7 +129,7 @@ impl RunSpace {
         if found.is_empty() {
             return Ok(());
         }
-        let _held = self.lock()?;
+        let _held = self.project.lock_refs(found.iter().map(|(name, _)| name.as_str()))?;
         let orders: Vec<String> = found.iter().map(|(name, oid)| format!("delete {name} {oid}\n")).collect();
         self.git().run_with(&["update-ref", "--no-deref", "--stdin"], orders.concat().as_bytes()).map(drop)
     }

@@ -39,7 +39,7 @@ impl RunSpace {
     }
 
     fn lay_out_scratch(&self, name: &str, commit: &ObjectId) -> Result<Option<Scratch>, RepositoryError> {
-        let made = self.make(name, ATTEMPT, commit)?;
+        let made = self.make_files(name, ATTEMPT, commit)?;
         // A new workspace is at its work ref, which need not be this commit.
         let stands = if made.fresh { made.base } else { self.snapshot(name, ATTEMPT)?.commit };
         if stands != *commit && !self.update(name, ATTEMPT, &stands, commit)?.conflicts_left.is_empty() {

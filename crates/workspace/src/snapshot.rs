@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use posse_sandbox::HolderMode;
 
@@ -12,11 +12,12 @@ use super::call_commits::CallChain;
 use super::change::changes;
 use super::content::{self, ContentWriter, NewTree};
 use super::copies::CopyPatterns;
+use super::disk::UnsyncedFile;
 use super::ignored::IgnorePatterns;
 use super::manifest::{Entry, Manifest};
 use super::objects::{self, PresentObjects, TreeFile};
-use super::pack::PackWriter;
-use super::refs::{salvage_ref, work_ref};
+use super::pack::{PackWriter, SealedPack};
+use super::refs::{PreparedSwap, salvage_ref, work_ref};
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::torn::Durability;
 use super::upper::{self, MergedTree, UpperView};
@@ -86,7 +87,7 @@ impl RunSpace {
         let git = self.keep_git(agent, attempt, &mut walked.left_out)?;
         self.spaces.options.hit("workspace.salvage.before_ref");
         let name = salvage_ref(agent, attempt);
-        let lock = self.project.lock()?;
+        let lock = self.project.lock_ref(&name)?;
         let refs = self.refs();
         refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &snapshot.commit)?;
         let notes = walked.notes.lines();
@@ -125,7 +126,7 @@ impl RunSpace {
         let base = mark.base()?;
         if self.lasted(agent, attempt, mark)? != Durability::Whole {
             // This keeps the rest that the machine crash left and restores the last snapshot.
-            self.make(agent, attempt, &base)?;
+            self.make_files(agent, attempt, &base)?;
         }
         let looked = self.scan(agent, attempt, &salvaged, EarlierStats::Nothing)?;
         if looked.tree != tree {
@@ -148,18 +149,8 @@ impl RunSpace {
         } else {
             content::add_trees(&trees, &present, &pack)?;
             let commit = super::add_commit(&pack, &tree, &[tip], &format!("posse: work of {agent}"))?;
-            let options = &self.spaces.options;
-            options.hit("workspace.snapshot.before_pack");
-            let refs = self.refs();
-            let name = work_ref(agent, attempt);
-            if refs.read(&name)?.is_none() {
-                self.settle_mark(agent, attempt)?;
-            }
-            let lock = self.project.lock()?;
-            pack.finish()?;
-            options.hit("workspace.snapshot.after_pack");
-            // The work ref of an overlay is created by its first move.
-            refs.swap(&lock, &name, refs.read(&name)?.map(|_| tip).as_ref(), &commit)?;
+            self.spaces.options.hit("workspace.snapshot.before_pack");
+            self.move_work_ref(agent, attempt, &tip, &commit, pack)?;
             commit
         };
         let manifest = Manifest { entries, looked_ns: walked.looked_ns, commit, tree };
@@ -171,6 +162,41 @@ impl RunSpace {
         }
         manifest.save(&home.join("manifest"))?;
         Ok((Snapshot { commit, tree }, walked))
+    }
+
+    /// Adds a pack to the repository and moves the work ref to its commit. Durable when this returns. There are three waits
+    /// for the disk: for the new files, for their names, and for the name of the ref.
+    fn move_work_ref(
+        &self,
+        agent: &str,
+        attempt: u32,
+        tip: &ObjectId,
+        commit: &ObjectId,
+        pack: PackWriter,
+    ) -> Result<(), RepositoryError> {
+        let (name, home) = (work_ref(agent, attempt), self.attempt_dir(agent, attempt));
+        let refs = self.refs();
+        let lock = self.project.lock_ref(&name)?;
+        // The work ref of an overlay is created by its first move.
+        let now = refs.read(&name)?;
+        let mark = if now.is_none() { self.unsettled_mark(agent, attempt)? } else { None };
+        let sealed = pack.seal()?;
+        let swap = refs.prepare_swap(&lock, &name, now.map(|_| *tip).as_ref(), commit)?;
+        let mut files: Vec<&fs::File> = sealed.iter().flat_map(SealedPack::files).collect();
+        files.extend(mark.iter().map(UnsyncedFile::file));
+        files.extend(swap.iter().map(PreparedSwap::file));
+        disk::sync_together(&files, &home)?;
+        let packs = sealed.as_ref().map(|sealed| sealed.dir.clone());
+        let mut dirs: Vec<&Path> = packs.iter().map(PathBuf::as_path).collect();
+        if mark.is_some() {
+            // The directories of the workspace, of its agent and of the run's workspaces.
+            dirs.extend(home.ancestors().take(3));
+        }
+        sealed.map_or(Ok(()), SealedPack::put_in_place)?;
+        mark.map_or(Ok(()), UnsyncedFile::put_in_place)?;
+        disk::sync_dirs(dirs)?;
+        self.spaces.options.hit("workspace.snapshot.after_pack");
+        swap.map_or(Ok(()), PreparedSwap::complete)
     }
 
     /// The commit that a workspace is at: its work ref.
@@ -185,7 +211,7 @@ impl RunSpace {
         let (base, is_overlay) = (mark.base()?, mark.overlay.is_some());
         match self.lasted(agent, attempt, mark)? {
             Durability::Whole => {}
-            Durability::Behind => drop(self.make(agent, attempt, &base)?),
+            Durability::Behind => drop(self.make_files(agent, attempt, &base)?),
             Durability::Torn => {
                 return Err(RepositoryError::Damaged(format!(
                     "the machine stopped before the workspace of {agent} (attempt {attempt}) had reached the disk; it has \
@@ -310,7 +336,7 @@ impl RunSpace {
         if let EarlierStats::Call(chain) = earlier {
             present = present.with(chain.packed.clone());
         }
-        Ok((present, PackWriter::new(&repository)))
+        Ok((present, self.new_pack()))
     }
 
     /// Scans a workspace that is at `tip`. Files are read again unless `earlier` shows that they are unchanged.

@@ -87,7 +87,7 @@ impl RunSpace {
         check_id(agent)?;
         self.spaces.calls.forget(&self.attempt_dir(agent, attempt));
         let name = work_ref(agent, attempt);
-        let held = self.lock()?;
+        let held = self.lock_ref(&name)?;
         let now = self.read_ref(&name)?;
         if now.as_ref() != Some(new) {
             // A work ref is created by its first move; until then its agent is at its base.
@@ -99,7 +99,7 @@ impl RunSpace {
         let lasted = self.mark(agent, attempt)?.map(|mark| self.lasted(agent, attempt, mark)).transpose()?;
         match lasted {
             Some(Durability::Whole) => {}
-            Some(Durability::Behind) => drop(self.make(agent, attempt, new)?),
+            Some(Durability::Behind) => drop(self.make_files(agent, attempt, new)?),
             // Its files are not on disk, or have to be created again from the work ref.
             None | Some(Durability::Torn) => return Ok(UpdateOutcome::default()),
         }

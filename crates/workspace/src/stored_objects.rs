@@ -7,13 +7,13 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use flate2::bufread::ZlibDecoder;
 
 use super::ObjectId;
 use super::object::{self, ObjectType};
-use super::objects::{PackCache, PackIndex};
+use super::objects::{KnownPacks, KnownTree, PackCache, PackIndex, RepositoryId};
 
 /// The largest object that is read here.
 const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -24,10 +24,15 @@ const READ_BUFFER_BYTES: usize = 4096;
 const OFFSET_DELTA: u8 = 6;
 const NAMED_DELTA: u8 = 7;
 
-/// The objects that a repository has now.
+/// The objects of a repository: those in known packs, then loose ones, then those in packs that were added since.
 pub(crate) struct StoredObjects {
+    repository: PathBuf,
+    id: RepositoryId,
     objects: PathBuf,
-    packs: Vec<Arc<PackIndex>>,
+    packs: KnownPacks,
+    cache: Arc<PackCache>,
+    /// What the repository had when an object was not found among the known packs.
+    listed: OnceLock<KnownPacks>,
 }
 
 /// An object in a pack, before its deltas are applied.
@@ -43,26 +48,47 @@ enum DeltaBase {
 
 impl StoredObjects {
     /// The objects of the repository at `repository`.
-    pub(crate) fn of(repository: &Path, cache: &PackCache) -> Option<Self> {
-        let objects = repository.join("objects");
-        let packs = cache.of_repository(repository).ok()?;
-        Some(Self { objects, packs })
+    pub(crate) fn of(repository: &Path, cache: &Arc<PackCache>) -> Option<Self> {
+        let (objects, packs) = (repository.join("objects"), cache.known(repository).ok()?);
+        let (id, repository, cache) = (PackCache::id_of(repository)?, repository.to_owned(), cache.clone());
+        Some(Self { repository, id, objects, packs, cache, listed: OnceLock::new() })
+    }
+
+    /// The pack of these that has an object, and where.
+    fn find<'a>(packs: &'a KnownPacks, oid: &ObjectId) -> Option<(&'a PackIndex, u64)> {
+        packs.iter().find_map(|pack| Some((&**pack, pack.offset_of(oid)?)))
+    }
+
+    /// Like [`find`](Self::find), among the packs that are there now: another process may have added one.
+    fn find_listed(&self, oid: &ObjectId) -> Option<(&PackIndex, u64)> {
+        let listed = || self.cache.listed(&self.repository).unwrap_or_default();
+        Self::find(self.listed.get_or_init(listed), oid)
     }
 
     /// The type and content of an object; `None` if git should be asked for it.
     pub(crate) fn read(&self, oid: &ObjectId) -> Option<(ObjectType, Vec<u8>)> {
-        let found = self.packs.iter().find_map(|pack| Some((pack, pack.offset_of(oid)?)));
-        let (kind, content) = match found {
+        let (kind, content) = match Self::find(&self.packs, oid) {
             Some((pack, offset)) => self.unpack(pack, offset).ok()??,
-            None => self.loose(oid)?,
+            None => match self.loose(oid) {
+                Some(loose) => loose,
+                None => {
+                    let (pack, offset) = self.find_listed(oid)?;
+                    self.unpack(pack, offset).ok()??
+                }
+            },
         };
         (object::name(kind, &content) == *oid).then_some((kind, content))
     }
 
     /// The entries of a tree, in git's order.
-    pub(crate) fn tree(&self, oid: &ObjectId) -> Option<Vec<StoredEntry>> {
+    pub(crate) fn tree(&self, oid: &ObjectId) -> Option<KnownTree> {
+        if let Some(known) = self.cache.tree(self.id, oid) {
+            return Some(known);
+        }
         let (ObjectType::Tree, content) = self.read(oid)? else { return None };
-        parse_tree(&content)
+        let tree = Arc::new(parse_tree(&content)?);
+        self.cache.keep_tree(self.id, oid, &tree);
+        Some(tree)
     }
 
     /// The tree of a commit, or of a tree itself.
@@ -282,8 +308,7 @@ mod tests {
         }
         let listed = git(dir.path(), &["cat-file", "--batch-all-objects", "--batch-check"]);
         let check = || {
-            let stored =
-                StoredObjects::of(&dir.path().join(".git"), &PackCache::default()).expect("a repository");
+            let stored = StoredObjects::of(&dir.path().join(".git"), &Arc::default()).expect("a repository");
             for line in listed.lines() {
                 let words: Vec<&str> = line.split(' ').collect();
                 let oid: ObjectId = words[0].parse().expect("an id");

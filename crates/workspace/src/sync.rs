@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -18,6 +19,8 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The directory name for unsynced packs, and for checkouts, if the kernel does not report a boot id. Checkouts are
 /// synced then.
 pub(crate) const UNKNOWN_BOOT: &str = "any";
+/// How long requests are gathered before a sync.
+const GATHERED_FOR: Duration = Duration::from_millis(500);
 /// The file that names the synced commit, and its temporary name.
 const MARK: &str = "synced";
 const NEXT_MARK: &str = "synced.next";
@@ -82,6 +85,8 @@ pub(crate) fn forget(home: &Path) -> Result<(), RepositoryError> {
 /// Syncs until the queue is empty, with one sync for all entries that arrived meanwhile.
 fn work() {
     loop {
+        // A sync of the whole filesystem delays those that agents wait for, so there is none for each of many merges.
+        std::thread::park_timeout(GATHERED_FOR);
         let homes = {
             let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.at_work = !waiting.homes.is_empty();

@@ -125,8 +125,8 @@ impl RunSpace {
         let parents: Vec<ObjectId> = [tip].into_iter().chain(before).collect();
         let message = format!("posse: work of {agent}, as far as the machine kept it");
         let commit = super::add_commit(&pack, &tree, &parents, &message)?;
-        let lock = self.project.lock()?;
         pack.finish()?;
+        let lock = self.project.lock_ref(&name)?;
         refs.swap(&lock, &name, before.as_ref(), &commit)?;
         Ok(Some(name))
     }

@@ -264,6 +264,7 @@ fn name_objects(project: &Project, git: &Git, header: &Header) -> Result<(), Rep
     let lock = project.lock()?;
     let refs = Refs::of(&project.repository());
     let run = &header.run;
+    let _held = project.lock_refs(header.refs.iter().map(|(name, _)| name.as_str()))?;
     for object in &header.objects {
         let name = imported_ref(run, object);
         refs.swap(&lock, &name, refs.read(&name)?.as_ref(), object)?;

@@ -13,6 +13,7 @@ use super::ObjectId;
 use super::change::{Change, EntryType, Side};
 use super::content::NewTree;
 use super::object::{self, DIRECTORY_BITS, ObjectType, TreeEntry};
+use super::objects::KnownTree;
 use super::stored_objects::{StoredEntry, StoredObjects};
 
 /// Every path that differs between two trees, sorted; `None` if git should be asked.
@@ -25,24 +26,24 @@ pub(super) fn changes(stored: &StoredObjects, from: &ObjectId, to: &ObjectId) ->
         if old == new {
             continue;
         }
-        let entries = |tree: Option<ObjectId>| tree.map_or(Some(Vec::new()), |tree| stored.tree(&tree));
-        for (old, new) in pairs(entries(old)?, entries(new)?) {
-            if let (Some(old), Some(new)) = (&old, &new)
-                && old == new
-            {
+        let entries =
+            |tree: Option<ObjectId>| tree.map_or(Some(KnownTree::default()), |tree| stored.tree(&tree));
+        let (old, new) = (entries(old)?, entries(new)?);
+        for (old, new) in pairs(&old, &new) {
+            if old.is_some() && old == new {
                 continue;
             }
-            let Some(name) = old.as_ref().or(new.as_ref()).map(|entry| entry.name.clone()) else { continue };
-            let path = [dir.as_slice(), &name].concat();
-            let is_dir = |entry: &Option<StoredEntry>| {
-                entry.as_ref().filter(|entry| entry.is_directory()).map(|entry| entry.oid)
+            let Some(name) = old.or(new).map(|entry| entry.name.as_slice()) else { continue };
+            let path = [dir.as_slice(), name].concat();
+            let is_dir = |entry: Option<&StoredEntry>| {
+                entry.filter(|entry| entry.is_directory()).map(|entry| entry.oid)
             };
-            let side = |entry: &Option<StoredEntry>| {
-                let entry = entry.as_ref().filter(|entry| !entry.is_directory())?;
+            let side = |entry: Option<&StoredEntry>| {
+                let entry = entry.filter(|entry| !entry.is_directory())?;
                 Some(Side { kind: EntryType::of_mode(entry.bits), oid: entry.oid })
             };
-            let (old_dir, new_dir) = (is_dir(&old), is_dir(&new));
-            let (old, new) = (side(&old), side(&new));
+            let (old_dir, new_dir) = (is_dir(old), is_dir(new));
+            let (old, new) = (side(old), side(new));
             if old_dir.is_some() || new_dir.is_some() {
                 waiting.push(([path.as_slice(), b"/"].concat(), old_dir, new_dir));
             }
@@ -56,13 +57,17 @@ pub(super) fn changes(stored: &StoredObjects, from: &ObjectId, to: &ObjectId) ->
 }
 
 /// The entries of two directories by name.
-fn pairs(
-    mut old: Vec<StoredEntry>,
-    mut new: Vec<StoredEntry>,
-) -> Vec<(Option<StoredEntry>, Option<StoredEntry>)> {
-    old.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    new.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let (mut old, mut new) = (old.into_iter().peekable(), new.into_iter().peekable());
+fn pairs<'a>(
+    old: &'a [StoredEntry],
+    new: &'a [StoredEntry],
+) -> Vec<(Option<&'a StoredEntry>, Option<&'a StoredEntry>)> {
+    // Git's order puts a slash behind the names of directories.
+    let by_name = |entries: &'a [StoredEntry]| {
+        let mut sorted: Vec<&StoredEntry> = entries.iter().collect();
+        sorted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        sorted.into_iter().peekable()
+    };
+    let (mut old, mut new) = (by_name(old), by_name(new));
     let mut paired = Vec::new();
     loop {
         let order = match (old.peek(), new.peek()) {
@@ -149,9 +154,9 @@ fn with_files(
     if files.is_empty() {
         return tree;
     }
-    let entries = tree.map_or(Some(Vec::new()), |tree| stored.tree(&tree))?;
+    let entries = tree.map_or(Some(KnownTree::default()), |tree| stored.tree(&tree))?;
     let mut by_name: BTreeMap<Vec<u8>, (u32, ObjectId)> =
-        entries.into_iter().map(|entry| (entry.name, (entry.bits, entry.oid))).collect();
+        entries.iter().map(|entry| (entry.name.clone(), (entry.bits, entry.oid))).collect();
     let mut rest = files;
     while let Some((path, side)) = rest.first() {
         let Some(slash) = path.iter().position(|byte| *byte == b'/') else {

@@ -1,5 +1,6 @@
 //! Measures snapshots, workspaces and merging, beside plain git in the same run.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Map, Value, json};
@@ -19,8 +20,9 @@ const DIRS_SMOKE: &str = "10";
 const ROUNDS: &str = "5";
 
 /// Measures, prints the table and returns all figures.
-pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
+pub(super) fn run(asked: &BenchOptions, dir: &Path) -> Result<Value, Failure> {
     let files = if asked.smoke { FILES_SMOKE } else { FILES };
+    let figures = |asked, example, words: &[&str]| figures(asked, dir, example, words);
     let usual = figures(asked, "workspaces", &[files, ROUNDS])?;
     let large = if asked.smoke || asked.quick {
         json!(null)
@@ -35,9 +37,9 @@ pub(super) fn run(asked: &BenchOptions) -> Result<Value, Failure> {
 }
 
 /// The output of an example, `name value unit` per line.
-fn figures(asked: &BenchOptions, example: &str, words: &[&str]) -> Result<Value, Failure> {
+fn figures(asked: &BenchOptions, dir: &Path, example: &str, words: &[&str]) -> Result<Value, Failure> {
     let program = build(&Program::Example(example), asked.profile())?;
-    parse(&capture(Command::new(program).args(words).current_dir(root()))?)
+    parse(&capture(Command::new(program).args(words).current_dir(root()).env("TMPDIR", dir))?)
         .ok_or_else(|| Failure::new(format!("{example} printed something else")))
 }
 

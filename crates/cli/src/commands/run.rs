@@ -92,13 +92,17 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         let PreparedRun { request, local } = prepared;
         let posse = directory.open(&local, context)?;
         let attended = questions::attended(json);
-        let starting = posse.start_request(request, attended);
+        let mut view = View::new(json, context);
+        let starting = view.while_starting(&posse, posse.start_request(request, attended));
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
-            Err(ask) => return Ok(ask.exit()),
+            Err(ask) => {
+                view.progress(None);
+                return Ok(ask.exit());
+            }
         };
         let asking = QuestionPrompter::new(attended);
-        drive_and_apply(&posse, &handle, 0, &mut signals, View::new(json, context), asking, local.apply).await
+        drive_and_apply(&posse, &handle, 0, &mut signals, view, asking, local.apply).await
     })
 }
 

@@ -11,7 +11,8 @@ use crate::runtime;
 
 /// Check that a run's journal is complete: numbers, hash chain, order, and the tables beside it
 ///
-/// Keep the printed head elsewhere: compared with it, a truncated journal is detected.
+/// Keep the printed head elsewhere: compared with it, a truncated journal is detected. The files that workspaces of the
+/// run's project share are read too, and compared with their commits. Those that differ are not used again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The run
@@ -48,13 +49,19 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
         }
         if args.all {
             problems.extend(posse.check().await?);
-            for problem in problems {
-                exit = Exit::FAILED;
-                if args.json {
-                    output.json(&api::Verification::store_problem(&problem))?;
-                } else {
-                    output.paragraph(&format!("database: {problem}"))?;
-                }
+        }
+        let run = runs.first().filter(|_| !args.all);
+        let shared = match posse.check_shared_files(run).await {
+            Ok(shared) => shared,
+            Err(error) => vec![error.to_string()],
+        };
+        let problems = problems.into_iter().map(|problem| ("database", problem));
+        for (place, problem) in problems.chain(shared.into_iter().map(|problem| ("files", problem))) {
+            exit = Exit::FAILED;
+            if args.json {
+                output.json(&api::Verification::store_problem(&problem))?;
+            } else {
+                output.paragraph(&format!("{place}: {problem}"))?;
             }
         }
         output.flush()?;

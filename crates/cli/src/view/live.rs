@@ -26,6 +26,8 @@ const DEFAULT_SIZE: (u16, u16) = (80, 24);
 #[derive(Default)]
 pub(super) struct Live {
     note: Option<String>,
+    /// How far a long operation on files is.
+    progress: Option<String>,
     ticks: Option<Interval>,
     frame: usize,
     drawn_rows: u16,
@@ -66,6 +68,14 @@ impl Live {
         self.note = Some(text.to_owned());
         if self.is_drawn() {
             self.draw(run);
+        }
+    }
+
+    /// Shows or hides how far a long operation on files is.
+    pub(super) fn progress(&mut self, text: Option<String>, run: &RunView) {
+        self.progress = text;
+        if self.is_drawn() {
+            self.redraw(run);
         }
     }
 
@@ -112,6 +122,9 @@ impl Live {
             if reply.len() > 1 {
                 lines.extend(reply.into_iter().map(|line| Row(vec![(Tint::Dim, format!("  │ {line}"))])));
             }
+        }
+        if let Some(progress) = self.progress.as_ref().filter(|_| !self.closing) {
+            lines.push(Row(vec![(Tint::Busy, progress.clone())]));
         }
         if let Some(note) = &self.note {
             lines.push(Row(vec![(Tint::Bold, note.clone())]));

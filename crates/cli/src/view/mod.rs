@@ -1,14 +1,17 @@
 //! Shows a run that this process executes: as a live tree on a terminal, as one line per state change elsewhere, as
 //! JSON lines for programs.
 
+mod files_progress;
 mod live;
 mod plain;
 pub(crate) mod rows;
 
 use std::io::IsTerminal;
+use std::pin::pin;
 
 use posse::{
-    Code, Delta, EventBody, FailKind, JournalEvent, PendingQuestion, RunOutcome, RunResult, RunView, api,
+    Code, Delta, EventBody, FailKind, FilesProgress, JournalEvent, PendingQuestion, Posse, RunOutcome,
+    RunResult, RunView, api,
 };
 
 use crate::context::Context;
@@ -17,6 +20,8 @@ use crate::output::{Output, note};
 use crate::questions::write_out;
 use crate::term;
 use crate::text::{bytes, plural, spent_by_run};
+use files_progress::ProgressLines;
+pub(crate) use files_progress::next_report;
 use live::Live;
 pub(crate) use live::clip;
 
@@ -36,7 +41,7 @@ pub(crate) struct View {
 
 enum ViewType {
     Live(Box<Live>),
-    Plain,
+    Plain(ProgressLines),
     Json,
 }
 
@@ -48,14 +53,15 @@ impl View {
         } else if std::io::stderr().is_terminal() && !context.plain {
             ViewType::Live(Box::default())
         } else {
-            ViewType::Plain
+            ViewType::Plain(ProgressLines::default())
         };
         Self { kind, run: RunView::default(), output: Output::new(), reader_gone: false }
     }
 
     /// Lines on standard error, whatever its type.
     pub(crate) fn plain() -> Self {
-        Self { kind: ViewType::Plain, run: RunView::default(), output: Output::new(), reader_gone: false }
+        let kind = ViewType::Plain(ProgressLines::default());
+        Self { kind, run: RunView::default(), output: Output::new(), reader_gone: false }
     }
 
     /// Whether the view needs all events, including those before a resume.
@@ -96,7 +102,7 @@ impl View {
             ViewType::Json if self.reader_gone => {}
             // The next frame shows it.
             ViewType::Live(_) => {}
-            ViewType::Plain => plain::event(event),
+            ViewType::Plain(_) => plain::event(event),
             ViewType::Json => {
                 let written = self.output.json(&api::Event::new(event));
                 return self.unless_gone(written);
@@ -120,6 +126,30 @@ impl View {
             && live.is_drawn()
         {
             live.redraw(&self.run);
+        }
+    }
+
+    /// Starts a run, and shows meanwhile how far its files are read.
+    pub(crate) async fn while_starting<T>(&mut self, posse: &Posse, starting: impl Future<Output = T>) -> T {
+        let mut reports = posse.files_progress();
+        let mut starting = pin!(starting);
+        loop {
+            tokio::select! {
+                started = &mut starting => {
+                    self.progress(None);
+                    return started;
+                }
+                report = next_report(&mut reports) => self.progress(report.as_ref()),
+            }
+        }
+    }
+
+    /// Shows how far a long operation on files is; `None` if there is none.
+    pub(crate) fn progress(&mut self, report: Option<&FilesProgress>) {
+        match &mut self.kind {
+            ViewType::Live(live) => live.progress(report.map(files_progress::text), &self.run),
+            ViewType::Plain(lines) => lines.print(report),
+            ViewType::Json => {}
         }
     }
 
@@ -183,7 +213,7 @@ impl View {
 
     /// Whether the end shows what the run spent: the live tree has shown it already.
     pub(crate) fn shows_figures(&self) -> bool {
-        matches!(self.kind, ViewType::Plain)
+        matches!(self.kind, ViewType::Plain(_))
     }
 
     /// A run continues without a reader: its work is not lost with the pipe, and its exit code still counts.

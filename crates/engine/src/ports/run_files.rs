@@ -9,6 +9,7 @@
 //! | `apply` | writes the whole result or nothing; a second call completes an interrupted one, and then changes nothing |
 //! | `restore` | writes into a directory that is new or empty, never over a file |
 //! | `write_reports` | every report is in its file when it returns; a file that has it already is not written again |
+//! | `check_shared` | reads every file that workspaces share; changes no file of a run |
 //! | `clean`, `remove` | remove only files of ended runs that are reachable elsewhere; files that cannot be inspected stay, with a reason; with `dry_run` nothing changes |
 //! | `import_objects` | all objects of the transfer are durable and reachable when it returns, or none is used; importing the same transfer again changes nothing |
 //!
@@ -280,6 +281,11 @@ pub trait RunFiles: Send + Sync + 'static {
 
     /// The disk usage of the run beside the journal. `None` if it has no files.
     fn disk_bytes(&self, run: &RunId) -> WorkspaceResult<Option<u64>>;
+
+    /// Compares the files that workspaces share with the commits that they belong to, by content: those of the run's
+    /// project, or of all projects. Returns what differs. A shared state that differs is not used again; no work is in
+    /// it, because agents cannot change it.
+    fn check_shared(&self, run: Option<&RunId>) -> WorkspaceResult<Vec<String>>;
 
     /// Writes reports of the run to files beneath its state directory, where users open them with any program, and
     /// returns their folder. The journal has their texts, so no file is needed by Posse.

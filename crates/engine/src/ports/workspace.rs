@@ -21,6 +21,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
 use thiserror::Error;
+use tokio::sync::watch;
 
 use super::{CallContext, StopSignal};
 
@@ -212,10 +213,41 @@ pub struct UpdateOutcome {
     pub written: usize,
 }
 
+/// How far a long operation on the files of a run is. Ephemeral, like a delta: nothing may rely on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilesProgress {
+    /// The run that waits for the operation.
+    pub run: String,
+    /// The operation.
+    pub operation: FilesOperation,
+    /// How many files are done.
+    pub done: u64,
+    /// How many files there are.
+    pub total: u64,
+}
+
+/// The operations on files that can take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FilesOperation {
+    /// The files of the user's folder are read for the snapshot that a run begins with.
+    Read,
+    /// The files of a commit are laid out on disk, once for all workspaces of a project.
+    LayOut,
+}
+
+/// The newest report of progress; `None` while no operation takes long.
+pub type FilesProgressReceiver = watch::Receiver<Option<FilesProgress>>;
+
 /// Creates workspaces, and merges the changes that agents make in them.
 pub trait Workspaces: Send + Sync + 'static {
     /// Takes a snapshot of a folder for a new run. Changes nothing in the folder.
     fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot>;
+
+    /// Reports of operations that take long, of all runs of this process. An implementation that reports nothing keeps
+    /// this default.
+    fn progress(&self) -> Option<FilesProgressReceiver> {
+        None
+    }
 
     /// The directory of an attempt's workspace, which must have been created.
     fn dir(&self, of: &WorkspaceId) -> PathBuf;

@@ -13,7 +13,7 @@ use super::super::gc::entries_of;
 use super::super::refs::check_id;
 use super::super::sync::UNKNOWN_BOOT;
 use super::super::{ObjectId, RepositoryError, RunSpace, disk};
-use super::check::is_as_laid_out;
+use super::check::{self, is_as_laid_out};
 use super::clean::lock_all;
 use super::{BaseState, FILES, MADE, MANIFEST, SPOILED, StateMark};
 
@@ -109,6 +109,15 @@ impl<'a> ProjectStates<'a> {
         if let Some(state) = self.space.spaces.bases.get(dir) {
             return Ok(Some(state));
         }
+        // Many agents that start at once need the same state, and its check looks at every file.
+        let _loading = self.space.spaces.bases.begin_loading();
+        self.load_alone(dir)
+    }
+
+    fn load_alone(&self, dir: &Path) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        if let Some(state) = self.space.spaces.bases.get(dir) {
+            return Ok(Some(state));
+        }
         let held = match File::open(dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(disk::failed("opening", dir))?,
@@ -124,7 +133,7 @@ impl<'a> ProjectStates<'a> {
         let Ok(commit) = mark.commit.parse::<ObjectId>() else { return self.set_aside(dir, &held) };
         let below = match &mark.over {
             Some(over) if check_id(over).is_ok() => {
-                let below = self.load(&self.top.join(over))?;
+                let below = self.load_alone(&self.top.join(over))?;
                 if below.is_none() {
                     return self.set_aside(dir, &held);
                 }
@@ -147,7 +156,9 @@ impl<'a> ProjectStates<'a> {
             table: OnceLock::new(),
             _held: held,
         };
-        Ok(Some(self.space.spaces.bases.keep(state)))
+        let state = self.space.spaces.bases.keep(state);
+        check::begin(self.space, &state);
+        Ok(Some(state))
     }
 
     /// Marks a state as unusable. Its files stay where they are as long as a process uses them, as layers or by their

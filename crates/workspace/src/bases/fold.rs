@@ -61,7 +61,7 @@ impl Drop for FoldMark {
 
 fn fold(space: &RunSpace, state: &Arc<BaseState>) -> Result<(), RepositoryError> {
     let states = ProjectStates::of(space)?;
-    let Some(making) = MakingLock::take(&space.project, FOLD)? else { return Ok(()) };
+    let Some(making) = MakingLock::take(space, FOLD)? else { return Ok(()) };
     if states.folded(state)?.is_some() {
         return Ok(());
     }

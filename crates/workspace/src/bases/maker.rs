@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use posse_engine::ports::FilesOperation;
 use rustix::fs::{FlockOperation, flock};
 
 use super::super::change::{Change, changes};
@@ -62,7 +63,7 @@ impl<'a> StateMaker<'a> {
             return Ok(state);
         }
         // A base of another commit that is under way is most of the work for this one.
-        let base = MakingLock::wait(&self.space.project, &format!("base-{}", self.states.salt))?;
+        let base = MakingLock::wait(self.space, &format!("base-{}", self.states.salt))?;
         if let Some(state) = self.make_over_another(commit, near)? {
             return Ok(state);
         }
@@ -126,6 +127,9 @@ impl<'a> StateMaker<'a> {
     ) -> Result<Arc<BaseState>, RepositoryError> {
         let space = self.space;
         let (tree, files) = space.files_of(commit)?;
+        // No agent waits for a fold.
+        let is_fold = self.enough == 0;
+        let reports = (!is_fold).then(|| space.spaces.progress.of(&space.run, FilesOperation::LayOut));
         self.complete(commit, None, |making| {
             let looked_ns = now_ns();
             let into = making.join(FILES);
@@ -138,7 +142,7 @@ impl<'a> StateMaker<'a> {
                 sources,
                 absent: &self.absent,
                 read_only: false,
-                progress: Some(&MakingLock::progress(held, files.len())),
+                progress: Some(&MakingLock::counter(held, reports, files.len())),
             };
             let entries = checkout.write()?;
             space.plant_git(&making.join(GIT), commit, &index::encode(&entries))?;

@@ -5,9 +5,10 @@
 
 use std::path::PathBuf;
 
-use super::super::layout_progress::{LaidOut, LayoutProgress};
-use super::super::project::Project;
-use super::super::{Lock, RepositoryError, disk};
+use posse_engine::ports::FilesOperation;
+
+use super::super::files_progress::{FilesCounter, FilesDone, OperationReports};
+use super::super::{Lock, RepositoryError, RunSpace, disk};
 
 /// The directory of the locks beneath that of a project.
 const LOCKS: &str = "bases.locks";
@@ -21,17 +22,26 @@ pub(super) struct MakingLock {
 
 impl MakingLock {
     /// Waits until no other process or thread has the right of this name, as long as that one progresses.
-    pub(super) fn wait(project: &Project, name: &str) -> Result<Self, RepositoryError> {
-        let dir = project.dir().join(LOCKS);
+    pub(super) fn wait(space: &RunSpace, name: &str) -> Result<Self, RepositoryError> {
+        let dir = space.project.dir().join(LOCKS);
         disk::make_dirs(&dir)?;
         let path = dir.join(name);
-        let lock = Lock::wait_while_progressing(&path, LaidOut::read)?;
+        let mut reports = space.spaces.progress.of(&space.run, FilesOperation::LayOut);
+        let mut reported = None;
+        let lock = Lock::wait_while_progressing(&path, |file| {
+            let now = FilesDone::read(file);
+            if let Some(laid_out) = now.filter(|_| now != reported) {
+                reports.report(laid_out);
+                reported = now;
+            }
+            now
+        })?;
         Ok(Self { lock, path })
     }
 
     /// The right of this name, if no other process has it.
-    pub(super) fn take(project: &Project, name: &str) -> Result<Option<Self>, RepositoryError> {
-        let dir = project.dir().join(LOCKS);
+    pub(super) fn take(space: &RunSpace, name: &str) -> Result<Option<Self>, RepositoryError> {
+        let dir = space.project.dir().join(LOCKS);
         disk::make_dirs(&dir)?;
         let path = dir.join(name);
         let lock = Lock::take(&path)?;
@@ -39,8 +49,8 @@ impl MakingLock {
     }
 
     /// Counts the files of a layout, for those who wait for any of these.
-    pub(super) fn progress(held: &[&Self], total: usize) -> LayoutProgress {
-        LayoutProgress::new(total, held.iter().filter_map(|held| held.lock.as_ref()?.file()))
+    pub(super) fn counter(held: &[&Self], reports: Option<OperationReports>, total: usize) -> FilesCounter {
+        FilesCounter::new(total, reports, held.iter().filter_map(|held| held.lock.as_ref()?.file()))
     }
 }
 

@@ -33,6 +33,26 @@ fn a_clean_folder_is_the_commit_that_is_checked_out() {
 }
 
 #[test]
+fn objects_that_git_packs_while_they_are_borrowed_are_not_missed() {
+    let mut world = World::repository();
+    for number in 0..40 {
+        world.write(&format!("dir/{number}"), format!("file {number}"));
+    }
+    world.commit_all();
+    let (folder, home) = (world.folder(), world.home());
+    world.options.faults = Some(std::sync::Arc::new(move |point| {
+        if point == "workspace.begin.between_objects" {
+            git_in(&folder, &home, &["gc", "-q", "--prune=now"]);
+        }
+    }));
+    let (begun, space) = world.begin();
+    let objects = fs::read_dir(world.folder().join(".git/objects")).expect("listed").flatten();
+    assert!(objects.into_iter().all(|entry| entry.file_name().len() != 2), "git has packed them");
+    assert_sound(&space);
+    assert_eq!(files_of(&space, &begun.snapshot.commit).len(), 40);
+}
+
+#[test]
 fn everything_that_is_not_committed_is_in_the_snapshot() {
     let world = World::repository();
     for name in ["same", "staged", "unstaged", "both", "deleted", "removed", "renamed", "mode"] {

@@ -61,7 +61,7 @@ fn an_ordinary_user_has_the_same_workspaces() {
     chown(&own, Some(ORDINARY), Some(ORDINARY)).expect("given away");
     // One test counts the descriptors of its process, which others would share.
     let runs = [&["overlays::", "bases::", "--skip", "ordinary_user", "--skip", COUNTS][..], &[COUNTS]];
-    for (args, passed) in runs.into_iter().zip(["23 passed", "1 passed"]) {
+    for (args, passed) in runs.into_iter().zip(["24 passed", "1 passed"]) {
         let mut command = Command::new(&tests);
         command.args(args).env_clear().current_dir(&own);
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("TMPDIR", &own).uid(ORDINARY).gid(ORDINARY);
@@ -275,6 +275,24 @@ fn a_base_that_was_changed_is_made_anew() {
     // The workspace over the changed base keeps its files.
     assert_eq!(fs::read_to_string(first.join("b")).expect("read"), "two");
     assert_eq!(on_disk(&first).len(), 2);
+}
+
+#[test]
+fn a_check_by_content_names_what_another_program_changed() {
+    let (world, _mounts) = world();
+    world.write("dir/a", "dir/a");
+    world.commit_all();
+    let (begun, space) = world.begin();
+    space.make(RUN, 1, &begun.snapshot.commit).expect("made");
+    let files = world.spaces();
+    assert_eq!(files.check_bases(Some(RUN)).expect("checked"), [""; 0]);
+    fs::write(bases(&world)[0].join("files/dir/a"), "changed").expect("written");
+    let problems = files.check_bases(None).expect("checked");
+    assert!(problems.len() == 1 && problems[0].contains("dir/a has another content"), "{problems:?}");
+    assert_eq!(files.check_bases(Some(RUN)).expect("checked"), [""; 0], "it is set aside");
+    let other = another_process(&world);
+    let next = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made").dir;
+    assert_eq!(fs::read(next.join("dir/a")).expect("read"), b"dir/a");
 }
 
 #[test]

@@ -81,8 +81,9 @@ async fn refs_come_with_their_objects_and_those_of_the_machine_stay() {
         assert_eq!(space.read_ref(&name).expect("read"), Some(salvaged), "{name}");
     }
     assert_eq!(space.base().expect("a base").commit, base);
-    let held = space.lock().expect("a lock");
-    space.swap_ref(&held, &work_ref(&child(), 1), Some(&salvaged), &base).expect("moved");
+    let name = work_ref(&child(), 1);
+    let held = space.lock_ref(&name).expect("a lock");
+    space.swap_ref(&held, &name, Some(&salvaged), &base).expect("moved");
     drop(held);
     other(&world).import_objects(&run(), transfer).await.expect("imported");
     assert_eq!(space.read_ref(&work_ref(&child(), 1)).expect("read"), Some(base), "it is this machine's");

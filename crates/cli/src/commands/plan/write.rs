@@ -135,11 +135,15 @@ async fn ask(
     signals: &mut Signals,
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
-    let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
-        Ok(started) => started?,
-        Err(ask) => return Ok(PlannerOutcome::Ended(ask.exit())),
-    };
     let mut view = View::new(false, context);
+    let starting = view.while_starting(posse, posse.start_request(request, false));
+    let handle = match signals.unless_one_comes(starting).await {
+        Ok(started) => started?,
+        Err(ask) => {
+            view.progress(None);
+            return Ok(PlannerOutcome::Ended(ask.exit()));
+        }
+    };
     match drive_to_end(posse, &handle, 0, signals, &mut view, &mut QuestionPrompter::without_terminal())
         .await?
     {

@@ -53,7 +53,8 @@ async fn once(home: &Path, project: &Path, writers: usize) -> Duration {
     let took = began.elapsed();
     let finished = posse.wait(run.id()).await.expect("an outcome");
     let files = finished.result.as_ref().map_or(0, |result| result.files);
-    assert_eq!((finished.status, files), (RunStatus::Completed, writers as u64));
+    let failed: Vec<&str> = finished.failed.iter().map(|child| child.reason.as_str()).collect();
+    assert_eq!((finished.status, files), (RunStatus::Completed, writers as u64), "{failed:?}");
     took
 }
 
@@ -89,7 +90,9 @@ fn make_project(dir: &Path, files: usize) {
     }
     for args in [&["init", "-q"][..], &["add", "-A"], &["commit", "-q", "-m", "first"]] {
         let mut git = Command::new("git");
-        git.current_dir(dir).args(["-c", "user.name=T", "-c", "user.email=t@example.com"]).args(args);
+        // Git would pack the objects in the background, and disturb what is measured.
+        let settings = ["-c", "user.name=T", "-c", "user.email=t@example.com", "-c", "gc.auto=0"];
+        git.current_dir(dir).args(settings).args(args);
         assert!(git.status().expect("git starts").success(), "git {args:?}");
     }
 }
