@@ -85,7 +85,9 @@ impl ContentWriter<'_> {
         let counter = reports.map(|reports| FilesCounter::new(unread.len(), Some(reports), []));
         let read = parallel::map(unread.len(), |at| {
             let read = self.read(&walked.found[unread[at]]);
-            counter.iter().for_each(|counter| counter.add(1));
+            if let Some(counter) = &counter {
+                counter.add(1);
+            }
             read
         })?;
         drop(counter);

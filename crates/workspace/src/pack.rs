@@ -210,21 +210,18 @@ impl PackWriter {
         let mut state = std::mem::take(&mut *self.lock());
         let count = u32::try_from(state.objects.len())
             .map_err(|_| RepositoryError::Unsupported("too many new objects for one snapshot".to_owned()))?;
-        let (path, file, sum) = match state.out.take() {
-            Some(PackFile { path, file }) => {
-                let failed = disk::failed("writing", &path);
-                let mut file = file.into_inner().map_err(|error| failed(error.into_error()))?;
-                let sum = seal(&mut file, count).map_err(&failed)?;
-                drop(failed);
-                (path, file, sum)
-            }
-            None => {
-                let path = disk::temporary(&self.dir.join(UNFINISHED));
-                let mut file = disk::create_new(&path)?;
-                let sum = seal_in_memory(&mut state.memory, count);
-                file.write_all(&state.memory).map_err(disk::failed("writing", &path))?;
-                (path, file, sum)
-            }
+        let (path, file, sum) = if let Some(PackFile { path, file }) = state.out.take() {
+            let failed = disk::failed("writing", &path);
+            let mut file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+            let sum = seal(&mut file, count).map_err(&failed)?;
+            drop(failed);
+            (path, file, sum)
+        } else {
+            let path = disk::temporary(&self.dir.join(UNFINISHED));
+            let mut file = disk::create_new(&path)?;
+            let sum = seal_in_memory(&mut state.memory, count);
+            file.write_all(&state.memory).map_err(disk::failed("writing", &path))?;
+            (path, file, sum)
         };
         let failed = disk::failed("writing", &path);
         let name = format!("pack-{}", ObjectId::from_bytes(sum));

@@ -67,15 +67,13 @@ impl StoredObjects {
 
     /// The type and content of an object; `None` if git should be asked for it.
     pub(crate) fn read(&self, oid: &ObjectId) -> Option<(ObjectType, Vec<u8>)> {
-        let (kind, content) = match Self::find(&self.packs, oid) {
-            Some((pack, offset)) => self.unpack(pack, offset).ok()??,
-            None => match self.loose(oid) {
-                Some(loose) => loose,
-                None => {
-                    let (pack, offset) = self.find_listed(oid)?;
-                    self.unpack(pack, offset).ok()??
-                }
-            },
+        let (kind, content) = if let Some((pack, offset)) = Self::find(&self.packs, oid) {
+            self.unpack(pack, offset).ok()??
+        } else if let Some(loose) = self.loose(oid) {
+            loose
+        } else {
+            let (pack, offset) = self.find_listed(oid)?;
+            self.unpack(pack, offset).ok()??
         };
         (object::name(kind, &content) == *oid).then_some((kind, content))
     }

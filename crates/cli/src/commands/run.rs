@@ -93,7 +93,7 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         let posse = directory.open(&local, context)?;
         let attended = questions::attended(json);
         let mut view = View::new(json, context);
-        let starting = view.while_starting(&posse, posse.start_request(request, attended));
+        let starting = view.while_starting(&posse, Box::pin(posse.start_request(request, attended)));
         let handle = match signals.unless_one_comes(starting).await {
             Ok(started) => started?,
             Err(ask) => {

@@ -7,7 +7,7 @@ mod plain;
 pub(crate) mod rows;
 
 use std::io::IsTerminal;
-use std::pin::pin;
+use std::pin::Pin;
 
 use posse::{
     Code, Delta, EventBody, FailKind, FilesProgress, JournalEvent, PendingQuestion, Posse, RunOutcome,
@@ -130,9 +130,12 @@ impl View {
     }
 
     /// Starts a run, and shows meanwhile how far its files are read.
-    pub(crate) async fn while_starting<T>(&mut self, posse: &Posse, starting: impl Future<Output = T>) -> T {
+    pub(crate) async fn while_starting<T>(
+        &mut self,
+        posse: &Posse,
+        mut starting: Pin<Box<impl Future<Output = T>>>,
+    ) -> T {
         let mut reports = posse.files_progress();
-        let mut starting = pin!(starting);
         loop {
             tokio::select! {
                 started = &mut starting => {

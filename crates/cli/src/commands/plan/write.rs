@@ -136,7 +136,7 @@ async fn ask(
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
     let mut view = View::new(false, context);
-    let starting = view.while_starting(posse, posse.start_request(request, false));
+    let starting = view.while_starting(posse, Box::pin(posse.start_request(request, false)));
     let handle = match signals.unless_one_comes(starting).await {
         Ok(started) => started?,
         Err(ask) => {
