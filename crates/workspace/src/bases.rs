@@ -211,7 +211,7 @@ pub(crate) struct Bases {
     made_in: Mutex<HashSet<PathBuf>>,
     /// The directories in which this process folds layers.
     folding: Mutex<HashSet<PathBuf>>,
-    /// Held by the thread that checks a state at its first use.
+    /// Held by the thread that checks a state, or lists its files, at its first use.
     loading: Mutex<()>,
     /// What the next workspace of a project has to say about its states, by the directory of the project.
     notes: Mutex<HashMap<PathBuf, Vec<String>>>,
@@ -242,7 +242,7 @@ impl Bases {
         self.folding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other thread checks a state that it has found.
+    /// Waits until no other thread checks a state that it has found, or lists the files of one.
     fn begin_loading(&self) -> MutexGuard<'_, ()> {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -310,10 +310,19 @@ impl RunSpace {
         if let Some(table) = state.table.get() {
             return Ok(table.clone());
         }
+        // Many agents that end their first call at once need the same table.
+        let _loading = self.spaces.bases.begin_loading();
+        self.table_alone(state)
+    }
+
+    fn table_alone(&self, state: &Arc<BaseState>) -> Result<Arc<TreeTable>, RepositoryError> {
+        if let Some(table) = state.table.get() {
+            return Ok(table.clone());
+        }
         let table = match &state.below {
             Some(below) => {
                 let changed = changes(&self.git(), &below.commit, &state.commit)?;
-                self.table_of(below)?.with(&changed)
+                self.table_alone(below)?.with(&changed)
             }
             None => TreeTable::of(&self.files_of(&state.commit)?.1),
         };

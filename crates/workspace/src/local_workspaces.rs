@@ -52,6 +52,8 @@ pub(super) struct Inner {
     pub(super) setup: Option<String>,
     cache_names: Vec<String>,
     open_runs: Mutex<HashMap<String, Arc<OpenRun>>>,
+    /// Held by the thread that opens a run, which walks the project: many agents that start at once need the same run.
+    opening: Mutex<()>,
     /// Locks that allow one check at a time per scratch directory: a stopped check may still be ending.
     scratches: Mutex<HashMap<AgentId, Arc<tokio::sync::Mutex<()>>>>,
     /// Whether the changes of a check can be kept in an overlay, apart from the files that it starts from.
@@ -99,6 +101,7 @@ impl LocalWorkspaces {
             setup: settings.setup,
             cache_names: settings.caches.unwrap_or_else(usual),
             open_runs: Mutex::default(),
+            opening: Mutex::default(),
             scratches: Mutex::default(),
             keeps_apart: tokio::sync::OnceCell::new(),
             _temporary: temporary,
@@ -118,8 +121,12 @@ impl LocalWorkspaces {
 
 impl Inner {
     pub(super) fn open_run(&self, run: &str) -> Result<Arc<OpenRun>, WorkspaceError> {
-        let known = self.open_runs.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned();
-        if let Some(known) = known {
+        let known = || self.open_runs.lock().unwrap_or_else(PoisonError::into_inner).get(run).cloned();
+        if let Some(known) = known() {
+            return Ok(known);
+        }
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known() {
             return Ok(known);
         }
         let space = self.files.open(run)?;
