@@ -170,7 +170,8 @@ impl RunSpace {
             .map_err(|error| RepositoryError::Damaged(format!("{} cannot be read: {error}", path.display())))
     }
 
-    /// Creates an isolated workspace, like [`RunSpace::make_files`], with notes about the shared files.
+    /// Creates an isolated workspace from its work ref, or from `origin` if it has none yet. A complete one is returned
+    /// unchanged. The notes include what was found out about the shared files of the project.
     pub fn make(
         &self,
         agent: &str,
