@@ -10,7 +10,7 @@ const MAX_THREADS: usize = 4;
 const CHUNK: usize = 16;
 
 /// How many threads work at once. The answer takes some twenty system calls, so it is kept.
-fn threads() -> usize {
+pub fn threads() -> usize {
     static THREADS: OnceLock<usize> = OnceLock::new();
     *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS))
 }

@@ -26,8 +26,8 @@ use crate::wire::chat::Chat;
 use crate::wire::responses::Responses;
 use crate::wire::text_tools::{TextModels, with_tools};
 use crate::wire::{
-    Answer, ErrorResponse, Flow, ModelFeatures, Problem, ProblemKind, ReplyReader, StopReason, Target, Wire,
-    WireRequest, check_values,
+    Answer, ErrorResponse, Flow, ModelFeatures, Problem, ProblemKind, ReplyReader, StopReason, Target,
+    ToolLists, Wire, WireRequest, check_values,
 };
 
 /// Bytes per token where the provider does not count tokens. A low value, so that usage is not underestimated.
@@ -39,6 +39,8 @@ pub(crate) struct Remote {
 struct RemoteState {
     provider: Arc<str>,
     base_url: String,
+    /// The base URL as one to which requests can be sent; `None` if it is not.
+    base: Option<Url>,
     key: Option<Key>,
     scrub: Scrub,
     key_header: KeyHeader,
@@ -77,10 +79,16 @@ impl Remote {
             shared: Arc::new(RemoteState {
                 provider: endpoint.provider.as_str().into(),
                 base_url: endpoint.base_url.trim_end_matches('/').to_owned(),
+                base: usable_url(&endpoint.base_url),
                 key: endpoint.key.clone(),
                 scrub: Scrub::of(endpoint.key.as_ref()),
                 key_header: key_header(endpoint),
-                target: Target { full_name, model: model.to_owned(), abilities: ModelFeatures::of(model) },
+                target: Target {
+                    full_name,
+                    model: model.to_owned(),
+                    abilities: ModelFeatures::of(model),
+                    tool_lists: ToolLists::default(),
+                },
                 wire,
                 facts,
                 http: http.clone(),
@@ -95,6 +103,11 @@ impl Remote {
 pub fn remote(endpoint: &Endpoint, model: &str, facts: ModelFacts, http: &Http) -> Arc<dyn Model> {
     let queue = ProviderQueue::new(endpoint.provider.as_str().into(), endpoint.limits);
     Arc::new(Remote::new(endpoint, model, facts, http, queue, &TextModels::default()))
+}
+
+fn usable_url(base_url: &str) -> Option<Url> {
+    let url = Url::parse(base_url.trim_end_matches('/')).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
 /// Subscription tokens and gateway tokens use the `authorization` header, like other providers' keys.
@@ -177,9 +190,7 @@ impl RemoteState {
 
     /// The path beneath the base URL. Base URLs of servers may or may not end with the version.
     fn url(&self, path: &str) -> Result<Url, Problem> {
-        let base = Url::parse(&self.base_url).ok();
-        let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let Some(mut url) = base else {
+        let Some(mut url) = self.base.clone() else {
             let message = format!(
                 "invalid base URL `{}`: it must begin with `https://` or `http://` and a host",
                 self.base_url

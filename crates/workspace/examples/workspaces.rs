@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p posse-workspace --example workspaces [FILES [ROUNDS [PART]]]` prints `name value unit` lines:
 //! medians of the rounds, with everything in the page cache except in cold-cache measurements. PART `bases` measures only
-//! the shared layers.
+//! the shared layers, PART `overlays` only workspaces over them.
 
 use std::error::Error;
 use std::fs;
@@ -37,9 +37,13 @@ fn main() -> Outcome<()> {
     make_repository(&folder, files)?;
     println!("files {files} count");
     let bench = Bench { dir: dir.path(), folder: &folder, rounds };
-    if args.next().as_deref() == Some("bases") {
-        bench.new_states()?;
-        return bench.second_run();
+    match args.next().as_deref() {
+        Some("bases") => {
+            bench.new_states()?;
+            return bench.second_run();
+        }
+        Some("overlays") => return bench.workspaces("overlay", &bench.spaces("state")),
+        _ => {}
     }
     bench.first_times()?;
     bench.snapshots()?;

@@ -146,6 +146,18 @@ pub(crate) fn write_cache(path: &Path, content: &[u8]) -> Result<(), RepositoryE
         .and_then(|()| fs::rename(&temporary, path).map_err(failed("writing", path)))
 }
 
+/// Replaces the content of a file that may be torn afterwards: its content shows whether it is whole.
+pub(crate) fn overwrite_cache(path: &Path, content: &[u8]) -> Result<(), RepositoryError> {
+    let mut options = fs::OpenOptions::new();
+    // Shortened afterwards: its blocks stay allocated.
+    options.write(true).create(true).truncate(false).mode(FILE_MODE);
+    let written = options.open(path).and_then(|mut file| {
+        file.write_all(content)?;
+        file.set_len(content.len() as u64)
+    });
+    written.map_err(failed("writing", path))
+}
+
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, RepositoryError> {
     match fs::read(path) {
         Ok(content) => Ok(Some(content)),

@@ -104,6 +104,16 @@ impl Manifest {
     }
 
     pub(crate) fn save(&self, path: &Path) -> Result<(), RepositoryError> {
+        disk::write_cache(path, &self.encode())
+    }
+
+    /// The same without a new file, which takes most of the time that a small one needs. Whoever reads it meanwhile, or
+    /// after a crash, finds a wrong checksum: the file counts as absent.
+    pub(crate) fn save_in_place(&self, path: &Path) -> Result<(), RepositoryError> {
+        disk::overwrite_cache(path, &self.encode())
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.reserve(self.entries.len() * 160);
         out.extend_from_slice(&self.looked_ns.to_le_bytes());
@@ -113,7 +123,7 @@ impl Manifest {
         self.entries.iter().for_each(|entry| put(&mut out, entry));
         let sum = blake3::hash(&out);
         out.extend_from_slice(sum.as_bytes());
-        disk::write_cache(path, &out)
+        out
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<&Entry> {

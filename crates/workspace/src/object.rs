@@ -156,7 +156,11 @@ pub(crate) fn encode_tree(entries: &mut [TreeEntry<'_>]) -> Vec<u8> {
     entries.sort_unstable_by(|a, b| sort_key(a).cmp(sort_key(b)));
     let mut out = Vec::with_capacity(entries.iter().map(|entry| entry.name.len() + 28).sum());
     for entry in entries {
-        out.extend_from_slice(format!("{:o} ", entry.bits).as_bytes());
+        match entry.bits {
+            DIRECTORY_BITS => out.extend_from_slice(b"40000 "),
+            0o100_644 => out.extend_from_slice(b"100644 "),
+            bits => out.extend_from_slice(format!("{bits:o} ").as_bytes()),
+        }
         out.extend_from_slice(entry.name);
         out.push(0);
         out.extend_from_slice(entry.oid.as_bytes());

@@ -131,6 +131,11 @@ impl Overlays {
         tried
     }
 
+    /// Whether it is known whether they can be overlays.
+    fn is_tried(&self) -> bool {
+        self.usable.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     fn try_one(&self, state: &Path) -> Result<HolderMode, ProbeError> {
         // Without namespaces, a sandbox cannot attach a mount.
         if let Some(sandbox) = &self.sandbox
@@ -484,9 +489,27 @@ impl WorkspaceFiles {
 impl RunSpace {
     /// The overlays, if new workspaces are to be overlays.
     pub(super) fn usable_overlays(&self) -> Option<(&Overlays, HolderMode)> {
-        let overlays =
-            self.spaces.overlays.as_deref().filter(|_| self.spaces.options.kind == WorkspaceKind::Auto)?;
+        let overlays = self.requested_overlays()?;
         overlays.usable(&self.spaces.state).ok().map(|mode| (overlays, mode))
+    }
+
+    /// The same for a workspace of a commit. At the first use in a process, its shared files are checked while an overlay
+    /// is tried: most of the latter are waits for the holder to start.
+    pub(super) fn usable_overlays_of(&self, commit: &ObjectId) -> Option<(&Overlays, HolderMode)> {
+        let overlays = self.requested_overlays()?;
+        if overlays.is_tried() {
+            return self.usable_overlays();
+        }
+        std::thread::scope(|scope| {
+            let tried = scope.spawn(|| self.usable_overlays());
+            // A state that is as it was laid out is kept in memory. What is wrong with it concerns who uses it.
+            drop(self.find_state(commit));
+            tried.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn requested_overlays(&self) -> Option<&Overlays> {
+        self.spaces.overlays.as_deref().filter(|_| self.spaces.options.kind == WorkspaceKind::Auto)
     }
 
     /// The files of a complete workspace. An overlay is mounted, if it is not.

@@ -18,6 +18,11 @@ use super::{ObjectId, RepositoryError, disk};
 
 /// Speed over size.
 const LEVEL: Compression = Compression::new(1);
+/// Smaller objects, and trees, are not compressed: to prepare a compression takes longer than to write them, and most of
+/// a tree are hashes, which no compression makes smaller.
+const COMPRESS_MIN_BYTES: usize = 512;
+/// The longest block of zlib's format that is stored as it is.
+const STORED_BLOCK_MAX_BYTES: usize = 0xffff;
 /// Larger objects are compressed while they are written, smaller ones before and outside the lock.
 pub(crate) const STREAM_BYTES: u64 = 4 * 1024 * 1024;
 /// Larger ones would be mapped and unmapped by the allocator each time.
@@ -142,9 +147,14 @@ impl PackWriter {
         if self.holds(&oid) {
             return Ok(());
         }
-        let mut encoder = ZlibEncoder::new(header(kind, content.len() as u64), LEVEL);
-        encoder.write_all(content).map_err(disk::failed("compressing into", &self.dir))?;
-        let bytes = encoder.finish().map_err(disk::failed("compressing into", &self.dir))?;
+        let mut bytes = header(kind, content.len() as u64);
+        if kind == ObjectType::Tree || content.len() < COMPRESS_MIN_BYTES {
+            store(content, &mut bytes);
+        } else {
+            let mut encoder = ZlibEncoder::new(bytes, LEVEL);
+            encoder.write_all(content).map_err(disk::failed("compressing into", &self.dir))?;
+            bytes = encoder.finish().map_err(disk::failed("compressing into", &self.dir))?;
+        }
         let mut crc = Crc::new();
         crc.update(&bytes);
         let mut state = self.lock();
@@ -311,6 +321,44 @@ fn header(kind: ObjectType, size: u64) -> Vec<u8> {
     out
 }
 
+/// Writes a content in zlib's format without compressing it.
+fn store(content: &[u8], out: &mut Vec<u8>) {
+    // The method, the size of the window and their check sum.
+    out.extend_from_slice(&[0x78, 0x01]);
+    let mut rest = content;
+    loop {
+        let (block, after) = rest.split_at(rest.len().min(STORED_BLOCK_MAX_BYTES));
+        rest = after;
+        let length = u16::try_from(block.len()).unwrap_or_default();
+        out.push(u8::from(rest.is_empty()));
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(block);
+        if rest.is_empty() {
+            break;
+        }
+    }
+    out.extend_from_slice(&adler32(content).to_be_bytes());
+}
+
+/// The check sum of zlib's format.
+fn adler32(bytes: &[u8]) -> u32 {
+    /// The largest prime number below 2^16.
+    const MODULUS: u32 = 65_521;
+    /// After so many bytes a sum could exceed its 32 bits.
+    const SUMMED_MAX_BYTES: usize = 5_552;
+    let (mut low, mut high) = (1, 0);
+    for part in bytes.chunks(SUMMED_MAX_BYTES) {
+        for &byte in part {
+            low += u32::from(byte);
+            high += low;
+        }
+        low %= MODULUS;
+        high %= MODULUS;
+    }
+    high << 16 | low
+}
+
 /// Counts the bytes and computes their checksum.
 struct CountingWriter<'a, W> {
     out: &'a mut W,
@@ -422,6 +470,21 @@ mod tests {
         let made = Command::new("git").args(["init", "-q", "--bare", "."]).current_dir(dir.path()).status();
         assert!(made.expect("git").success());
         dir
+    }
+
+    #[test]
+    fn what_is_stored_without_compression_is_read_back() {
+        use flate2::read::ZlibDecoder;
+        for bytes in [0, 1, 5_552, 5_553, 65_535, 65_536, 200_000] {
+            for content in [noise(bytes as u64, bytes), vec![0xff; bytes]] {
+                let mut stored = Vec::new();
+                store(&content, &mut stored);
+                let mut read = Vec::new();
+                // The decoder compares the check sum.
+                ZlibDecoder::new(stored.as_slice()).read_to_end(&mut read).expect("zlib's format");
+                assert_eq!(read, content, "{bytes} bytes");
+            }
+        }
     }
 
     fn packs(dir: &Path) -> Vec<String> {

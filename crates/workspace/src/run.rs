@@ -209,7 +209,7 @@ impl RunSpace {
         let name = work_ref(agent, attempt);
         let line = self.refs().read(&name)?;
         let base = line.as_ref().unwrap_or(origin);
-        if let Some((overlays, mode)) = self.usable_overlays() {
+        if let Some((overlays, mode)) = self.usable_overlays_of(base) {
             match self.make_overlay((overlays, mode), agent, attempt, base, notes.clone()) {
                 // One that cannot be mounted here, for example because there are too many mounts, is a copy.
                 Err(RepositoryError::NotMounted(why)) => notes.push(format!("its files are a copy: {why}")),

@@ -160,7 +160,7 @@ impl RunSpace {
         if let Some(deleted) = deleted {
             save_deleted(&home, &deleted)?;
         }
-        manifest.save(&home.join("manifest"))?;
+        manifest.save_in_place(&home.join("manifest"))?;
         Ok((Snapshot { commit, tree }, walked))
     }
 

@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -25,9 +25,10 @@ const GATHERED_FOR: Duration = Duration::from_millis(500);
 const MARK: &str = "synced";
 const NEXT_MARK: &str = "synced.next";
 
-/// The kernel's id of this boot; `None` if it is unavailable.
+/// The kernel's id of this boot; `None` if it is unavailable. It is read once: a process does not outlive its boot.
 pub(crate) fn boot_id() -> Option<String> {
-    fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned())
+    static READ: OnceLock<Option<String>> = OnceLock::new();
+    READ.get_or_init(|| fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned())).clone()
 }
 
 /// Syncs everything on the filesystem of `dir`.

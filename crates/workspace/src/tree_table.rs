@@ -11,7 +11,8 @@ use super::objects::TreeFile;
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableItem {
-    pub(crate) name: Vec<u8>,
+    /// Shared: each snapshot copies the entries of the directories that it changes.
+    pub(crate) name: Arc<[u8]>,
     pub(crate) kind: ItemKind,
     pub(crate) oid: ObjectId,
 }
@@ -107,7 +108,7 @@ impl TableDirectory {
                 continue;
             }
             let oid = encode(&dir.items).0;
-            let item = TableItem { name: name.to_vec(), kind: ItemKind::Directory, oid };
+            let item = TableItem { name: name.into(), kind: ItemKind::Directory, oid };
             match at {
                 Ok(at) => items[at] = item,
                 Err(at) => items.insert(at, item),
@@ -118,8 +119,9 @@ impl TableDirectory {
     }
 }
 
-fn find_item(items: &[TableItem], name: &[u8]) -> Result<usize, usize> {
-    items.binary_search_by(|item| item.name.as_slice().cmp(name))
+/// The place of an entry among those of a directory, or where it would be.
+pub(crate) fn find_item(items: &[TableItem], name: &[u8]) -> Result<usize, usize> {
+    items.binary_search_by(|item| (*item.name).cmp(name))
 }
 
 fn item_is_entry(items: &[TableItem], name: &[u8]) -> bool {
@@ -131,7 +133,7 @@ fn set_entry(items: &mut Vec<TableItem>, name: &[u8], change: &Change) {
     let new = change.new.and_then(|side| Some((mode_of(side.kind)?, side.oid)));
     match (find_item(items, name), new) {
         (at, Some((mode, oid))) => {
-            let item = TableItem { name: name.to_vec(), kind: ItemKind::Entry(mode), oid };
+            let item = TableItem { name: name.into(), kind: ItemKind::Entry(mode), oid };
             match at {
                 Ok(at) => items[at] = item,
                 Err(at) => items.insert(at, item),
@@ -175,11 +177,8 @@ impl TreeTable {
                 from += slash + 1;
                 open.push(OpenDirectory { path: file.path[..from].to_vec(), ..OpenDirectory::default() });
             }
-            let item = TableItem {
-                name: file.path[from..].to_vec(),
-                kind: ItemKind::Entry(file.mode),
-                oid: file.oid,
-            };
+            let item =
+                TableItem { name: file.path[from..].into(), kind: ItemKind::Entry(file.mode), oid: file.oid };
             if let Some(dir) = open.last_mut() {
                 dir.items.push(item);
             }
@@ -231,8 +230,7 @@ impl TreeTable {
             self.directory(dir).map(|found| (dir.to_vec(), found)).into_iter().collect();
         while let Some((path, dir)) = waiting.pop() {
             let is_file = |item: &&TableItem| item.kind != ItemKind::Directory;
-            if dir.items.iter().filter(is_file).any(|item| condition(&[&path, item.name.as_slice()].concat()))
-            {
+            if dir.items.iter().filter(is_file).any(|item| condition(&[&path, &*item.name].concat())) {
                 return true;
             }
             waiting
@@ -258,7 +256,7 @@ fn close_innermost(open: &mut Vec<OpenDirectory>) {
     let (path, dir, oid) = closed.close();
     if let Some(above) = open.last_mut() {
         let name = path[above.path.len()..path.len() - 1].to_vec();
-        above.items.push(TableItem { name: name.clone(), kind: ItemKind::Directory, oid });
+        above.items.push(TableItem { name: name.as_slice().into(), kind: ItemKind::Directory, oid });
         above.dirs.push((name, dir));
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Why it is like this: `docs/decisions/workspace-overlays.md`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,7 +21,7 @@ use super::ignored::MAX_PATTERNS_BYTES;
 use super::manifest::{Entry, Manifest};
 use super::object::Mode;
 use super::scan::{EarlierScan, KnownFile};
-use super::tree_table::{ItemKind, TableItem, TreeTable, encode};
+use super::tree_table::{ItemKind, TableItem, TreeTable, encode, find_item};
 use super::walk::is_whiteout;
 use super::{Git, ObjectId, RepositoryError, disk, names};
 
@@ -267,27 +268,28 @@ struct LayerMerge<'a> {
     deleted: HashSet<Vec<u8>>,
 }
 
-impl LayerMerge<'_> {
+impl<'a> LayerMerge<'a> {
     /// The entries of a directory of the overlay. As deep as a scan goes, which is limited.
     fn items(&mut self, path: &[u8]) -> Vec<TableItem> {
         let Some(dir) = self.dirs.get(path).copied() else { return Vec::new() };
-        let mut items: BTreeMap<Vec<u8>, TableItem> = if let Some(lower) = &dir.lower {
-            if lower == path {
-                self.view.table.items(lower).iter().map(named).collect()
-            } else {
-                self.laid_out(lower).iter().map(named).collect()
+        let view: &'a UpperView<'a> = self.view;
+        let lower: Cow<'a, [TableItem]> = match &dir.lower {
+            Some(lower) if lower == path => view.table.items(lower).into(),
+            Some(lower) => self.laid_out(lower).into(),
+            None => {
+                self.deleted.insert(path.to_vec());
+                self.survivors(path).into()
             }
-        } else {
-            self.deleted.insert(path.to_vec());
-            self.survivors(path).iter().map(named).collect()
         };
+        // What the upper layer has in the place of entries of the lower ones, and in addition to them.
+        let mut changed: BTreeMap<&[u8], Option<TableItem>> = BTreeMap::new();
         for (name, entry) in &dir.entries {
             if names::could_be_dot_git(name) || (path.is_empty() && self.view.staging.as_ref() == Some(name))
             {
                 continue;
             }
             let mut inner = [path, name].concat();
-            let before = items.remove(name);
+            let before = find_item(&lower, name).ok().map(|at| lower[at].clone());
             let kept = match entry {
                 UpperEntry::Other => None,
                 UpperEntry::Whiteout => {
@@ -306,13 +308,14 @@ impl LayerMerge<'_> {
                     }
                 }
             };
-            items.extend(kept.map(|kept| (name.clone(), kept)));
+            changed.insert(name, kept);
         }
         for entry in self.found.get(path).into_iter().flatten() {
-            let name = entry.path[path.len()..].to_vec();
-            items.insert(name.clone(), TableItem { name, kind: ItemKind::Entry(entry.mode), oid: entry.oid });
+            let name = &entry.path[path.len()..];
+            let item = TableItem { name: name.into(), kind: ItemKind::Entry(entry.mode), oid: entry.oid };
+            changed.insert(name, Some(item));
         }
-        items.into_values().collect()
+        merged(&lower, changed)
     }
 
     /// The entries of a directory of the lower layers that are on disk, which a rename of the directory moves.
@@ -338,7 +341,7 @@ impl LayerMerge<'_> {
     fn directory(&mut self, name: &[u8], items: &[TableItem]) -> TableItem {
         let (oid, content) = encode(items);
         self.trees.push((oid, content));
-        TableItem { name: name.to_vec(), kind: ItemKind::Directory, oid }
+        TableItem { name: name.into(), kind: ItemKind::Directory, oid }
     }
 
     /// What stays of a deleted entry: it is in the tree without being on disk, so nothing on disk can delete it.
@@ -369,6 +372,17 @@ impl LayerMerge<'_> {
     }
 }
 
-fn named(item: &TableItem) -> (Vec<u8>, TableItem) {
-    (item.name.clone(), item.clone())
+/// The entries of a directory after changes of some of them. Sorted by name, as the entries are.
+fn merged(lower: &[TableItem], changed: BTreeMap<&[u8], Option<TableItem>>) -> Vec<TableItem> {
+    let mut items = Vec::with_capacity(lower.len() + changed.len());
+    let mut rest = lower;
+    for (name, item) in changed {
+        let (before, from) = rest.split_at(rest.partition_point(|other| *other.name < *name));
+        items.extend_from_slice(before);
+        items.extend(item);
+        let is_replaced = from.first().is_some_and(|first| *first.name == *name);
+        rest = &from[usize::from(is_replaced)..];
+    }
+    items.extend_from_slice(rest);
+    items
 }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use posse_files::parallel;
 use rustix::fs::{AtFlags, FileType, Mode as Permissions, OFlags};
 
 use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
@@ -23,8 +24,6 @@ const MAX_DEPTH: usize = 200;
 const HELD_MAX: usize = 16;
 /// Limit of bytes of the path that names a tree that is too deep.
 const TOO_DEEP_SHOWN_MAX: usize = 200;
-/// More threads than this only wait for each other.
-const MAX_THREADS: usize = 4;
 /// Words in `.gitattributes` that make git convert content.
 const CONVERTING: &[&str] = &["text", "eol", "crlf", "filter", "ident", "working-tree-encoding"];
 
@@ -55,9 +54,8 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
         outside: None,
         lower: Some(Vec::new()),
     });
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
     // An upper layer is usually smaller than the time that a thread takes to start.
-    let parts = if request.upper.is_some() { vec![scan.work()] } else { walk_in_parallel(&scan, threads) };
+    let parts = if request.upper.is_some() { vec![scan.work()] } else { walk_in_parallel(&scan) };
     if let Some(error) = scan.lock().error.take() {
         return Err(error);
     }
@@ -74,7 +72,8 @@ pub(crate) fn walk(request: &Request<'_>, root: OwnedFd) -> Result<ScanResult, R
     Ok(walked)
 }
 
-fn walk_in_parallel(scan: &Scan<'_>, threads: usize) -> Vec<ScanResult> {
+fn walk_in_parallel(scan: &Scan<'_>) -> Vec<ScanResult> {
+    let threads = parallel::threads();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| scan.work())).collect();
         let join = |worker: std::thread::ScopedJoinHandle<'_, ScanResult>| match worker.join() {

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Flow, ModelFeatures, Problem, ProblemKind, StopReason, Target, Wire};
+use super::{Answer, Flow, ModelFeatures, Problem, ProblemKind, StopReason, Target, ToolLists, Wire};
 use crate::endpoint::Key;
 use crate::scrub::{Scrub, ScrubbedParts};
 use crate::sse::Decoder;
@@ -27,6 +27,7 @@ pub(crate) fn target(full_name: &str) -> Target {
         full_name: full_name.to_owned(),
         model: model.to_owned(),
         abilities: ModelFeatures { images: true, sampling: true },
+        tool_lists: ToolLists::default(),
     }
 }
 

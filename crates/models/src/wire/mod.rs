@@ -15,6 +15,7 @@ pub(crate) mod responses;
 pub(crate) mod sample;
 pub(crate) mod text;
 pub(crate) mod text_tools;
+mod tool_lists;
 
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 
 pub(crate) use buffered::{BufferedValues, check_values};
 pub(crate) use error_response::{ErrorResponse, short};
+pub(crate) use tool_lists::ToolLists;
 
 pub(crate) const MAX_CALLS: usize = 1024;
 /// Limit of argument bytes of all calls of one reply together.
@@ -50,6 +52,8 @@ pub(crate) struct Target {
     /// The name at the provider.
     pub(crate) model: String,
     pub(crate) abilities: ModelFeatures,
+    /// The tools of earlier requests, as the format has them.
+    pub(crate) tool_lists: ToolLists,
 }
 
 /// The features of a model beyond text.

@@ -4,6 +4,7 @@
 mod reader;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use posse_agent::conversation::{CallResult, Message};
 use posse_agent::tool_spec::ToolSpec;
@@ -11,6 +12,7 @@ use posse_domain::message::{Image, RawReply, ToolCall};
 use posse_engine::ports::ModelRequest;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::text::{image_data, image_note};
 use super::{ErrorResponse, Problem, ReplyReader, Target, Wire, WireRequest};
@@ -32,7 +34,9 @@ impl Wire for Responses {
             include: if sampling { &[] } else { &[ENCRYPTED_THINKING] },
             instructions: &request.system,
             tool_choice: (request.callable().is_empty() && !request.tools.is_empty()).then_some("none"),
-            tools: request.tools.iter().map(|tool| Tool::of(tool)).collect(),
+            tools: target
+                .tool_lists
+                .json(&request.tools, |tools| tools.iter().map(|tool| Tool::of(tool)).collect::<Vec<_>>()),
             input: request.messages.iter().flat_map(|message| items(target, message)).collect(),
             max_output_tokens: request.max_output_tokens,
             temperature: request.temperature.filter(|_| sampling),
@@ -65,8 +69,8 @@ struct Body<'a> {
     include: &'static [&'static str],
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
     input: Vec<Item<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<&'static str>,

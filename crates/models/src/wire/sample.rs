@@ -9,7 +9,7 @@ use posse_engine::ports::{ModelRequest, StreamPart};
 use serde_json::json;
 
 pub(crate) use super::fixture::{assistant, body};
-use super::{Answer, Flow, ModelFeatures, Problem, StreamEvent, Target, Wire};
+use super::{Answer, Flow, ModelFeatures, Problem, StreamEvent, Target, ToolLists, Wire};
 
 /// A model with all features.
 pub(crate) fn target() -> Target {
@@ -17,6 +17,7 @@ pub(crate) fn target() -> Target {
         full_name: "openai/gpt-test".into(),
         model: "gpt-test".into(),
         abilities: ModelFeatures { images: true, sampling: true },
+        tool_lists: ToolLists::default(),
     }
 }
 

@@ -7,12 +7,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use posse_agent::conversation::{CallResult, Message};
+use posse_agent::tool_spec::ToolSpec;
 use posse_domain::event::Purpose;
 use posse_domain::message::{RawReply, ToolCall};
 use posse_engine::ports::ModelRequest;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::wire::Target;
@@ -27,8 +30,8 @@ const BODY_BYTES: usize = 16 * 1024;
 struct Body<'a> {
     model: &'a str,
     stream: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
     messages: Vec<Turn<'a>>,
@@ -58,6 +61,13 @@ struct Tool<'a> {
     input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<TypeOnly>,
+}
+
+impl<'a> Tool<'a> {
+    fn of(tool: &'a Arc<ToolSpec>) -> Self {
+        let ToolSpec { name, description, input_schema } = &**tool;
+        Self { name, description, input_schema: Cow::Borrowed(input_schema), cache_control: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -123,17 +133,14 @@ pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
             last.mark();
         }
     }
-    let mut tools = tools(request);
-    if let Some(last) = tools.last_mut() {
-        last.cache_control = Some(CACHE);
-    }
+    let tools = tools(target, request);
     // Current models accept temperature or `top_p`, not both.
     let sampling = target.abilities.sampling;
     let temperature = request.temperature.filter(|_| sampling);
     let body = Body {
         model: &target.model,
         stream: true,
-        tool_choice: (request.purpose == Purpose::Report && !tools.is_empty()).then_some(NO_TOOL),
+        tool_choice: (request.purpose == Purpose::Report && tools.is_some()).then_some(NO_TOOL),
         tools,
         system: system(&request.system),
         messages,
@@ -156,15 +163,10 @@ fn system(text: &str) -> Vec<Block<'_>> {
 
 /// The offered tools. If none are offered, the tools in the conversation: the API refuses a conversation with calls of
 /// tools that the request does not declare.
-fn tools(request: &ModelRequest) -> Vec<Tool<'_>> {
+fn tools(target: &Target, request: &ModelRequest) -> Option<Arc<RawValue>> {
     if !request.tools.is_empty() {
-        let offered = request.tools.iter().map(|tool| Tool {
-            name: &tool.name,
-            description: &tool.description,
-            input_schema: Cow::Borrowed(&tool.input_schema),
-            cache_control: None,
-        });
-        return offered.collect();
+        let lists = &target.tool_lists;
+        return lists.json(&request.tools, |tools| with_cache_point(tools.iter().map(Tool::of).collect()));
     }
     let named: BTreeSet<&str> = request
         .messages
@@ -183,11 +185,20 @@ fn tools(request: &ModelRequest) -> Vec<Tool<'_>> {
         input_schema: Cow::Owned(input_schema.clone()),
         cache_control: None,
     };
-    named.into_iter().map(tool).collect()
+    let tools = with_cache_point(named.into_iter().map(tool).collect());
+    if tools.is_empty() { None } else { to_raw_value(&tools).ok().map(Arc::from) }
+}
+
+/// Marks the last tool, up to which the provider caches the request.
+fn with_cache_point(mut tools: Vec<Tool<'_>>) -> Vec<Tool<'_>> {
+    if let Some(last) = tools.last_mut() {
+        last.cache_control = Some(CACHE);
+    }
+    tools
 }
 
 /// The conversation with alternating roles, without empty texts.
-fn turns<'a>(target: &Target, messages: &'a [std::sync::Arc<Message>]) -> Vec<Turn<'a>> {
+fn turns<'a>(target: &Target, messages: &'a [Arc<Message>]) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::with_capacity(messages.len());
     for message in messages {
         let (role, blocks) = match &**message {

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use posse_agent::conversation::{CallResult, Message};
+use posse_agent::tool_spec::ToolSpec;
 use posse_domain::message::{Image, RawReply, ToolCall};
 use posse_engine::ports::ModelRequest;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{CacheControl, LimitName, ServerQuirks};
 use crate::wire::Target;
@@ -26,8 +28,8 @@ struct Body<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Arc<RawValue>>,
     messages: Vec<Turn<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
@@ -50,6 +52,13 @@ struct StreamOptions {
 struct Tool<'a> {
     r#type: &'static str,
     function: Function<'a>,
+}
+
+impl<'a> Tool<'a> {
+    fn of(tool: &'a Arc<ToolSpec>) -> Self {
+        let ToolSpec { name, description, input_schema } = &**tool;
+        Self { r#type: "function", function: Function { name, description, parameters: input_schema } }
+    }
 }
 
 #[derive(Serialize)]
@@ -134,18 +143,10 @@ struct FunctionCall<'a> {
 
 pub(super) fn body(quirks: ServerQuirks, target: &Target, request: &ModelRequest) -> Vec<u8> {
     // Not all servers respect `tool_choice`, so tools that may not be called are not sent.
-    let tools: Vec<Tool<'_>> = request
-        .callable()
-        .iter()
-        .map(|tool| Tool {
-            r#type: "function",
-            function: Function {
-                name: &tool.name,
-                description: &tool.description,
-                parameters: &tool.input_schema,
-            },
-        })
-        .collect();
+    let tools = match request.callable() {
+        [] => None,
+        _ => target.tool_lists.json(&request.tools, |tools| tools.iter().map(Tool::of).collect::<Vec<_>>()),
+    };
     let most = Some(request.max_output_tokens.max(1));
     let sampling = target.abilities.sampling;
     let body = Body {
