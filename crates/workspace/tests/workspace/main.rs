@@ -4,6 +4,7 @@ mod bases;
 mod calls;
 mod closed;
 mod folders;
+mod full_disk;
 mod hostile;
 mod inside;
 mod kept;
