@@ -40,7 +40,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         println!("{test}: {about}");
     }
     // One at a time: some have deadlines that hold on an idle machine only.
-    let nextest = ["nextest", "run", "--workspace", "--no-fail-fast", "--test-threads", "1", "-E", &filter()];
+    let nextest = [
+        "nextest",
+        "run",
+        "--workspace",
+        "--profile",
+        "campaigns",
+        "--no-fail-fast",
+        "--test-threads",
+        "1",
+        "-E",
+        &filter(),
+    ];
     run_command(cargo(&nextest).env(VARIABLE, "1"))
 }
 

@@ -74,6 +74,8 @@ use crate::scheduler::Scheduler;
 
 /// Limit of inputs that one round takes.
 const INPUTS_PER_ROUND: usize = 1_024;
+/// Limit of slots that one round grants while a commit is under way.
+const GRANTS_PER_ROUND: usize = 128;
 
 /// From this number of agents, the system is notified at the end of the run that memory was freed.
 const LARGE_TREE_AGENTS: usize = 1_000;
@@ -390,16 +392,30 @@ impl Driver {
     fn end_round(&mut self) {
         self.drain_ready();
         self.follow();
-        while let Some(request) = self.core.scheduler.take() {
-            self.grant(&request);
+        if self.grant_slots() {
+            self.log_waits();
+            self.answer_status_waits();
             self.drain_ready();
         }
-        self.log_waits();
-        self.answer_status_waits();
-        self.drain_ready();
         if self.commits.has_room() || self.core.run.outcome.is_some() {
             self.submit();
         }
+    }
+
+    /// Grants free slots to those who wait for one. Returns whether all were granted: after a number of them, the round
+    /// ends if a commit is under way, so that the calls of that commit start before the others are decided on.
+    fn grant_slots(&mut self) -> bool {
+        let mut granted = 0;
+        while let Some(request) = self.core.scheduler.take() {
+            self.grant(&request);
+            self.drain_ready();
+            granted += 1;
+            // The end of a commit begins the next round. Without one, nothing might.
+            if granted >= GRANTS_PER_ROUND && !self.commits.is_empty() {
+                return false;
+            }
+        }
+        true
     }
 
     /// When the next deadline or wait ends.
