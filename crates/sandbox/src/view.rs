@@ -29,7 +29,8 @@ const ROOT: [&str; 12] = [
 const SYSTEM: [&str; 10] = ["proc", "sys", "dev", "etc", "usr", "bin", "sbin", "lib", "lib64", "boot"];
 
 /// Directories that programs expect to be writable.
-const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", "/dev/shm"];
+const SCRATCH: [&str; 4] = ["/tmp", "/var/tmp", "/run", SHARED_MEMORY];
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Toolchains beneath a home directory. None of these contains secrets: credentials are beside them, not in them.
 const TOOLCHAINS: [&str; 37] = [
@@ -223,10 +224,12 @@ impl View {
         if self.holds_home(workspace, real) {
             return refused("holds the home directory, with its keys and passwords");
         }
-        if [workspace, real].into_iter().any(is_of_the_system) {
+        let shown_as = command.shown_as.as_path();
+        // Shared memory is a directory for anyone's files, but a project there would be hidden behind an empty one.
+        let is_elsewhere = |path: &Path| shown_as != workspace && path.starts_with(SHARED_MEMORY);
+        if [workspace, real].into_iter().any(|path| is_of_the_system(path) && !is_elsewhere(path)) {
             return refused("is part of the system");
         }
-        let shown_as = command.shown_as.as_path();
         if shown_as == workspace {
             let lies_in = |hidden: &String| [workspace, real].iter().any(|path| path.starts_with(hidden));
             if self.hidden.iter().any(lies_in) {

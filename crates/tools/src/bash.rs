@@ -235,7 +235,8 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 fn answer(ended: &CallEnd, about: &AboutWorkspace, cut: Option<EndReason>, limits: TimeLimits) -> ToolResult {
     let mut text = shown(&ended.output);
     let succeeded = cut.is_none() && ended.exit == Exit::Code(0);
-    let has_refused_rename = !succeeded && !about.renames_dirs && tells_of_a_refused_rename(&text);
+    let tells = if succeeded { tells_of_an_earlier_refused_rename } else { tells_of_a_refused_rename };
+    let has_refused_rename = !about.renames_dirs && tells(&text);
     let (how, failed) = match (cut, ended.exit) {
         (Some(EndReason::TimeLimit), _) => (
             format!(
@@ -281,6 +282,12 @@ fn tells_of_a_refused_rename(output: &str) -> bool {
     // Go begins the same words with a small letter, and another C library leaves out the first.
     let output = output.replace("Cross-device", "cross-device");
     REFUSED_RENAME_PRINTED.iter().any(|words| output.contains(words))
+}
+
+/// The same for a command that succeeded, of which an earlier part may have failed. What it prints may be about anything,
+/// so only whole messages of programs count.
+fn tells_of_an_earlier_refused_rename(output: &str) -> bool {
+    output.lines().any(|line| line.ends_with(": Invalid cross-device link"))
 }
 
 fn over_disk_limit(max_bytes: u64) -> String {
@@ -463,6 +470,11 @@ mod tests {
         }
         for printed in ["", "fatal: bad source, source=one", "[Errno 2] No such file or directory"] {
             assert!(!tells_of_a_refused_rename(printed), "{printed}");
+        }
+        let earlier = "fatal: renaming 'one' failed: Invalid cross-device link\nthree\n";
+        assert!(tells_of_an_earlier_refused_rename(earlier));
+        for printed in ["errno.md:18 EXDEV", "grep: the words Invalid cross-device link are in notes.md"] {
+            assert!(!tells_of_an_earlier_refused_rename(printed), "{printed}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! <state>/projects/<key>/lent/<HEAD>/pack            the history of HEAD, kept from run to run
+//! <state>/projects/<key>/lent-files/<tree>/pack      the same, and the files of a folder that differs from HEAD
 //! <state>/runs/<run>/objects/<boot>/<base>/pack      the same, and what the run began with beyond it
 //! <state>/runs/<run>/objects/<boot>/<commit>/pack    the same, and what the commit has beyond that
 //! ```
@@ -19,13 +20,16 @@ use std::path::{Path, PathBuf};
 use super::gc::entries_of;
 use super::refs::check_id;
 use super::sync::UNKNOWN_BOOT;
-use super::{Git, Lock, ObjectId, RepositoryError, RunSpace, disk};
+use super::{Git, Lock, ObjectId, RepositoryError, RunSpace, disk, objects};
 
 /// How many histories of a project are kept: users switch between a few branches.
 const MAX_HISTORIES: usize = 8;
 /// More packs than this make git slow, so the next history is repacked.
 const MAX_PACKS: usize = 32;
+/// How many states of a folder that differ from HEAD are kept. The last one is used again if the folder is unchanged.
+const MAX_FOLDERS: usize = 2;
 const LENT: &str = "lent";
+const LENT_FILES: &str = "lent-files";
 const PACK: &str = "pack";
 
 impl RunSpace {
@@ -50,18 +54,62 @@ impl RunSpace {
         }
         let base = self.base()?.commit;
         let head = self.record.head.as_ref().and_then(|head| head.parse::<ObjectId>().ok());
-        // The directory to build on, and the commit whose objects it has.
-        let below = match head {
-            _ if *commit != base => Some((self.reached_by(&base)?, base)),
-            Some(head) => Some((self.history(&head)?, head)),
-            None => None,
+        // The directory to build on, and what it lacks.
+        let (below, missing) = match head {
+            _ if *commit != base => {
+                (self.reached_by(&base)?, MissingObjects::Reached { from: *commit, but_not: Some(base) })
+            }
+            Some(head) if head == base => (self.history(&head)?, MissingObjects::Nothing),
+            head => (self.folder_objects(head.as_ref())?, MissingObjects::Only(base)),
         };
         super::run::forget_others(&all, boot)?;
         disk::make_dirs(dir.parent().unwrap_or(&all))?;
         // Not synced: in another boot it is created again.
         let git = self.git().with_settings(vec!["core.fsync=none".to_owned()]);
-        ObjectLender { git: &git, into: &dir }
-            .make(commit, below.as_ref().map(|(dir, commit)| (dir.as_path(), commit)))
+        ObjectLender { git: &git, into: &dir }.make(&missing, Some(&below))
+    }
+
+    /// The files that the run began with, if they are not those of HEAD, and the history of HEAD. The commit of the files
+    /// is another one in each run, but an unchanged folder has the same tree: its files are packed once.
+    fn folder_objects(&self, head: Option<&ObjectId>) -> Result<PathBuf, RepositoryError> {
+        let tree = self.base()?.tree;
+        let all = self.project.dir().join(LENT_FILES);
+        let dir = all.join(head.map_or_else(|| tree.to_string(), |head| format!("{tree}-{head}")));
+        if dir.is_dir() {
+            // The directories that were not used for the longest time are removed. Without the time, this one is, sooner.
+            let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(std::time::SystemTime::now()));
+            return Ok(dir);
+        }
+        let below = head.map(|head| self.history(head)).transpose()?;
+        disk::make_dirs(&all)?;
+        let _held = Lock::wait(&self.project.dir().join("lent.lock"))?;
+        if dir.is_dir() {
+            return Ok(dir);
+        }
+        let git = self.git();
+        let but_not = head.map(|head| objects::tree_of(&git, head)).transpose()?;
+        let made = ObjectLender { git: &git, into: &dir }
+            .make(&MissingObjects::Reached { from: tree, but_not }, below.as_deref())?;
+        let mut known = Vec::new();
+        for path in entries_of(&all)? {
+            if disk::is_temporary(path.file_name().unwrap_or_default()) {
+                continue;
+            }
+            let used = fs::metadata(&path).and_then(|metadata| metadata.modified());
+            known.push((used.map_err(disk::failed("looking at", &path))?, path));
+        }
+        known.sort();
+        known.reverse();
+        // Safe to remove: each run that uses one has hard links of its own.
+        for (_, old) in known.iter().skip(MAX_FOLDERS).filter(|(_, old)| *old != made) {
+            disk::remove_tree(old)?;
+        }
+        for path in entries_of(&all)? {
+            if disk::maker_is_gone(path.file_name().unwrap_or_default()) {
+                disk::remove_tree(&path)?;
+            }
+        }
+        Ok(made)
     }
 
     /// The history of the commit that the user had checked out.
@@ -85,7 +133,10 @@ impl RunSpace {
                 break;
             }
         }
-        let made = ObjectLender { git: &git, into: &dir }.make(head, below)?;
+        let missing =
+            MissingObjects::Reached { from: *head, but_not: below.as_ref().map(|(_, commit)| **commit) };
+        let made =
+            ObjectLender { git: &git, into: &dir }.make(&missing, below.as_ref().map(|(dir, _)| *dir))?;
         // Safe to remove: each directory that builds on a history has its own hard links.
         for (old, _) in known.iter().skip(MAX_HISTORIES - 1) {
             disk::remove_tree(old)?;
@@ -125,11 +176,10 @@ struct ObjectLender<'a> {
 }
 
 impl ObjectLender<'_> {
-    /// Creates the directory of the objects that `commit` reaches, atomically. `below` has the objects of an ancestor
-    /// commit.
-    fn make(&self, commit: &ObjectId, below: Option<(&Path, &ObjectId)>) -> Result<PathBuf, RepositoryError> {
+    /// Creates the directory with the objects of `below` and those that it lacks, atomically.
+    fn make(&self, missing: &MissingObjects, below: Option<&Path>) -> Result<PathBuf, RepositoryError> {
         let making = disk::temporary(self.into);
-        let made = self.fill(&making.join(PACK), commit, below);
+        let made = self.fill(&making.join(PACK), missing, below);
         let made = made.and_then(|()| match fs::rename(&making, self.into) {
             Ok(()) => self.into.parent().map_or(Ok(()), disk::sync_dir),
             // Another thread was faster.
@@ -146,36 +196,44 @@ impl ObjectLender<'_> {
     fn fill(
         &self,
         packs: &Path,
-        commit: &ObjectId,
-        below: Option<(&Path, &ObjectId)>,
+        missing: &MissingObjects,
+        below: Option<&Path>,
     ) -> Result<(), RepositoryError> {
         fs::create_dir_all(packs).map_err(disk::failed("making", packs))?;
-        let mut wanted = format!("{commit}\n");
-        if let Some((dir, known)) = below {
-            for file in entries_of(&dir.join(PACK))? {
-                let link = packs.join(file.file_name().unwrap_or_default());
-                fs::hard_link(&file, &link).map_err(disk::failed("linking", &link))?;
-            }
-            if known == commit {
-                return Ok(());
-            }
-            wanted.extend(["^", &known.to_string(), "\n"]);
+        for file in below.map_or(Ok(Vec::new()), |dir| entries_of(&dir.join(PACK)))? {
+            let link = packs.join(file.file_name().unwrap_or_default());
+            fs::hard_link(&file, &link).map_err(disk::failed("linking", &link))?;
         }
+        let (how, wanted) = match missing {
+            MissingObjects::Nothing => return Ok(()),
+            MissingObjects::Only(oid) => (None, format!("{oid}\n")),
+            MissingObjects::Reached { from, but_not: None } => (Some(REACHED), format!("{from}\n")),
+            MissingObjects::Reached { from, but_not: Some(known) } if from == known => return Ok(()),
+            MissingObjects::Reached { from, but_not: Some(known) } => {
+                (Some(REACHED), format!("{from}\n^{known}\n"))
+            }
+        };
         let name = packs.join(PACK);
-        let args: Vec<&std::ffi::OsStr> =
-            PACKING.iter().map(std::ffi::OsStr::new).chain([name.as_os_str()]).collect();
+        let options = PACKING.iter().copied().chain(how).map(std::ffi::OsStr::new);
+        let args: Vec<&std::ffi::OsStr> = options.chain([name.as_os_str()]).collect();
         self.git.run_with(&args, wanted.as_bytes())?;
         disk::sync_dir(packs)
     }
 }
 
-/// Packs the objects that commits reach. Reuses compressed data, and skips objects that a partial clone does not have.
-const PACKING: &[&str] = &[
-    "pack-objects",
-    "--revs",
-    "--window=0",
-    "--delta-base-offset",
-    "--missing=allow-any",
-    "--non-empty",
-    "-q",
-];
+/// The objects that a directory needs beside those of the one that it builds on.
+enum MissingObjects {
+    Nothing,
+    Only(ObjectId),
+    /// What a commit or a tree reaches, but not what another one of the same kind does.
+    Reached {
+        from: ObjectId,
+        but_not: Option<ObjectId>,
+    },
+}
+
+/// Packs what the given objects reach, instead of these objects alone.
+const REACHED: &str = "--revs";
+/// Packs objects. Reuses compressed data, and skips objects that a partial clone does not have.
+const PACKING: &[&str] =
+    &["pack-objects", "--window=0", "--delta-base-offset", "--missing=allow-any", "--non-empty", "-q"];

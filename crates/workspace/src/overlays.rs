@@ -501,7 +501,9 @@ impl RunSpace {
             return self.usable_overlays();
         }
         std::thread::scope(|scope| {
-            let tried = scope.spawn(|| self.usable_overlays());
+            let tried = std::thread::Builder::new().spawn_scoped(scope, || self.usable_overlays());
+            // Without a thread, one comes after the other.
+            let Ok(tried) = tried else { return self.usable_overlays() };
             // A state that is as it was laid out is kept in memory. What is wrong with it concerns who uses it.
             drop(self.find_state(commit));
             tried.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

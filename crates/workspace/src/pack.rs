@@ -18,9 +18,11 @@ use super::{ObjectId, RepositoryError, disk};
 
 /// Speed over size.
 const LEVEL: Compression = Compression::new(1);
-/// Smaller objects, and trees, are not compressed: to prepare a compression takes longer than to write them, and most of
-/// a tree are hashes, which no compression makes smaller.
+/// Smaller objects are not compressed: to prepare a compression takes longer than to write them.
 const COMPRESS_MIN_BYTES: usize = 512;
+/// The same for trees: half of a tree are hashes, which no compression makes smaller. Larger ones are of directories with
+/// more than about a thousand entries, and would make the packs of calls too large for the journal.
+const COMPRESS_TREE_MIN_BYTES: usize = 32 * 1024;
 /// The longest block of zlib's format that is stored as it is.
 const STORED_BLOCK_MAX_BYTES: usize = 0xffff;
 /// Larger objects are compressed while they are written, smaller ones before and outside the lock.
@@ -148,7 +150,11 @@ impl PackWriter {
             return Ok(());
         }
         let mut bytes = header(kind, content.len() as u64);
-        if kind == ObjectType::Tree || content.len() < COMPRESS_MIN_BYTES {
+        let compress_min_bytes = match kind {
+            ObjectType::Tree => COMPRESS_TREE_MIN_BYTES,
+            _ => COMPRESS_MIN_BYTES,
+        };
+        if content.len() < compress_min_bytes {
             store(content, &mut bytes);
         } else {
             let mut encoder = ZlibEncoder::new(bytes, LEVEL);

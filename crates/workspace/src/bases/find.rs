@@ -143,6 +143,13 @@ impl<'a> ProjectStates<'a> {
             None => None,
         };
         if !is_as_laid_out(&dir.join(FILES), &dir.join(MANIFEST)) {
+            self.space.spaces.bases.add_note(
+                self.space.project.dir(),
+                format!(
+                    "the shared files of commit {commit} were changed after Posse laid them out; Posse lays them out \
+                     again, and agents that started before may have read the wrong content"
+                ),
+            );
             return self.set_aside(dir, &held);
         }
         // Cleaning goes by the time of the last use. If that cannot be set, the state is only removed sooner.

@@ -18,13 +18,14 @@ const FILES: usize = 40;
 /// What the filler leaves: half of the project.
 const FREE_BYTES: u64 = (FILE_BYTES * FILES / 2) as u64;
 
+/// Set for the inner process.
+const INNER: &str = "POSSE_TEST_ON_A_SMALL_DISK";
+
 /// Whether this process is the inner one, on the small filesystem.
 #[expect(clippy::disallowed_methods, reason = "the only way to tell a test binary something")]
 fn is_inner() -> bool {
     std::env::var_os(INNER).is_some()
 }
-
-const INNER: &str = "POSSE_TEST_ON_A_SMALL_DISK";
 
 /// Runs a test of this file again, with its temporary files on a small filesystem.
 fn on_a_small_disk(test: &str) {
@@ -47,14 +48,18 @@ fn on_a_small_disk(test: &str) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
+fn free_bytes(world: &World) -> u64 {
+    let disk = rustix::fs::statvfs(world.state()).expect("a filesystem");
+    disk.f_bavail * disk.f_frsize
+}
+
 /// A file that takes all space but [`FREE_BYTES`].
 struct Filler(PathBuf);
 
 impl Filler {
     fn new(world: &World) -> Self {
         let path = world.elsewhere("filler");
-        let disk = rustix::fs::statvfs(world.state()).expect("a filesystem");
-        let fill = disk.f_bavail * disk.f_frsize - FREE_BYTES;
+        let fill = free_bytes(world) - FREE_BYTES;
         let block = vec![1; 64 << 10];
         let mut file = fs::File::create(&path).expect("created");
         for _ in 0..fill / block.len() as u64 {
@@ -116,9 +121,11 @@ fn a_disk_that_is_full_while_files_are_laid_out_leaves_no_part_of_them() {
     let base = begun.snapshot.commit;
     let before = fingerprint(&world.folder());
     let filler = Filler::new(&world);
-    for _ in 0..3 {
-        // Each time, nothing is left of the last time: otherwise the space would not suffice for half of it.
+    let free = free_bytes(&world);
+    for round in 0..3 {
         assert_says_full(&space.make(RUN, 1, &base).expect_err("the files do not fit"));
+        let left = free - free_bytes(&world);
+        assert!(left < FILE_BYTES as u64, "round {round} left {left} bytes");
     }
     assert_eq!(fingerprint(&world.folder()), before, "the user's folder is unchanged");
     drop(filler);

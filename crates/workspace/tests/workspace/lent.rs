@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use posse_workspace::{ObjectId, RunSpace};
 
-use crate::support::{RUN, World, git_in, git_of, write};
+use crate::support::{RUN, World, entries_of, git_in, git_of, write};
 
 /// All objects that git finds in a workspace.
 fn readable(space: &RunSpace, agent: &str, home: &Path) -> BTreeSet<String> {
@@ -243,4 +244,42 @@ fn objects_lent_in_another_boot_are_made_anew() {
     let after = space.objects_of(RUN, 1).expect("objects");
     assert!(before != after && !before.exists(), "what may never have reached the disk is gone");
     assert_eq!(readable(&space, RUN, &world.home()), reached(&space, &begun.snapshot.commit));
+}
+
+/// The directories with the files of a folder that is not as its HEAD.
+fn lent_files(world: &World) -> Vec<PathBuf> {
+    let projects = entries_of(&world.state().join("projects"));
+    projects.iter().flat_map(|project| entries_of(&project.join("lent-files"))).collect()
+}
+
+#[test]
+fn the_files_of_an_unchanged_folder_are_packed_once() {
+    for has_head in [true, false] {
+        let world = World::repository();
+        if has_head {
+            commit(&world, "a", "one");
+        }
+        world.write("b", "not committed");
+        world.write("dir/c", "nor this");
+        sees_what_it_reaches(&world, "first", "the first run");
+        let lent = lent_files(&world);
+        assert_eq!(lent.len(), 1, "{lent:?}");
+        let links = || {
+            let packs = entries_of(&lent[0].join("pack"));
+            packs.iter().map(|pack| fs::metadata(pack).expect("there").nlink()).min().expect("packs")
+        };
+        let before = links();
+        sees_what_it_reaches(&world, "second", "the second run");
+        assert_eq!(
+            (links(), lent_files(&world).len()),
+            (before + 1, 1),
+            "it uses the packs of the first one"
+        );
+        for round in 0..4 {
+            world.write("b", format!("changed {round}"));
+            // Nothing of an earlier state is visible.
+            sees_what_it_reaches(&world, &format!("later{round}"), "a changed folder");
+        }
+        assert_eq!(lent_files(&world).len(), 2, "few states are kept");
+    }
 }

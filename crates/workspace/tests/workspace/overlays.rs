@@ -269,9 +269,11 @@ fn a_base_that_was_changed_is_made_anew() {
     let [base] = bases(&world).try_into().expect("one base");
     fs::write(base.join("files/a"), "changed").expect("written");
     let other = another_process(&world);
-    let dir = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made").dir;
+    let made = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made");
+    let dir = made.dir;
     assert_eq!(fs::read_to_string(dir.join("a")).expect("read"), "one");
     assert_eq!(fs::read_to_string(dir.join("b")).expect("read"), "two");
+    assert!(made.notes.iter().any(|note| note.contains("were changed after")), "{:?}", made.notes);
     // The workspace over the changed base keeps its files.
     assert_eq!(fs::read_to_string(first.join("b")).expect("read"), "two");
     assert_eq!(on_disk(&first).len(), 2);
