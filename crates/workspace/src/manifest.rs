@@ -107,8 +107,8 @@ impl Manifest {
         disk::write_cache(path, &self.encode())
     }
 
-    /// The same without a new file, which takes most of the time that a small one needs. Whoever reads it meanwhile, or
-    /// after a crash, finds a wrong checksum: the file counts as absent.
+    /// The same without a new file, which takes most of the time that a small one needs. A process that reads it
+    /// meanwhile, or after a crash, finds a wrong checksum: the file counts as absent.
     pub(crate) fn save_in_place(&self, path: &Path) -> Result<(), RepositoryError> {
         disk::overwrite_cache(path, &self.encode())
     }

@@ -59,10 +59,10 @@ struct Filler(PathBuf);
 impl Filler {
     fn new(world: &World) -> Self {
         let path = world.elsewhere("filler");
-        let fill = free_bytes(world) - FREE_BYTES;
+        let fill_bytes = free_bytes(world) - FREE_BYTES;
         let block = vec![1; 64 << 10];
         let mut file = fs::File::create(&path).expect("created");
-        for _ in 0..fill / block.len() as u64 {
+        for _ in 0..fill_bytes / block.len() as u64 {
             file.write_all(&block).expect("filled");
         }
         Self(path)
