@@ -208,7 +208,7 @@ fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 /// What a state directory may contain beside the agents' files, as prefixes of paths.
-const OWN: [&str; 34] = [
+const OWN: [&str; 36] = [
     "posse.db",
     "writers.",
     "owners/",
@@ -234,6 +234,8 @@ const OWN: [&str; 34] = [
     "projects/*/bases/*/*/git/.git/",
     "projects/*/manifest",
     "projects/*/lock",
+    "projects/*/lent.lock",
+    "projects/*/lent-files/*/pack/pack-",
     "projects/*/folder",
     "projects/*/repo.git/HEAD",
     "projects/*/repo.git/config",

@@ -405,7 +405,9 @@ mod tests {
         let view = view("/var/state");
         let admits =
             |path: &str| view.admits(&BoxedCommand::in_folder(Vec::new(), path), Path::new(path)).is_ok();
-        for refused in ["/", "/home", "/home/me", "/etc/x", "/proc/1", "/var/state", "/var/state/runs/r"] {
+        for refused in
+            ["/", "/home", "/home/me", "/etc/x", "/proc/1", "/dev/shm/x", "/var/state", "/var/state/runs/r"]
+        {
             assert!(!admits(refused), "{refused}");
         }
         for fine in ["/home/me/project", "/home/meyer", "/srv/project", "/tmp/x", "/var", "/var/states"] {
@@ -418,7 +420,10 @@ mod tests {
         let view = view("/home/me/state");
         let own = BoxedCommand::isolated(Vec::new(), "/home/me/state/runs/r/files");
         assert!(view.admits(&own, &own.workspace).is_ok());
-        for place in ["/", "relative", "/etc/x", "/proc", "/usr/bin", "/a/../etc"] {
+        let in_memory =
+            BoxedCommand { workspace: PathBuf::from("/dev/shm/state/runs/r/files"), ..own.clone() };
+        assert!(view.admits(&in_memory, &in_memory.workspace).is_ok());
+        for place in ["/", "relative", "/etc/x", "/proc", "/usr/bin", "/a/../etc", "/dev/shm/x"] {
             let elsewhere = BoxedCommand { shown_as: PathBuf::from(place), ..own.clone() };
             assert!(view.admits(&elsewhere, &elsewhere.workspace).is_err(), "{place}");
         }
