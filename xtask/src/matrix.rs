@@ -33,8 +33,8 @@ const PROFILE: &str = "matrix";
 const BINARIES: &str = "binary(workspace) + binary(merging) + binary(stories) + binary(faults)";
 /// A test that shows where every setting comes from, also the one of the variable.
 const SHOWS_THE_VARIABLE: &str = "test(every_setting_is_shown_with_its_origin)";
-/// Tests that mount overlays whatever the variable says.
-const ALWAYS_OVERLAYS: &str = "(binary(workspace) & test(/^overlays::/))";
+/// Tests of what only overlays have: their mounts, and the files that they share.
+const ALWAYS_OVERLAYS: &str = "(binary(workspace) & test(/^(overlays|bases)::/))";
 /// Random moments of `lasting`.
 const ROUNDS: &str = "5";
 

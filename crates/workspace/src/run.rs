@@ -82,6 +82,18 @@ impl Mark {
     }
 }
 
+/// A copy of which a part may exist. It is removed if it was not renamed: a full disk must not stay full because of it.
+struct UnfinishedCopy<'a>(&'a Path);
+
+impl Drop for UnfinishedCopy<'_> {
+    fn drop(&mut self) {
+        // What a crash leaves is removed when the next copy is made.
+        if !std::thread::panicking() {
+            drop(disk::remove_tree(self.0));
+        }
+    }
+}
+
 impl RunSpace {
     pub(super) fn new(spaces: LocalFiles, run: &str, record: Record) -> Result<Self, RepositoryError> {
         check_id(&record.project)?;
@@ -218,6 +230,7 @@ impl RunSpace {
         }
         let (dir, home) = (self.dir_of(agent, attempt), self.attempt_dir(agent, attempt));
         let making = self.making(agent, attempt)?;
+        let unfinished = UnfinishedCopy(&making);
         let new = making.join("files");
         fs::create_dir(&new).map_err(disk::failed("making", &new))?;
         let options = &self.spaces.options;
@@ -253,7 +266,7 @@ impl RunSpace {
         options.hit("workspace.make.after_ref");
         Mark { base: base.to_string(), bytes, boot: options.boot(), overlay: None }.save(&making)?;
         rename_into_place(&making, &home)?;
-        drop(lock);
+        drop((unfinished, lock));
         sync::soon(&home, base);
         Ok(ReadyWorkspace { dir, base: *base, fresh: true, notes })
     }
