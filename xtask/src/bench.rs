@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::command::{Profile, Program, build, capture, cargo, root, run as run_command};
+use crate::command::{FreshDir, Profile, Program, build, capture, cargo, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Duration of each measurement of the store, in seconds.
@@ -36,11 +36,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let scratch = root().join("target/bench");
     std::fs::create_dir_all(&scratch)
         .map_err(|error| Failure::new(format!("{}: {error}", scratch.display())))?;
-    let fresh = FreshDir::new(&scratch)?;
-    let tree = tree(&asked, &fresh.0)?;
-    let store = if asked.smoke { json!(null) } else { store(&asked, &fresh.0)? };
+    let fresh = FreshDir::new(&scratch.join(format!("run-{}", std::process::id())))?;
+    let tree = tree(&asked, fresh.path())?;
+    let store = if asked.smoke { json!(null) } else { store(&asked, fresh.path())? };
     let hands = hands(&asked, &scratch)?;
-    let workspaces = workspaces::run(&asked, &fresh.0)?;
+    let workspaces = workspaces::run(&asked, fresh.path())?;
     if let Some(path) = &asked.json {
         let all =
             json!({"version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces});
@@ -48,29 +48,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
     Ok(())
-}
-
-/// A new directory to measure in, which is removed at the end.
-///
-/// For minutes after files were removed, ext4 searches for free inodes in their part of the disk so long that creating a
-/// file takes milliseconds. A directory beneath one with the attribute `T` is put in another part.
-struct FreshDir(PathBuf);
-
-impl FreshDir {
-    fn new(scratch: &Path) -> Result<Self, Failure> {
-        // Other filesystems do not have the attribute, and do not need it.
-        let mut chattr = Command::new("chattr");
-        drop(chattr.arg("+T").arg(scratch).stderr(std::process::Stdio::null()).status());
-        let dir = scratch.join(format!("run-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::new(format!("{}: {error}", dir.display())))?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for FreshDir {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
 }
 
 /// A run in the development profile that only checks that the benches work, for ci.

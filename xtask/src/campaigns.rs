@@ -2,7 +2,7 @@
 //!
 //! Why there are two lengths: `docs/decisions/testing-campaigns.md`.
 
-use crate::command::{cargo, cargo_has, run as run_command};
+use crate::command::{FreshDir, TMPDIR, cargo, cargo_has, run as run_command};
 use crate::{Failure, Outcome};
 
 /// The variable that the tests read when they are compiled.
@@ -17,7 +17,11 @@ const CAMPAIGNS: &[(&str, &str)] = &[
     ("dirty_states_with_a_git_that_fails", "200 dirty workspaces with a git that fails"),
     ("every_byte_is_reachable_after_salvage", "100 random folders, salvaged"),
     ("upper_layer_is_that_of_a_whole_walk", "300 random histories of an overlay, with kills of its holder"),
-    ("leave_no_mount_and_no_descriptor", "20,000 workspaces, created and removed"),
+    (
+        "whatever_is_killed_in_a_history",
+        "300 random histories of an overlay, with kills of its runtime and its sandboxes",
+    ),
+    ("leave_no_mount_and_no_descriptor", "20,000 workspaces, created and removed: mounts, memory and files"),
     ("more_writers_live_than_stay_mounted", "1,000 live writers"),
     ("order_and_tree_every_time", "one plan, 20 times"),
     ("order_and_files_whatever_the_delays", "one script, 20 times"),
@@ -52,7 +56,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         "-E",
         &filter(),
     ];
-    run_command(cargo(&nextest).env(VARIABLE, "1"))
+    let fresh = FreshDir::for_tests()?;
+    run_command(cargo(&nextest).env(VARIABLE, "1").env(TMPDIR, fresh.path()))
 }
 
 fn filter() -> String {

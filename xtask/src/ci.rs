@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use crate::command::{WITH_DEV_FEATURES, cargo, cargo_has, root, run as run_command};
+use crate::command::{FreshDir, TMPDIR, WITH_DEV_FEATURES, cargo, cargo_has, root, run as run_command};
 use crate::{Failure, Outcome, licences, packages, quick, replays, tidy};
 
 /// Stages that run in a process of their own beside the stage `faults`: they use build directories of their own, and both
@@ -230,12 +230,14 @@ fn needs_component(verb: &str, component: &str) -> Outcome {
 fn test() -> Outcome {
     packages::ready()?;
     replays::forget()?;
+    let fresh = FreshDir::for_tests()?;
+    let run_tests = |tests: &mut Command| run_command(tests.env(TMPDIR, fresh.path()));
     if cargo_has(&["nextest", "--version"]) {
-        run_command(nextest().args(["-E", NOT_IN_FAULTS]))?;
-        run_command(over_copies(nextest().args(WORKSPACE_TESTS)))?;
+        run_tests(nextest().args(["-E", NOT_IN_FAULTS]))?;
+        run_tests(over_copies(nextest().args(WORKSPACE_TESTS)))?;
     } else {
-        run_command(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
-        run_command(over_copies(cargo(&["test", "--workspace", "--no-fail-fast"]).args(WORKSPACE_TESTS)))?;
+        run_tests(&mut cargo(&["test", "--workspace", "--all-targets", "--no-fail-fast"]))?;
+        run_tests(over_copies(cargo(&["test", "--workspace", "--no-fail-fast"]).args(WORKSPACE_TESTS)))?;
     }
     replays::tell()
 }

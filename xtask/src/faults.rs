@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{Profile, Program, build, capture, root, run as run_command};
+use crate::command::{FreshDir, Profile, Program, TMPDIR, build, capture, root, run as run_command};
 use crate::{Failure, Outcome};
 
 /// Random kills of the process that works with workspaces, in a full and in a short campaign.
@@ -35,7 +35,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// The campaign on workspaces alone.
 fn workspaces(how: &str, args: &[String]) -> Outcome {
     let program = build(&Program::Example("lasting"), Profile::Dev)?;
-    run_command(Command::new(program).arg(how).args(args).current_dir(root()))
+    let fresh = FreshDir::for_tests()?;
+    run_command(Command::new(program).arg(how).args(args).current_dir(root()).env(TMPDIR, fresh.path()))
 }
 
 /// The campaign on the real command.
@@ -45,7 +46,8 @@ fn command(args: &[String]) -> Outcome {
     // The campaign expects the command with armed fault points beside itself.
     build(&Program::Binary("posse-faulty"), Profile::Dev)?;
     let campaign = build(&Program::Binary("posse-faults"), Profile::Dev)?;
-    run_command(Command::new(campaign).args(&args).current_dir(root()))
+    let fresh = FreshDir::for_tests()?;
+    run_command(Command::new(campaign).args(&args).current_dir(root()).env(TMPDIR, fresh.path()))
 }
 
 /// Every point once and a few random kills, for ci.

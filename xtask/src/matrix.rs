@@ -10,7 +10,7 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::ci::{NOT_IN_FAULTS, WORKSPACE_KIND, test_threads};
 use crate::command::{
-    Profile, Program, build, capture, cargo, cargo_has, metadata, root, run as run_command,
+    FreshDir, Profile, Program, TMPDIR, build, capture, cargo, cargo_has, metadata, root, run as run_command,
 };
 use crate::{Failure, Outcome, packages, replays};
 
@@ -211,7 +211,11 @@ impl Programs {
 
     /// Runs a cell. An error is about the matrix itself, not about its findings.
     fn run_cell(&self, cell: Cell) -> Result<CellResult, Failure> {
-        let dir = TemporaryDir::new(cell.switch_to())?;
+        let dir = FreshDir::for_tests()?;
+        let own = |user| chown(dir.path(), Some(user), Some(user));
+        cell.switch_to()
+            .map_or(Ok(()), own)
+            .map_err(|error| Failure::new(format!("{}: {error}", dir.path().display())))?;
         let mut result = self.tests(cell, dir.path())?;
         let campaigns = [
             (&self.faults, &["--short"][..]),
@@ -221,6 +225,7 @@ impl Programs {
         for (program, args) in campaigns {
             let mut command = Command::new(program);
             command.args(args).current_dir(root()).env(WORKSPACE_KIND, cell.kind.setting());
+            command.env(TMPDIR, dir.path());
             if let Some(user) = cell.switch_to() {
                 as_user(&mut command, user, dir.path());
             }
@@ -240,6 +245,7 @@ impl Programs {
         let mut nextest = cargo(&["nextest", "run", "--workspace", "--no-fail-fast", "--retries", "1"]);
         nextest.args(["--profile", PROFILE, "--status-level", "fail", "--test-threads", &test_threads()]);
         nextest.args(["-E", &cell.filter()]).env(WORKSPACE_KIND, cell.kind.setting());
+        nextest.env(TMPDIR, dir);
         // A test of another user can write no snapshot, nor ask cargo where they are.
         nextest.env("INSTA_UPDATE", "no").env("INSTA_WORKSPACE_ROOT", root());
         if let Some(user) = cell.switch_to() {
@@ -270,33 +276,8 @@ fn counted(report: &str) -> Result<CellResult, Failure> {
     Ok(CellResult { passed: tests - failed, failed, ..CellResult::default() })
 }
 
-/// A directory for the files of a cell.
-struct TemporaryDir(PathBuf);
-
-impl TemporaryDir {
-    fn new(owner: Option<u32>) -> Result<Self, Failure> {
-        // Short, because the path of a socket has at most 108 bytes.
-        let path = PathBuf::from(format!("/tmp/posse-matrix-{}", std::process::id()));
-        let made = fs::create_dir(&path)
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
-            .and_then(|()| owner.map_or(Ok(()), |owner| chown(&path, Some(owner), Some(owner))));
-        made.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-        Ok(Self(path))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TemporaryDir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn as_user(command: &mut Command, user: u32, dir: &Path) {
-    command.uid(user).gid(user).env("HOME", dir).env("TMPDIR", dir);
+    command.uid(user).gid(user).env("HOME", dir).env(TMPDIR, dir);
 }
 
 /// Becomes a program of another user: `as-user UID DIR PROGRAM ARGS...`.

@@ -109,7 +109,9 @@ pub enum FileError {
         path: RelPath,
     },
     /// The disk or the quota is full.
-    #[error("no space is left to write `{path}`")]
+    #[error(
+        "no space is left to write `{path}`, which is as it was; remove files that are not needed, then write it again"
+    )]
     NoSpace {
         /// The requested path.
         path: RelPath,

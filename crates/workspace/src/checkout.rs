@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 
 use super::content::open_beneath;
-use super::files_progress::FilesCounter;
+use super::files_progress::{CountedReader, FilesCounter};
 use super::manifest::{Entry, Manifest, Stat};
 use super::object::Mode;
 use super::objects::{Reader, TreeFile};
@@ -24,6 +24,8 @@ use posse_files::parallel;
 
 /// Files up to this size are read and written; larger ones are copied by the kernel.
 const READ_BYTES: u64 = 256 * 1024;
+/// How much the kernel copies at once, so that progress of a large file is reported.
+const COPY_BYTES: u64 = 64 * 1024 * 1024;
 /// How many git processes read objects in parallel.
 const READERS: usize = 2;
 /// Longest target of a symlink.
@@ -98,6 +100,12 @@ impl Checkout<'_> {
     fn count(&self, files: usize) {
         if let Some(progress) = self.progress {
             progress.add(files);
+        }
+    }
+
+    fn count_bytes(&self, bytes: u64) {
+        if let Some(progress) = self.progress {
+            progress.add_bytes(bytes);
         }
     }
 
@@ -197,7 +205,7 @@ impl Checkout<'_> {
             return link(&dir, name, &target);
         }
         let mut out = create(&dir, name)?;
-        io::copy(content, &mut out)?;
+        io::copy(&mut CountedReader { from: content, counter: self.progress }, &mut out)?;
         self.finish(&out, file.mode)
     }
 
@@ -314,12 +322,13 @@ impl CopyJob<'_> {
         if size > READ_BYTES {
             let mut left = size;
             while left > 0 {
-                let chunk = usize::try_from(left).unwrap_or(usize::MAX);
+                let chunk = usize::try_from(left.min(COPY_BYTES)).unwrap_or(usize::MAX);
                 let copied = rustix::fs::copy_file_range(from, None, out, None, chunk)?;
                 if copied == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
                 left -= copied as u64;
+                self.checkout.count_bytes(copied as u64);
             }
             return Ok(());
         }
@@ -332,6 +341,7 @@ impl CopyJob<'_> {
             }
             filled += read;
         }
+        self.checkout.count_bytes(size);
         out.write_all(buffer)
     }
 }

@@ -10,7 +10,7 @@ use rustix::fs::{Mode as Permissions, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::copies::{SECRET, SECRET_MIN_BYTES};
-use super::files_progress::{FilesCounter, OperationReports};
+use super::files_progress::{CountedReader, FilesCounter, OperationReports};
 use super::manifest::{Entry, Stat};
 use super::object::{self, DIRECTORY_BITS, Mode, ObjectType, TreeEntry};
 use super::objects::PresentObjects;
@@ -84,7 +84,7 @@ impl ContentWriter<'_> {
             (0..walked.found.len()).filter(|at| walked.found[*at].content.is_none()).collect();
         let counter = reports.map(|reports| FilesCounter::new(unread.len(), Some(reports), []));
         let read = parallel::map(unread.len(), |at| {
-            let read = self.read(&walked.found[unread[at]]);
+            let read = self.read(&walked.found[unread[at]], counter.as_ref());
             if let Some(counter) = &counter {
                 counter.add(1);
             }
@@ -150,10 +150,11 @@ impl ContentWriter<'_> {
         Some(&self.known[at]).filter(|known| known.tracked && known.mode != Mode::Gitlink)
     }
 
-    fn read(&self, found: &ScannedFile) -> Result<Read1, RepositoryError> {
+    fn read(&self, found: &ScannedFile, counter: Option<&FilesCounter>) -> Result<Read1, RepositoryError> {
         let mut result = Err(object::changed());
         for _ in 0..MAX_READS {
-            result = if found.mode == Mode::Symlink { self.symlink(found) } else { self.file(found)? };
+            result =
+                if found.mode == Mode::Symlink { self.symlink(found) } else { self.file(found, counter)? };
             match &result {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 _ => break,
@@ -188,7 +189,11 @@ impl ContentWriter<'_> {
         self.keep(target.to_bytes(), stat)
     }
 
-    fn file(&self, found: &ScannedFile) -> Result<io::Result<Read1>, RepositoryError> {
+    fn file(
+        &self,
+        found: &ScannedFile,
+        counter: Option<&FilesCounter>,
+    ) -> Result<io::Result<Read1>, RepositoryError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let open = || open_beneath(self.root, &found.path, flags, Permissions::empty());
         let opened = if self.owned { closed::opened_up(self.root, &found.path, open) } else { open() };
@@ -210,7 +215,14 @@ impl ContentWriter<'_> {
                 self.max_file_bytes
             )));
         }
-        Ok(if stat.size > STREAM_BYTES { self.large(file, stat) } else { self.small(file, stat) })
+        if stat.size > STREAM_BYTES {
+            return Ok(self.large(file, stat, counter));
+        }
+        let read = self.small(file, stat);
+        if let Some(counter) = counter {
+            counter.add_bytes(stat.size);
+        }
+        Ok(read)
     }
 
     fn small(&self, file: File, stat: Stat) -> io::Result<Read1> {
@@ -234,8 +246,9 @@ impl ContentWriter<'_> {
         Ok(Read1::Is(oid, stat))
     }
 
-    fn large(&self, mut file: File, stat: Stat) -> io::Result<Read1> {
-        let oid = object::name_of_reader(&mut file, stat.size)?;
+    /// Reads a large file twice: for its name, and for the pack if it is new. Counts the bytes of the first time.
+    fn large(&self, mut file: File, stat: Stat, counter: Option<&FilesCounter>) -> io::Result<Read1> {
+        let oid = object::name_of_reader(&mut CountedReader { from: &mut file, counter }, stat.size)?;
         if self.is_secret(&oid, stat.size) {
             return Ok(Read1::Secret);
         }

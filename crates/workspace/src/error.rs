@@ -12,6 +12,11 @@ use thiserror::Error;
 const SHORTAGES: [&str; 4] =
     ["Resource temporarily unavailable", "Cannot allocate memory", "out of memory", "Too many open files"];
 
+/// What git prints when the disk or the quota is full.
+const FULL: [&str; 3] = ["Out of diskspace", "No space left on device", "Disk quota exceeded"];
+/// What a user can do about a full disk. Removing old runs is what frees space of Posse's own.
+const MAKE_SPACE: &str = "; make space on this disk, for example by removing old runs, and continue";
+
 /// Why an operation on a workspace failed. Nothing was lost, and nothing is half done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RepositoryError {
@@ -52,6 +57,9 @@ pub enum RepositoryError {
         /// Whether a resource was temporarily short.
         passing: bool,
     },
+    /// Another process removed a directory that was in use.
+    #[error("another process removed {} again and again while it was in use", .0.display())]
+    Vanished(PathBuf),
     /// An overlay could not be mounted here.
     #[error("{0}")]
     NotMounted(String),
@@ -81,8 +89,10 @@ impl RepositoryError {
                 .iter()
                 .any(|errno| errno.raw_os_error() == code)
         });
+        let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let remedy = if is_full { MAKE_SPACE } else { "" };
         let (doing, path) = (doing.to_owned(), path.display().to_string());
-        Self::Io { doing, path, error: error.to_string(), passing }
+        Self::Io { doing, path, error: format!("{error}{remedy}"), passing }
     }
 
     /// Whether the machine failed rather than the request: a helper was killed, or memory, processes or descriptors ran
@@ -93,6 +103,7 @@ impl RepositoryError {
             Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
             Self::Io { passing, .. } => *passing,
             Self::NoGit(_)
+            | Self::Vanished(_)
             | Self::NotMounted(_)
             | Self::TooLong { .. }
             | Self::Unsupported(_)
@@ -106,7 +117,10 @@ impl RepositoryError {
         Self::Git { command: command.to_owned(), code: None, stderr: "it was killed".to_owned() }
     }
 
-    pub(crate) fn git(args: &[OsString], code: Option<i32>, stderr: String) -> Self {
+    pub(crate) fn git(args: &[OsString], code: Option<i32>, mut stderr: String) -> Self {
+        if FULL.iter().any(|full| stderr.contains(full)) {
+            stderr.push_str(MAKE_SPACE);
+        }
         let command = args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
         Self::Git { command, code, stderr }
     }
@@ -120,6 +134,7 @@ impl From<RepositoryError> for WorkspaceError {
             RepositoryError::Held { .. } => Self::Held(text),
             RepositoryError::Damaged(_) => Self::Damaged(text),
             RepositoryError::NoGit(_)
+            | RepositoryError::Vanished(_)
             | RepositoryError::NotMounted(_)
             | RepositoryError::Git { .. }
             | RepositoryError::TooLong { .. }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::objects::PackCache;
 use super::pack::PackWriter;
 use super::stored_objects::StoredObjects;
-use super::{RepositoryError, helper};
+use super::{RepositoryError, helper, quarantine};
 
 /// Configuration of every call. The command line overrides the repository.
 const PINNED: &[&str] = &[
@@ -147,6 +147,13 @@ impl Git {
     pub(super) fn with_objects(mut self, own: &Path, others: OsString) -> Self {
         self.settings.push("core.fsync=none".to_owned());
         self.objects = Some((own.to_owned(), others));
+        self
+    }
+
+    /// Begins packs in `own` instead of the repository. A git that fails or is killed leaves what it has written of a
+    /// pack, and no cleaning removes that from a repository.
+    pub(super) fn packing_in(mut self, own: &Path) -> Self {
+        self.objects = Some((own.to_owned(), quarantine::quoted(&self.repository.join("objects"))));
         self
     }
 

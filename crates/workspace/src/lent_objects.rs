@@ -15,6 +15,7 @@
 //! Why it is like this: `docs/decisions/git-objects-of-an-agent.md`.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::gc::entries_of;
@@ -28,6 +29,8 @@ const MAX_HISTORIES: usize = 8;
 const MAX_PACKS: usize = 32;
 /// How many states of a folder that differ from HEAD are kept. The last one is used again if the folder is unchanged.
 const MAX_FOLDERS: usize = 2;
+/// How often a directory of objects is begun, in case the one that it builds on is removed.
+const LENDING_TRIES_MAX: usize = 5;
 const LENT: &str = "lent";
 const LENT_FILES: &str = "lent-files";
 const PACK: &str = "pack";
@@ -43,8 +46,19 @@ impl RunSpace {
         self.reached_by(&mark.base()?)
     }
 
-    /// The directory of the objects that a commit of this run reaches.
+    /// The directory of the objects that a commit of this run reaches. Another process may remove the directory that it
+    /// builds on before all of its packs are linked, because the project has newer ones; then it begins again.
     fn reached_by(&self, commit: &ObjectId) -> Result<PathBuf, RepositoryError> {
+        let mut tries = 1;
+        loop {
+            match self.try_reached_by(commit) {
+                Err(RepositoryError::Vanished(_)) if tries < LENDING_TRIES_MAX => tries += 1,
+                made => return made,
+            }
+        }
+    }
+
+    fn try_reached_by(&self, commit: &ObjectId) -> Result<PathBuf, RepositoryError> {
         let all = self.dir().join("objects");
         let boot = self.spaces.options.boot();
         let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok()).unwrap_or(UNKNOWN_BOOT);
@@ -102,7 +116,7 @@ impl RunSpace {
         known.reverse();
         // Safe to remove: each run that uses one has hard links of its own.
         for (_, old) in known.iter().skip(MAX_FOLDERS).filter(|(_, old)| *old != made) {
-            disk::remove_tree(old)?;
+            remove_at_once(old)?;
         }
         for path in entries_of(&all)? {
             if disk::maker_is_gone(path.file_name().unwrap_or_default()) {
@@ -139,10 +153,18 @@ impl RunSpace {
             ObjectLender { git: &git, into: &dir }.make(&missing, below.as_ref().map(|(dir, _)| *dir))?;
         // Safe to remove: each directory that builds on a history has its own hard links.
         for (old, _) in known.iter().skip(MAX_HISTORIES - 1) {
-            disk::remove_tree(old)?;
+            remove_at_once(old)?;
         }
         Ok(made)
     }
+}
+
+/// Removes a directory of objects so that another process finds all of it or nothing. What a crash leaves is removed with
+/// the unfinished ones.
+fn remove_at_once(dir: &Path) -> Result<(), RepositoryError> {
+    let away = disk::temporary(dir);
+    fs::rename(dir, &away).map_err(disk::failed("removing", dir))?;
+    disk::remove_tree(&away)
 }
 
 /// The existing histories, the latest first. Unfinished ones are removed.
@@ -179,7 +201,7 @@ impl ObjectLender<'_> {
     /// Creates the directory with the objects of `below` and those that it lacks, atomically.
     fn make(&self, missing: &MissingObjects, below: Option<&Path>) -> Result<PathBuf, RepositoryError> {
         let making = disk::temporary(self.into);
-        let made = self.fill(&making.join(PACK), missing, below);
+        let made = self.fill(&making, missing, below);
         let made = made.and_then(|()| match fs::rename(&making, self.into) {
             Ok(()) => self.into.parent().map_or(Ok(()), disk::sync_dir),
             // Another thread was faster.
@@ -195,14 +217,14 @@ impl ObjectLender<'_> {
 
     fn fill(
         &self,
-        packs: &Path,
+        making: &Path,
         missing: &MissingObjects,
         below: Option<&Path>,
     ) -> Result<(), RepositoryError> {
+        let packs = &making.join(PACK);
         fs::create_dir_all(packs).map_err(disk::failed("making", packs))?;
-        for file in below.map_or(Ok(Vec::new()), |dir| entries_of(&dir.join(PACK)))? {
-            let link = packs.join(file.file_name().unwrap_or_default());
-            fs::hard_link(&file, &link).map_err(disk::failed("linking", &link))?;
+        if let Some(below) = below {
+            link_all(&below.join(PACK), packs)?;
         }
         let (how, wanted) = match missing {
             MissingObjects::Nothing => return Ok(()),
@@ -216,9 +238,26 @@ impl ObjectLender<'_> {
         let name = packs.join(PACK);
         let options = PACKING.iter().copied().chain(how).map(std::ffi::OsStr::new);
         let args: Vec<&std::ffi::OsStr> = options.chain([name.as_os_str()]).collect();
-        self.git.run_with(&args, wanted.as_bytes())?;
+        self.git.clone().packing_in(making).run_with(&args, wanted.as_bytes())?;
         disk::sync_dir(packs)
     }
+}
+
+/// Links all packs of a directory, which may be removed meanwhile.
+fn link_all(from: &Path, into: &Path) -> Result<(), RepositoryError> {
+    let files = entries_of(from)?;
+    // Each directory has packs, so this one is gone.
+    if files.is_empty() && !from.is_dir() {
+        return Err(RepositoryError::Vanished(from.to_owned()));
+    }
+    for file in files {
+        let link = into.join(file.file_name().unwrap_or_default());
+        fs::hard_link(&file, &link).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => RepositoryError::Vanished(from.to_owned()),
+            _ => RepositoryError::io("linking", &link, &error),
+        })?;
+    }
+    Ok(())
 }
 
 /// The objects that a directory needs beside those of the one that it builds on.

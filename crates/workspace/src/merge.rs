@@ -61,11 +61,12 @@ pub fn merge(git: &Git, request: &TreeMerge) -> Result<Option<Merge>, Repository
             return Ok(Some(Merge::Refused { code: refused.code, problems: refused.problems }));
         }
         let pack = git.new_pack();
-        for (oid, content) in plain.trees {
-            pack.add(ObjectType::Tree, oid, &content)?;
+        for (oid, content) in &plain.trees {
+            pack.add(ObjectType::Tree, *oid, content)?;
         }
         let commit = super::add_commit(&pack, &plain.tree, &[*ours, *theirs], message.trim_end())?;
         pack.finish()?;
+        plain.trees.into_iter().for_each(|(oid, content)| stored.keep_tree(&oid, content));
         return Ok(Some(Merge::Merged { commit, tree: plain.tree, paths: plain.brought.len() as u64 }));
     }
     let quarantine = Quarantine::new(git)?;

@@ -153,7 +153,8 @@ pub(crate) const DIRECTORY_BITS: u32 = 0o040_000;
 
 /// The content of a tree object. Sorts `entries` into git's order, in which a directory's name ends in a slash.
 pub(crate) fn encode_tree(entries: &mut [TreeEntry<'_>]) -> Vec<u8> {
-    entries.sort_unstable_by(|a, b| sort_key(a).cmp(sort_key(b)));
+    let is_directory = |entry: &TreeEntry<'_>| entry.bits == DIRECTORY_BITS;
+    entries.sort_unstable_by(|a, b| tree_order((a.name, is_directory(a)), (b.name, is_directory(b))));
     let mut out = Vec::with_capacity(entries.iter().map(|entry| entry.name.len() + 28).sum());
     for entry in entries {
         match entry.bits {
@@ -168,9 +169,17 @@ pub(crate) fn encode_tree(entries: &mut [TreeEntry<'_>]) -> Vec<u8> {
     out
 }
 
-fn sort_key<'a>(entry: &TreeEntry<'a>) -> impl Iterator<Item = u8> + use<'a> {
-    let slash = (entry.bits == DIRECTORY_BITS).then_some(b'/');
-    entry.name.iter().copied().chain(slash)
+/// Git's order of the entries of a tree, each with whether it is a directory: as if the names of directories ended in a
+/// slash.
+pub(crate) fn tree_order(
+    (a, a_is_directory): (&[u8], bool),
+    (b, b_is_directory): (&[u8], bool),
+) -> std::cmp::Ordering {
+    let common = a.len().min(b.len());
+    let next =
+        |name: &[u8], is_directory: bool| name.get(common).copied().or_else(|| is_directory.then_some(b'/'));
+    let same = a[..common].cmp(&b[..common]);
+    same.then_with(|| next(a, a_is_directory).cmp(&next(b, b_is_directory)))
 }
 
 /// The content of a commit by Posse.

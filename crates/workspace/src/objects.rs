@@ -7,13 +7,14 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
 
 use super::git_dir::GitDir;
 use super::object::{self, Mode};
-use super::stored_objects::StoredEntry;
+use super::stored_objects::StoredTree;
 use super::{Git, ObjectId, RepositoryError, disk};
 
 const INDEX_SIGNATURE: &[u8; 8] = b"\xfftOc\0\0\0\x02";
@@ -35,6 +36,46 @@ pub(crate) struct PresentObjects {
     packs: KnownPacks,
     /// Objects that are stored elsewhere.
     elsewhere: Arc<HashSet<ObjectId>>,
+    loose: LooseObjects,
+}
+
+/// What is known of loose objects. A few are looked up one by one. A snapshot of a large folder looks for each of its
+/// files, and a list of all names is then faster.
+#[derive(Default)]
+struct LooseObjects {
+    lookups: AtomicUsize,
+    /// The names by their first byte.
+    listed: Mutex<HashMap<u8, HashSet<ObjectId>>>,
+}
+
+/// How many objects are looked up one by one before names are listed.
+const SINGLE_LOOKUPS_MAX: usize = 256;
+
+impl LooseObjects {
+    fn has(&self, dirs: &[GitDir], oid: &ObjectId) -> bool {
+        if self.are_listed() {
+            let first = oid.as_bytes()[0];
+            let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            return listed.entry(first).or_insert_with(|| Self::list(dirs, first)).contains(oid);
+        }
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        let name = oid.to_string();
+        let name = format!("{}/{}", &name[..2], &name[2..]);
+        dirs.iter().any(|dir| dir.stat(&name).is_ok_and(|stat| stat.is_some_and(is_plain)))
+    }
+
+    fn are_listed(&self) -> bool {
+        self.lookups.load(Ordering::Relaxed) >= SINGLE_LOOKUPS_MAX
+    }
+
+    /// The loose objects with this first byte. What cannot be listed is written again.
+    fn list(dirs: &[GitDir], first: u8) -> HashSet<ObjectId> {
+        let above = format!("{first:02x}");
+        let dirs = dirs.iter().filter_map(|dir| dir.dir(&above).ok()?);
+        let names = dirs.flat_map(|dir| dir.entries().unwrap_or_default());
+        let plain = names.filter(|(_, kind)| *kind == FileType::RegularFile);
+        plain.filter_map(|(name, _)| format!("{above}{}", name.to_str()?).parse().ok()).collect()
+    }
 }
 
 /// The indexes of packs, the largest first.
@@ -56,7 +97,7 @@ pub(crate) struct PackCache {
 pub(crate) type RepositoryId = (u64, u64, i128);
 
 /// The entries of a tree.
-pub(crate) type KnownTree = Arc<Vec<StoredEntry>>;
+pub(crate) type KnownTree = Arc<StoredTree>;
 
 /// Trees that were read. A merge compares what all merges before it have changed, so each tree is read many times.
 #[derive(Default)]
@@ -68,8 +109,8 @@ struct KnownTrees {
 
 /// How many repositories have opened indexes in memory.
 const CACHED_REPOSITORIES_MAX: usize = 16;
-/// How many entries of trees are kept in memory. With more, all of them are forgotten.
-const CACHED_ENTRIES_MAX: usize = 200_000;
+/// How many entries of trees are kept in memory, about 60 bytes each. With more, all of them are forgotten.
+const CACHED_ENTRIES_MAX: usize = 500_000;
 
 impl std::fmt::Debug for PackCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -180,14 +221,15 @@ impl PresentObjects {
     /// The objects of a repository that are known to this process. Those that are not are written again.
     pub(crate) fn cached(repository: &Path, cache: &PackCache) -> Result<Self, RepositoryError> {
         let packs = cache.known(repository)?;
-        Ok(Self { objects: vec![objects_dir(repository)?], packs, elsewhere: Arc::default() })
+        let objects = vec![objects_dir(repository)?];
+        Ok(Self { objects, packs, elsewhere: Arc::default(), loose: LooseObjects::default() })
     }
 
     /// The objects that these directories have now.
     pub(super) fn beneath(objects: Vec<GitDir>) -> Self {
         // An unreadable index counts as empty: its objects are written again.
         let packs = largest_first(objects.iter().flat_map(indexes).map(Arc::new).collect());
-        Self { objects, packs, elsewhere: Arc::default() }
+        Self { objects, packs, elsewhere: Arc::default(), loose: LooseObjects::default() }
     }
 
     /// The same objects, and others that the caller has stored elsewhere.
@@ -196,12 +238,14 @@ impl PresentObjects {
     }
 
     pub(crate) fn has(&self, oid: &ObjectId) -> bool {
-        if self.elsewhere.contains(oid) || self.packs.iter().any(|pack| pack.has(oid)) {
+        if self.elsewhere.contains(oid) {
             return true;
         }
-        let name = oid.to_string();
-        let name = format!("{}/{}", &name[..2], &name[2..]);
-        self.objects.iter().any(|dir| dir.stat(&name).is_ok_and(|stat| stat.is_some_and(is_plain)))
+        // A list of loose objects is faster than hundreds of small packs.
+        let (is_loose, is_packed) =
+            (|| self.loose.has(&self.objects, oid), || self.packs.iter().any(|pack| pack.has(oid)));
+        let loose_first = self.loose.are_listed();
+        (loose_first && is_loose()) || is_packed() || (!loose_first && is_loose())
     }
 }
 

@@ -20,9 +20,9 @@ use super::{ObjectId, RepositoryError, disk};
 const LEVEL: Compression = Compression::new(1);
 /// Smaller objects are not compressed: to prepare a compression takes longer than to write them.
 const COMPRESS_MIN_BYTES: usize = 512;
-/// The same for trees: half of a tree are hashes, which no compression makes smaller. Larger ones are of directories with
-/// more than about a thousand entries, and would make the packs of calls too large for the journal.
-const COMPRESS_TREE_MIN_BYTES: usize = 32 * 1024;
+/// The same for trees: most of a tree are hashes, and the compression of one with 5,000 directories takes five milliseconds
+/// to save a quarter of 160 KB. Larger ones are of directories with tens of thousands of entries.
+const COMPRESS_TREE_MIN_BYTES: usize = 1024 * 1024;
 /// The longest block of zlib's format that is stored as it is.
 const STORED_BLOCK_MAX_BYTES: usize = 0xffff;
 /// Larger objects are compressed while they are written, smaller ones before and outside the lock.

@@ -107,7 +107,7 @@ impl ResultTransfer<'_> {
         let name = dir.join("pack");
         let args: Vec<&OsStr> = PACKING.iter().map(OsStr::new).chain([name.as_os_str()]).collect();
         let unsynced = self.ours.clone().with_settings(vec!["core.fsync=none".to_owned()]);
-        unsynced.run_with(&args, wanted.as_bytes())?;
+        unsynced.packing_in(&making.git().git_dir().join("objects")).run_with(&args, wanted.as_bytes())?;
         let into = self.user_repository.common.made_dir("objects")?.made_dir("pack")?;
         let mut made: Vec<PathBuf> = entries_of(&dir)?;
         made.sort_by_key(|path| pack_part(path.as_os_str()));

@@ -83,7 +83,7 @@ fn add_loose(path: &Path, oid: ObjectId, pack: &PackWriter) -> Result<(), Reposi
 }
 
 /// Quotes a path for a list of paths in git, where a colon is a separator.
-fn quoted(path: &Path) -> OsString {
+pub(super) fn quoted(path: &Path) -> OsString {
     let mut out = vec![b'"'];
     for byte in path.as_os_str().as_bytes() {
         if matches!(byte, b'"' | b'\\') {

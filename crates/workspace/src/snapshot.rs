@@ -322,7 +322,9 @@ impl RunSpace {
         }
         .entries(&mut walked)?;
         let dirs = std::mem::take(&mut walked.upper_dirs);
-        let MergedTree { tree, trees, deleted } = MergedTree::of(&view, &dirs, &entries);
+        let MergedTree { tree, trees, mut deleted, replaced } = MergedTree::of(&view, &dirs, &entries);
+        // No commit after this one has them.
+        deleted.extend(replaced);
         Ok(WorkspaceScan { entries, trees, tree, walked, present, pack, deleted: Some(deleted) })
     }
 

@@ -4,6 +4,7 @@
 //! Anything that is not found here, or is larger or stranger than expected, is left to git, which also explains what is
 //! wrong with it. The content of every object is checked against its id.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// The longest chain of deltas that is followed. Git makes chains of at most 50 by default.
 const DELTAS_MAX: usize = 250;
 const READ_BUFFER_BYTES: usize = 4096;
+const OID_BYTES: usize = 20;
 /// The types of packed objects that are deltas.
 const OFFSET_DELTA: u8 = 6;
 const NAMED_DELTA: u8 = 7;
@@ -84,9 +86,16 @@ impl StoredObjects {
             return Some(known);
         }
         let (ObjectType::Tree, content) = self.read(oid)? else { return None };
-        let tree = Arc::new(parse_tree(&content)?);
+        let tree = Arc::new(StoredTree::parse(content)?);
         self.cache.keep_tree(self.id, oid, &tree);
         Some(tree)
+    }
+
+    /// Keeps a tree in memory that was just written: the next merge reads it.
+    pub(crate) fn keep_tree(&self, oid: &ObjectId, content: Vec<u8>) {
+        if let Some(tree) = StoredTree::parse(content) {
+            self.cache.keep_tree(self.id, oid, &Arc::new(tree));
+        }
     }
 
     /// The tree of a commit, or of a tree itself.
@@ -246,32 +255,88 @@ fn length(rest: &mut &[u8]) -> Option<u64> {
     }
 }
 
+/// A tree as it is stored. Its entries refer to its bytes: a project may have thousands of directories side by side, and
+/// a name of its own for each entry would take most of the time of a merge.
+#[derive(Debug, Default)]
+pub(crate) struct StoredTree {
+    content: Vec<u8>,
+    entries: Vec<EntryPlace>,
+}
+
+/// Where the name of an entry is. Its id follows after a zero byte.
+#[derive(Debug, Clone, Copy)]
+struct EntryPlace {
+    start: u32,
+    end: u32,
+    bits: u32,
+}
+
 /// An entry of a stored tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StoredEntry {
-    pub(crate) name: Vec<u8>,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StoredEntry<'a> {
+    pub(crate) name: &'a [u8],
     pub(crate) bits: u32,
     pub(crate) oid: ObjectId,
 }
 
-impl StoredEntry {
+impl StoredEntry<'_> {
     pub(crate) fn is_directory(&self) -> bool {
         self.bits == object::DIRECTORY_BITS
     }
+
+    /// Git's order.
+    pub(crate) fn order(&self, other: &StoredEntry<'_>) -> Ordering {
+        object::tree_order((self.name, self.is_directory()), (other.name, other.is_directory()))
+    }
 }
 
-fn parse_tree(mut rest: &[u8]) -> Option<Vec<StoredEntry>> {
-    let mut entries = Vec::new();
-    while !rest.is_empty() {
-        let space = rest.iter().position(|byte| *byte == b' ')?;
-        let bits = u32::from_str_radix(std::str::from_utf8(&rest[..space]).ok()?, 8).ok()?;
-        let end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0)?;
-        let oid: [u8; 20] = rest.get(end + 1..end + 21)?.try_into().ok()?;
-        let name = rest[space + 1..end].to_vec();
-        entries.push(StoredEntry { name, bits, oid: ObjectId::from_bytes(oid) });
-        rest = &rest[end + 21..];
+impl StoredTree {
+    /// The tree with this content; `None` if it is not one, or not in git's order, which names are found by.
+    fn parse(content: Vec<u8>) -> Option<Self> {
+        let mut entries = Vec::new();
+        let mut at = 0;
+        while at < content.len() {
+            let rest = &content[at..];
+            let space = rest.iter().position(|byte| *byte == b' ')?;
+            let bits = u32::from_str_radix(std::str::from_utf8(&rest[..space]).ok()?, 8).ok()?;
+            let end = space + 1 + rest[space + 1..].iter().position(|byte| *byte == 0)?;
+            rest.get(end + 1..=end + OID_BYTES)?;
+            let place = |offset: usize| u32::try_from(at + offset).ok();
+            entries.push(EntryPlace { start: place(space + 1)?, end: place(end)?, bits });
+            at += end + 1 + OID_BYTES;
+        }
+        let tree = Self { content, entries };
+        tree.entries().is_sorted_by(|a, b| a.order(b).is_lt()).then_some(tree)
     }
-    Some(entries)
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The entries, in git's order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = StoredEntry<'_>> {
+        self.entries.iter().map(|place| self.entry(place))
+    }
+
+    fn entry(&self, place: &EntryPlace) -> StoredEntry<'_> {
+        let (start, end) = (place.start as usize, place.end as usize);
+        let mut oid = [0; OID_BYTES];
+        oid.copy_from_slice(&self.content[end + 1..=end + OID_BYTES]);
+        StoredEntry { name: &self.content[start..end], bits: place.bits, oid: ObjectId::from_bytes(oid) }
+    }
+
+    /// The entry of a name.
+    pub(crate) fn get(&self, name: &[u8]) -> Option<StoredEntry<'_>> {
+        // A directory of the name has another place than a file.
+        [false, true].into_iter().find_map(|is_directory| {
+            let order = |place: &EntryPlace| {
+                let entry = self.entry(place);
+                object::tree_order((entry.name, entry.is_directory()), (name, is_directory))
+            };
+            let at = self.entries.binary_search_by(order).ok()?;
+            Some(self.entry(&self.entries[at])).filter(|entry| entry.name == name)
+        })
+    }
 }
 
 #[cfg(test)]
@@ -320,6 +385,35 @@ mod tests {
         let packed = git(dir.path(), &["count-objects", "-v"]);
         assert!(packed.contains("count: 0\n"), "{packed}");
         check();
+    }
+
+    #[test]
+    fn an_entry_is_found_by_its_name_whatever_it_is() {
+        let names: [(&[u8], u32); 6] = [
+            (b"a", object::DIRECTORY_BITS),
+            (b"a-b", 0o100_644),
+            (b"a.b", object::DIRECTORY_BITS),
+            (b"a0", 0o100_755),
+            (b"ab", object::DIRECTORY_BITS),
+            (b"b", 0o120_000),
+        ];
+        let oid = |number: usize| ObjectId::from_bytes([u8::try_from(number).expect("few"); 20]);
+        let mut entries: Vec<object::TreeEntry<'_>> = names
+            .iter()
+            .enumerate()
+            .map(|(at, (name, bits))| object::TreeEntry { name, bits: *bits, oid: oid(at) })
+            .collect();
+        let tree = StoredTree::parse(object::encode_tree(&mut entries)).expect("a tree");
+        assert_eq!(tree.len(), names.len());
+        for (at, (name, bits)) in names.into_iter().enumerate() {
+            assert_eq!(tree.get(name), Some(StoredEntry { name, bits, oid: oid(at) }));
+        }
+        for absent in [&b""[..], b"a/", b"a-", b"b0", b"0"] {
+            assert_eq!(tree.get(absent), None);
+        }
+        assert!(StoredTree::parse(b"40000 cut off\0short".to_vec()).is_none());
+        let twice = [&b"100644 b\0"[..], &[1; 20], b"100644 a\0", &[2; 20]].concat();
+        assert!(StoredTree::parse(twice).is_none(), "not in git's order");
     }
 
     #[test]

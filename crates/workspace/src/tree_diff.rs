@@ -14,7 +14,7 @@ use super::change::{Change, EntryType, Side};
 use super::content::NewTree;
 use super::object::{self, DIRECTORY_BITS, ObjectType, TreeEntry};
 use super::objects::KnownTree;
-use super::stored_objects::{StoredEntry, StoredObjects};
+use super::stored_objects::{StoredEntry, StoredObjects, StoredTree};
 
 /// Every path that differs between two trees, sorted; `None` if git should be asked.
 pub(super) fn changes(stored: &StoredObjects, from: &ObjectId, to: &ObjectId) -> Option<Vec<Change>> {
@@ -29,16 +29,13 @@ pub(super) fn changes(stored: &StoredObjects, from: &ObjectId, to: &ObjectId) ->
         let entries =
             |tree: Option<ObjectId>| tree.map_or(Some(KnownTree::default()), |tree| stored.tree(&tree));
         let (old, new) = (entries(old)?, entries(new)?);
-        for (old, new) in pairs(&old, &new) {
-            if old.is_some() && old == new {
-                continue;
-            }
-            let Some(name) = old.or(new).map(|entry| entry.name.as_slice()) else { continue };
+        for (old, new) in differing(&old, &new) {
+            let Some(name) = old.or(new).map(|entry| entry.name) else { continue };
             let path = [dir.as_slice(), name].concat();
-            let is_dir = |entry: Option<&StoredEntry>| {
-                entry.filter(|entry| entry.is_directory()).map(|entry| entry.oid)
+            let is_dir = |entry: Option<StoredEntry<'_>>| {
+                entry.filter(StoredEntry::is_directory).map(|entry| entry.oid)
             };
-            let side = |entry: Option<&StoredEntry>| {
+            let side = |entry: Option<StoredEntry<'_>>| {
                 let entry = entry.filter(|entry| !entry.is_directory())?;
                 Some(Side { kind: EntryType::of_mode(entry.bits), oid: entry.oid })
             };
@@ -56,32 +53,40 @@ pub(super) fn changes(stored: &StoredObjects, from: &ObjectId, to: &ObjectId) ->
     Some(found)
 }
 
-/// The entries of two directories by name.
-fn pairs<'a>(
-    old: &'a [StoredEntry],
-    new: &'a [StoredEntry],
-) -> Vec<(Option<&'a StoredEntry>, Option<&'a StoredEntry>)> {
-    // Git's order puts a slash behind the names of directories.
-    let by_name = |entries: &'a [StoredEntry]| {
-        let mut sorted: Vec<&StoredEntry> = entries.iter().collect();
-        sorted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        sorted.into_iter().peekable()
-    };
-    let (mut old, mut new) = (by_name(old), by_name(new));
-    let mut paired = Vec::new();
+/// The same name in two directories.
+type Pair<'a> = (Option<StoredEntry<'a>>, Option<StoredEntry<'a>>);
+
+/// The entries of two directories that differ, by name.
+fn differing<'a>(old: &'a StoredTree, new: &'a StoredTree) -> Vec<Pair<'a>> {
+    let mut differ: Vec<Pair<'a>> = Vec::new();
+    let (mut old, mut new) = (old.entries().peekable(), new.entries().peekable());
     loop {
         let order = match (old.peek(), new.peek()) {
-            (Some(old), Some(new)) => old.name.cmp(&new.name),
+            (Some(old), Some(new)) => old.order(new),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (None, None) => return paired,
+            (None, None) => break,
         };
-        paired.push(match order {
+        let pair = match order {
             Ordering::Less => (old.next(), None),
             Ordering::Greater => (None, new.next()),
             Ordering::Equal => (old.next(), new.next()),
-        });
+        };
+        if pair.0 != pair.1 {
+            differ.push(pair);
+        }
     }
+    // A file and a directory of the same name have different places in git's order.
+    let name_of = |(old, new): &Pair<'a>| old.or(*new).map(|entry| entry.name);
+    differ.sort_by_key(name_of);
+    let mut paired: Vec<Pair<'a>> = Vec::with_capacity(differ.len());
+    for pair in differ {
+        match paired.last_mut().filter(|last| name_of(last) == name_of(&pair)) {
+            Some(last) => *last = (last.0.or(pair.0), last.1.or(pair.1)),
+            None => paired.push(pair),
+        }
+    }
+    paired
 }
 
 /// A merge without git.
@@ -154,32 +159,32 @@ fn with_files(
     if files.is_empty() {
         return tree;
     }
-    let entries = tree.map_or(Some(KnownTree::default()), |tree| stored.tree(&tree))?;
-    let mut by_name: BTreeMap<Vec<u8>, (u32, ObjectId)> =
-        entries.iter().map(|entry| (entry.name.clone(), (entry.bits, entry.oid))).collect();
+    let tree = tree.map_or(Some(KnownTree::default()), |tree| stored.tree(&tree))?;
+    let mut changed: BTreeMap<&[u8], (u32, ObjectId)> = BTreeMap::new();
     let mut rest = files;
     while let Some((path, side)) = rest.first() {
         let Some(slash) = path.iter().position(|byte| *byte == b'/') else {
-            by_name.insert(path.to_vec(), (bits_of(side.kind)?, side.oid));
+            changed.insert(path, (bits_of(side.kind)?, side.oid));
             rest = &rest[1..];
             continue;
         };
         let dir = &path[..=slash];
         let count = rest.iter().take_while(|(path, _)| path.starts_with(dir)).count();
-        let below = by_name.get(&path[..slash]).map(|(bits, oid)| (*bits == DIRECTORY_BITS).then_some(*oid));
         // A file on our side where theirs has a directory is no plain merge.
-        let below = match below {
-            Some(None) => return None,
-            below => below.flatten(),
+        let below = match tree.get(&path[..slash]) {
+            Some(entry) if !entry.is_directory() => return None,
+            entry => entry.map(|entry| entry.oid),
         };
         let inner: Vec<(&[u8], Side)> =
             rest[..count].iter().map(|(path, side)| (&path[slash + 1..], *side)).collect();
         let oid = with_files(stored, below, &inner, trees)?;
-        by_name.insert(path[..slash].to_vec(), (DIRECTORY_BITS, oid));
+        changed.insert(&path[..slash], (DIRECTORY_BITS, oid));
         rest = &rest[count..];
     }
-    let mut entries: Vec<TreeEntry<'_>> =
-        by_name.iter().map(|(name, (bits, oid))| TreeEntry { name, bits: *bits, oid: *oid }).collect();
+    let kept = tree.entries().filter(|entry| !changed.contains_key(entry.name));
+    let kept = kept.map(|StoredEntry { name, bits, oid }| TreeEntry { name, bits, oid });
+    let added = changed.iter().map(|(name, (bits, oid))| TreeEntry { name, bits: *bits, oid: *oid });
+    let mut entries: Vec<TreeEntry<'_>> = kept.chain(added).collect();
     let content = object::encode_tree(&mut entries);
     let oid = object::name(ObjectType::Tree, &content);
     trees.push((oid, content));

@@ -237,6 +237,8 @@ pub(crate) struct MergedTree {
     pub(crate) trees: Vec<NewTree>,
     /// Files, and directories with a slash at their end.
     pub(crate) deleted: HashSet<Vec<u8>>,
+    /// Files of the lower layers in whose place is something that was not found: an ignored file, or a pipe.
+    pub(crate) replaced: Vec<Vec<u8>>,
 }
 
 impl MergedTree {
@@ -248,15 +250,16 @@ impl MergedTree {
             found: HashMap::new(),
             trees: Vec::new(),
             deleted: HashSet::new(),
+            replaced: Vec::new(),
         };
         for entry in found {
             merging.found.entry(parent_of(&entry.path)).or_default().push(entry);
         }
         let top = merging.items(b"");
         let (tree, content) = encode(&top);
-        let LayerMerge { mut trees, deleted, .. } = merging;
+        let LayerMerge { mut trees, deleted, replaced, .. } = merging;
         trees.push((tree, content));
-        Self { tree, trees, deleted }
+        Self { tree, trees, deleted, replaced }
     }
 }
 
@@ -266,6 +269,7 @@ struct LayerMerge<'a> {
     found: HashMap<&'a [u8], Vec<&'a Entry>>,
     trees: Vec<NewTree>,
     deleted: HashSet<Vec<u8>>,
+    replaced: Vec<Vec<u8>>,
 }
 
 impl<'a> LayerMerge<'a> {
@@ -275,7 +279,11 @@ impl<'a> LayerMerge<'a> {
         let view: &'a UpperView<'a> = self.view;
         let lower: Cow<'a, [TableItem]> = match &dir.lower {
             Some(lower) if lower == path => view.table.items(lower).into(),
-            Some(lower) => self.laid_out(lower).into(),
+            Some(lower) => {
+                // It hides the directory of the lower layers at its place.
+                self.deleted.insert(path.to_vec());
+                self.laid_out(lower).into()
+            }
             None => {
                 self.deleted.insert(path.to_vec());
                 self.survivors(path).into()
@@ -290,15 +298,23 @@ impl<'a> LayerMerge<'a> {
             }
             let mut inner = [path, name].concat();
             let before = find_item(&lower, name).ok().map(|at| lower[at].clone());
+            let was_dir = before.as_ref().map(|before| before.kind == ItemKind::Directory);
             let kept = match entry {
-                UpperEntry::Other => None,
+                UpperEntry::Other => {
+                    if was_dir == Some(true) {
+                        self.deleted.insert([&inner[..], b"/"].concat());
+                    }
+                    None
+                }
                 UpperEntry::Whiteout => {
-                    let is_dir = before.as_ref().is_some_and(|before| before.kind == ItemKind::Directory);
-                    inner.extend(is_dir.then_some(b'/'));
+                    inner.extend((was_dir == Some(true)).then_some(b'/'));
                     self.deleted.insert(inner.clone());
                     self.survivor(before, &inner)
                 }
                 UpperEntry::Directory => {
+                    if was_dir == Some(false) {
+                        self.deleted.insert(inner.clone());
+                    }
                     inner.push(b'/');
                     let items = self.items(&inner);
                     if items.is_empty() {
@@ -314,6 +330,12 @@ impl<'a> LayerMerge<'a> {
             let name = &entry.path[path.len()..];
             let item = TableItem { name: name.into(), kind: ItemKind::Entry(entry.mode), oid: entry.oid };
             changed.insert(name, Some(item));
+        }
+        for (name, _) in dir.entries.iter().filter(|(_, entry)| *entry == UpperEntry::Other) {
+            let is_file = |at: usize| lower[at].kind != ItemKind::Directory;
+            if changed.get(name.as_slice()) == Some(&None) && find_item(&lower, name).is_ok_and(is_file) {
+                self.replaced.push([path, name].concat());
+            }
         }
         merged(&lower, changed)
     }
@@ -385,4 +407,236 @@ fn merged(lower: &[TableItem], changed: BTreeMap<&[u8], Option<TableItem>>) -> V
     }
     items.extend_from_slice(rest);
     items
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::super::content;
+    use super::super::objects::TreeFile;
+    use super::*;
+
+    /// Files by path, with a byte that stands for their content.
+    type Files = BTreeMap<String, u8>;
+
+    /// Names whose order among files differs from that among paths: a directory `a` sorts as `a/`, after `a-b` and `a.b`.
+    const NAMES: [&str; 6] = ["a", "a-b", "a.b", "a0", "b", "B"];
+
+    /// One node of an upper layer.
+    #[derive(Debug, Clone)]
+    enum Node {
+        Whiteout,
+        File(u8),
+        /// A pipe, or a file that git ignores: it hides what is below and is in no tree.
+        Odd,
+        Directory(LowerPlace, BTreeMap<&'static str, Node>),
+    }
+
+    /// What a directory of an upper layer is merged with.
+    #[derive(Debug, Clone)]
+    enum LowerPlace {
+        SamePlace,
+        Nothing,
+        /// It is a renamed directory.
+        Another(String),
+    }
+
+    fn name() -> impl Strategy<Value = &'static str> {
+        prop::sample::select(NAMES.to_vec())
+    }
+
+    /// Paths of files of which none is a directory of another one.
+    fn files() -> impl Strategy<Value = Files> {
+        let path = prop::collection::vec(name(), 1..4);
+        prop::collection::vec((path, 1..200_u8), 0..16).prop_map(|drawn| {
+            let mut files = Files::new();
+            for (path, byte) in drawn {
+                put(&mut files, &path.join("/"), byte);
+            }
+            files
+        })
+    }
+
+    fn put(files: &mut Files, path: &str, byte: u8) {
+        let is_above = |above: &str, path: &str| path.starts_with(&format!("{above}/"));
+        files.retain(|other, _| !is_above(other, path) && !is_above(path, other));
+        files.insert(path.to_owned(), byte);
+    }
+
+    fn over() -> impl Strategy<Value = LowerPlace> {
+        let another =
+            prop::collection::vec(name(), 1..3).prop_map(|path| LowerPlace::Another(path.join("/")));
+        prop_oneof![6 => Just(LowerPlace::SamePlace), 1 => Just(LowerPlace::Nothing), 2 => another]
+    }
+
+    fn upper() -> impl Strategy<Value = BTreeMap<&'static str, Node>> {
+        let leaf = prop_oneof![
+            2 => Just(Node::Whiteout),
+            3 => (200..=255_u8).prop_map(Node::File),
+            1 => Just(Node::Odd),
+        ];
+        let node = leaf.prop_recursive(3, 24, 5, |inner| {
+            let entries = prop::collection::btree_map(name(), inner, 0..5);
+            (over(), entries).prop_map(|(over, entries)| Node::Directory(over, entries))
+        });
+        prop::collection::btree_map(name(), node, 0..6)
+    }
+
+    /// The files beneath a directory, which has no slash at its end.
+    fn beneath(files: &Files, dir: &str) -> Files {
+        let inner = files.iter().filter_map(|(path, byte)| {
+            let path = path.strip_prefix(dir)?.strip_prefix('/')?;
+            Some((path.to_owned(), *byte))
+        });
+        inner.collect()
+    }
+
+    /// What a mounted overlay shows, one path at a time: the files of `under`, and over them those of an upper directory.
+    fn shown(lower: &Files, under: Files, entries: &BTreeMap<&'static str, Node>) -> Files {
+        let mut shown = under;
+        for (name, node) in entries {
+            let under = beneath(&shown, name);
+            shown.retain(|path, _| path != name && !path.starts_with(&format!("{name}/")));
+            let inner = match node {
+                Node::Whiteout | Node::Odd => continue,
+                Node::File(byte) => {
+                    shown.insert((*name).to_owned(), *byte);
+                    continue;
+                }
+                Node::Directory(LowerPlace::SamePlace, inner) => self::shown(lower, under, inner),
+                Node::Directory(LowerPlace::Nothing, inner) => self::shown(lower, Files::new(), inner),
+                Node::Directory(LowerPlace::Another(dir), inner) => {
+                    self::shown(lower, beneath(lower, dir), inner)
+                }
+            };
+            shown.extend(inner.into_iter().map(|(path, byte)| (format!("{name}/{path}"), byte)));
+        }
+        shown
+    }
+
+    /// The files of the lower layers that an upper directory hides, at the place where they are. `place` is that of the
+    /// directory, with a slash at its end.
+    fn hidden(
+        lower: &Files,
+        place: &str,
+        entries: &BTreeMap<&'static str, Node>,
+        found: &mut BTreeSet<String>,
+    ) {
+        for (name, node) in entries {
+            let path = format!("{place}{name}");
+            let is_gone = match node {
+                Node::Directory(LowerPlace::SamePlace, _) => false,
+                // It was renamed there and back.
+                Node::Directory(LowerPlace::Another(dir), _) => *dir != path,
+                _ => true,
+            };
+            let gone = lower.keys().filter(|file| **file == path || file.starts_with(&format!("{path}/")));
+            found.extend(gone.filter(|file| is_gone || **file == path).cloned());
+            if let Node::Directory(_, inner) = node {
+                hidden(lower, &format!("{path}/"), inner, found);
+            }
+        }
+    }
+
+    /// An upper layer as a scan finds it.
+    #[derive(Default)]
+    struct UpperScan {
+        dirs: Vec<UpperDir>,
+        found: Vec<Entry>,
+    }
+
+    impl UpperScan {
+        fn add(&mut self, path: &str, lower: Option<&str>, entries: &BTreeMap<&'static str, Node>) {
+            let names: Vec<(Vec<u8>, FileType)> = entries
+                .iter()
+                .map(|(name, node)| {
+                    let kind = match node {
+                        Node::Whiteout => FileType::CharacterDevice,
+                        Node::File(_) => FileType::RegularFile,
+                        Node::Odd => FileType::Fifo,
+                        Node::Directory(..) => FileType::Directory,
+                    };
+                    (name.as_bytes().to_vec(), kind)
+                })
+                .collect();
+            let merged_with = lower.map(|lower| lower.as_bytes().to_vec());
+            self.dirs.push(UpperDir::new(path.as_bytes(), merged_with, &names));
+            for (name, node) in entries {
+                let inner = format!("{path}{name}");
+                match node {
+                    Node::Whiteout | Node::Odd => {}
+                    Node::File(byte) => self.found.push(entry(&inner, *byte)),
+                    Node::Directory(over, entries) => {
+                        let below = match over {
+                            LowerPlace::SamePlace => lower.map(|lower| format!("{lower}{name}/")),
+                            LowerPlace::Nothing => None,
+                            LowerPlace::Another(dir) => Some(format!("{dir}/")),
+                        };
+                        self.add(&format!("{inner}/"), below.as_deref(), entries);
+                    }
+                }
+            }
+        }
+    }
+
+    fn entry(path: &str, byte: u8) -> Entry {
+        let oid = ObjectId::from_bytes([byte; 20]);
+        Entry { path: path.as_bytes().to_vec(), mode: Mode::File, oid, stat: None, raw: true }
+    }
+
+    fn table_of(files: &Files) -> TreeTable {
+        let file = |entry: Entry| TreeFile { path: entry.path, mode: entry.mode, oid: entry.oid };
+        TreeTable::of(&files.iter().map(|(path, byte)| file(entry(path, *byte))).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_merged_tree_is_that_of_what_the_overlay_shows(lower in files(), upper in upper()) {
+            let (table, nothing) = (table_of(&lower), HashSet::new());
+            let view = |deleted| UpperView {
+                state: None,
+                git: None,
+                mode: HolderMode::Root,
+                table: &table,
+                absent: &nothing,
+                seen: None,
+                stats: None,
+                deleted,
+                staging: None,
+                moved: BTreeMap::new(),
+            };
+            let mut scanned = UpperScan::default();
+            scanned.add("", Some(""), &upper);
+            scanned.found.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+            let merged = MergedTree::of(&view(&nothing), &scanned.dirs, &scanned.found);
+
+            let shown = shown(&lower, lower.clone(), &upper);
+            let entries: Vec<Entry> = shown.iter().map(|(path, byte)| entry(path, *byte)).collect();
+            let trees = content::trees(&entries);
+            prop_assert_eq!(Some(merged.tree), trees.last().map(|(tree, _)| *tree), "{:?}", shown);
+            // Every tree of the result is one of the lower layers or a new one.
+            let known: HashSet<ObjectId> =
+                table.trees().map(|(tree, _)| tree).chain(merged.trees.iter().map(|(tree, _)| *tree)).collect();
+            prop_assert!(trees.iter().all(|(tree, _)| known.contains(tree)), "{:?}", shown);
+
+            // The next scan tracks a file of the lower layers if it is still at its place, and only then. One that
+            // another file replaced is known from the scan of that file.
+            let mut gone = BTreeSet::new();
+            hidden(&lower, "", &upper, &mut gone);
+            let deleted: HashSet<Vec<u8>> = merged.deleted.into_iter().chain(merged.replaced).collect();
+            let view = view(&deleted);
+            for path in lower.keys() {
+                let replaced = scanned.found.binary_search_by(|entry| entry.path.as_slice().cmp(path.as_bytes()));
+                if replaced.is_err() {
+                    let is_tracked = view.tracked(path.as_bytes()).is_some();
+                    prop_assert_eq!(is_tracked, !gone.contains(path), "{}", path);
+                }
+            }
+        }
+    }
 }

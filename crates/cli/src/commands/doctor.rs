@@ -47,8 +47,8 @@ impl MachineWords for Words {
             MachineRemedy::MakeStateDirWritable => "give it to yourself, or set POSSE_HOME",
             MachineRemedy::FixStateDir => "fix it, or set POSSE_HOME",
             MachineRemedy::MoveStateDirForOverlays => {
-                "Linux 5.11 or newer gives overlays in user namespaces; keep the state directory (POSSE_HOME) on a \
-                 filesystem that supports them, such as ext4, xfs or btrfs"
+                "keep the state directory (POSSE_HOME) on a filesystem that supports overlays, such as ext4, xfs or \
+                 btrfs; the kernel must be Linux 5.11 or newer"
             }
             MachineRemedy::DelegateCgroups => {
                 "start posse in a scope of its own: `systemd-run --user --scope -p Delegate=yes posse ...`"

@@ -3,10 +3,11 @@
 use posse::{FilesOperation, FilesProgress, FilesProgressReceiver};
 
 use crate::output::note;
-use crate::text::count;
+use crate::text::{bytes, count};
 
-/// Without a terminal, one line is printed for each of this many parts of an operation.
+/// Without a terminal, one line is printed for each of this many parts of an operation, and for each of this many bytes.
 const PARTS: u64 = 4;
+const PART_BYTES: u64 = 1 << 30;
 
 /// The next report; waits forever if there will be none.
 pub(crate) async fn next_report(reports: &mut Option<FilesProgressReceiver>) -> Option<FilesProgress> {
@@ -20,11 +21,11 @@ pub(crate) async fn next_report(reports: &mut Option<FilesProgressReceiver>) -> 
 
 /// A report in one line.
 pub(super) fn text(report: &FilesProgress) -> String {
-    let (done, total) = (count(report.done), count(report.total));
+    let (done, total, size) = (count(report.done), count(report.total), bytes(report.bytes));
     match report.operation {
-        FilesOperation::Read => format!("reading the project's files: {done} of {total}"),
+        FilesOperation::Read => format!("reading the project's files: {done} of {total} ({size})"),
         FilesOperation::LayOut => {
-            format!("laying out the project's files, once for all agents: {done} of {total}")
+            format!("laying out the project's files, once for all agents: {done} of {total} ({size})")
         }
     }
 }
@@ -32,7 +33,7 @@ pub(super) fn text(report: &FilesProgress) -> String {
 /// Prints some reports as lines.
 #[derive(Debug, Default)]
 pub(super) struct ProgressLines {
-    /// How many parts of each operation are printed.
+    /// How many parts of each operation were done at its last line.
     printed: Vec<(FilesOperation, u64)>,
 }
 
@@ -49,7 +50,7 @@ impl ProgressLines {
             self.printed.clear();
             return None;
         };
-        let part = report.done * PARTS / report.total.max(1);
+        let part = report.done * PARTS / report.total.max(1) + report.bytes / PART_BYTES;
         let printed = self.printed.iter_mut().find(|(operation, _)| *operation == report.operation);
         match printed {
             Some((_, last)) if *last >= part => return None,
@@ -64,24 +65,39 @@ impl ProgressLines {
 mod tests {
     use super::*;
 
+    fn report(operation: FilesOperation, done: u64, bytes: u64) -> FilesProgress {
+        FilesProgress { run: "k3f9ab2c".to_owned(), operation, done, total: 10_000, bytes }
+    }
+
+    #[test]
+    fn without_a_terminal_a_line_is_printed_for_each_gibibyte_of_a_large_file() {
+        let mut lines = ProgressLines::default();
+        let sizes = [1 << 20, 900 << 20, 1_500 << 20, 1_600 << 20, 3 << 30];
+        let printed: Vec<String> = sizes
+            .iter()
+            .filter_map(|size| lines.line(Some(&report(FilesOperation::Read, 0, *size))))
+            .collect();
+        let expected = ["0 of 10.0k (1.0 MiB)", "0 of 10.0k (1.4 GiB)", "0 of 10.0k (3.0 GiB)"];
+        assert_eq!(printed, expected.map(|text| format!("reading the project's files: {text}")));
+    }
+
     #[test]
     fn without_a_terminal_a_line_is_printed_for_each_quarter() {
         let mut lines = ProgressLines::default();
         let mut printed = Vec::new();
         for operation in [FilesOperation::Read, FilesOperation::LayOut] {
             for done in [1, 2_000, 2_500, 4_999, 9_999] {
-                let report = FilesProgress { run: "k3f9ab2c".to_owned(), operation, done, total: 10_000 };
-                printed.extend(lines.line(Some(&report)));
+                printed.extend(lines.line(Some(&report(operation, done, done * 1_024))));
             }
             printed.extend(lines.line(None));
         }
         let expected = [
-            "reading the project's files: 1 of 10.0k",
-            "reading the project's files: 2500 of 10.0k",
-            "reading the project's files: 9999 of 10.0k",
-            "laying out the project's files, once for all agents: 1 of 10.0k",
-            "laying out the project's files, once for all agents: 2500 of 10.0k",
-            "laying out the project's files, once for all agents: 9999 of 10.0k",
+            "reading the project's files: 1 of 10.0k (1.0 KiB)",
+            "reading the project's files: 2500 of 10.0k (2.4 MiB)",
+            "reading the project's files: 9999 of 10.0k (9.8 MiB)",
+            "laying out the project's files, once for all agents: 1 of 10.0k (1.0 KiB)",
+            "laying out the project's files, once for all agents: 2500 of 10.0k (2.4 MiB)",
+            "laying out the project's files, once for all agents: 9999 of 10.0k (9.8 MiB)",
         ];
         assert_eq!(printed, expected);
     }

@@ -224,6 +224,8 @@ pub struct FilesProgress {
     pub done: u64,
     /// How many files there are.
     pub total: u64,
+    /// How many bytes are done, also of a file that is not.
+    pub bytes: u64,
 }
 
 /// The operations on files that can take long.

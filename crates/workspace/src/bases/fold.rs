@@ -28,11 +28,11 @@ pub(super) fn begin(space: &RunSpace, state: &Arc<BaseState>) {
     let Some(folding) = FoldMark::begin(space, state) else { return };
     let (space, state) = (space.clone(), state.clone());
     let work = move || {
-        let _folding = folding;
         // Without it the fold only disturbs others a little more.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         // A stack that is not folded works too, and the next state tries again.
         let _ = fold(&space, &state);
+        drop(folding);
         space.spaces.options.hit("workspace.fold.ended");
     };
     // Without a thread, the next state tries again.

@@ -22,7 +22,7 @@ use crate::salvage::on_disk;
 use crate::support::{RUN, World, files_of, write};
 
 /// More events than a test waits for.
-const EVENTS_MAX: usize = 64;
+pub(crate) const EVENTS_MAX: usize = 64;
 
 /// A commit whose state is a thin layer: it differs from the base in a changed, a new and a deleted file.
 fn thin(world: &World, space: &RunSpace, base: &ObjectId) -> ObjectId {
@@ -291,12 +291,12 @@ fn a_base_that_was_changed_stays_for_those_who_use_it() {
 }
 
 /// The agent at a depth of the tree.
-fn descendant(depth: usize) -> String {
+pub(crate) fn descendant(depth: usize) -> String {
     format!("{RUN}{}", ".1".repeat(depth))
 }
 
 /// Makes states over each other: each agent changes files, and its child starts from them. Returns the last commit.
-fn stack(space: &RunSpace, base: &ObjectId, depths: std::ops::Range<usize>) -> ObjectId {
+pub(crate) fn stack(space: &RunSpace, base: &ObjectId, depths: std::ops::Range<usize>) -> ObjectId {
     let mut last = *base;
     for depth in depths {
         let dir = space.make(&descendant(depth), 1, &last).expect("made").dir;
@@ -312,7 +312,7 @@ fn stack(space: &RunSpace, base: &ObjectId, depths: std::ops::Range<usize>) -> O
 }
 
 /// The directories of complete bases.
-fn wholes(world: &World) -> Vec<PathBuf> {
+pub(crate) fn wholes(world: &World) -> Vec<PathBuf> {
     let is_whole = |dir: &PathBuf| {
         let made = fs::read_to_string(dir.join("made")).unwrap_or_default();
         made.contains("\"over\":null") && !dir.to_string_lossy().contains(".tmp-")

@@ -283,3 +283,28 @@ fn the_files_of_an_unchanged_folder_are_packed_once() {
         assert_eq!(lent_files(&world).len(), 2, "few states are kept");
     }
 }
+
+/// More states of a folder than are kept, all at once: each run removes those of others while they are linked.
+#[test]
+fn runs_on_many_states_of_a_folder_do_not_take_objects_from_each_other() {
+    const RUNS: usize = 8;
+    let world = World::repository();
+    commit(&world, "a", "committed");
+    let begin = |number: usize| {
+        let run = format!("{RUN}{number}");
+        world.write("a", format!("state {number}"));
+        let begun = world.spaces().begin(&run, &world.folder()).expect("begun");
+        let space = world.spaces().open(&run).expect("opened");
+        space.make(&run, 1, &begun.snapshot.commit).expect("made");
+        (run, space, begun.snapshot.commit)
+    };
+    let runs: Vec<_> = (0..RUNS).map(begin).collect();
+    std::thread::scope(|scope| {
+        for (run, space, _) in &runs {
+            scope.spawn(move || space.objects_of(run, 1).expect("objects"));
+        }
+    });
+    for (run, space, commit) in &runs {
+        assert_eq!(readable(space, run, &world.home()), reached(space, commit), "{run}");
+    }
+}

@@ -1,6 +1,6 @@
 //! A temporary user's folder and state directory, for the tests of workspaces.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -156,6 +156,20 @@ pub(crate) fn entries_of(dir: &Path) -> Vec<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_work => Vec::new(),
         listed => listed.expect("listed").map(|entry| entry.expect("an entry").path()).collect(),
     }
+}
+
+/// Every path beneath the state directory.
+pub(crate) fn state_of(world: &World) -> BTreeSet<PathBuf> {
+    let (mut found, mut dirs) = (BTreeSet::new(), vec![world.state()]);
+    while let Some(dir) = dirs.pop() {
+        for path in entries_of(&dir) {
+            if fs::symlink_metadata(&path).expect("looked at").is_dir() {
+                dirs.push(path.clone());
+            }
+            found.insert(path);
+        }
+    }
+    found
 }
 
 /// Everything about a directory that a user could notice: names, modes, times and content, also of `.git`. The times of

@@ -257,3 +257,39 @@ fn whoever_is_overtaken_while_making_a_workspace_touches_nothing_of_it() {
         );
     }
 }
+
+/// A file that git ignores is no work, also if the base has a file of that name which the agent has replaced meanwhile.
+#[test]
+fn an_ignored_file_in_the_place_of_a_replaced_one_is_not_in_a_snapshot() {
+    let world = World::repository();
+    for name in ["by-dir", "by-file/a", "by-renamed/a", "renamed/b"] {
+        world.write(name, name);
+    }
+    world.commit_all();
+    let (begun, space) = world.begin();
+    let dir = space.make(RUN, 1, &begun.snapshot.commit).expect("made").dir;
+    fs::remove_file(dir.join("by-dir")).expect("removed");
+    write(&dir, "by-dir/new", "a directory now");
+    fs::remove_dir_all(dir.join("by-file")).expect("removed");
+    write(&dir, "by-file", "a file now");
+    fs::remove_dir_all(dir.join("by-renamed")).expect("removed");
+    // An ordinary user's overlay cannot rename a directory of the base.
+    if fs::rename(dir.join("renamed"), dir.join("by-renamed")).is_err() {
+        fs::remove_dir_all(dir.join("renamed")).expect("removed");
+        write(&dir, "by-renamed/b", "renamed/b");
+    }
+    let first = space.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(names_of(&space, &first), ["by-dir/new", "by-file", "by-renamed/b"]);
+    fs::remove_dir_all(dir.join("by-dir")).expect("removed");
+    fs::remove_file(dir.join("by-file")).expect("removed");
+    write(&dir, ".gitignore", "/by-dir\n/by-file/a\n/by-renamed/a\n");
+    for name in ["by-dir", "by-file/a", "by-renamed/a"] {
+        write(&dir, name, "ignored");
+    }
+    let second = space.snapshot(RUN, 1).expect("taken").commit;
+    assert_eq!(names_of(&space, &second), [".gitignore", "by-renamed/b"]);
+    assert_eq!(
+        names_of(&space, &space.snapshot(RUN, 1).expect("taken").commit),
+        [".gitignore", "by-renamed/b"]
+    );
+}
