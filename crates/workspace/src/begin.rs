@@ -25,6 +25,7 @@ use super::pack::PackWriter;
 use super::project::Project;
 use super::readers::Readers;
 use super::refs::{Refs, base_ref, check_id};
+use super::run::SPARSE;
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
 use super::user_repository::{Head, UserRepository};
 use super::{ObjectId, RepositoryError, RunSpace, Snapshot, WorkspaceOptions, disk};
@@ -203,7 +204,7 @@ impl RunPreparation<'_> {
         let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
         let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
         let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
-        let sparse_path = run_dir.join("sparse");
+        let sparse_path = run_dir.join(SPARSE);
         // An existing file is from a beginning that was interrupted.
         if !sparse.is_empty() || sparse_path.exists() {
             disk::write_durably(&sparse_path, &sparse.join(&0))?;

@@ -8,6 +8,7 @@
 //! ```text
 //! <state>/projects/<key>/lent/<HEAD>/pack            the history of HEAD, kept from run to run
 //! <state>/projects/<key>/lent-files/<tree>/pack      the same, and the files of a folder that differs from HEAD
+//! <state>/projects/<key>/lent-large/<file>/pack      one large file of such a folder
 //! <state>/runs/<run>/objects/<boot>/<base>/pack      the same, and what the run began with beyond it
 //! <state>/runs/<run>/objects/<boot>/<commit>/pack    the same, and what the commit has beyond that
 //! ```
@@ -16,8 +17,10 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::change::unreadable;
 use super::gc::entries_of;
 use super::refs::check_id;
 use super::sync::UNKNOWN_BOOT;
@@ -29,10 +32,13 @@ const MAX_HISTORIES: usize = 8;
 const MAX_PACKS: usize = 32;
 /// How many states of a folder that differ from HEAD are kept. The last one is used again if the folder is unchanged.
 const MAX_FOLDERS: usize = 2;
+/// A file that is not in HEAD and larger than this has a pack of its own, which the next state of the folder links.
+const LARGE_FILE: &str = "blob:limit=16m";
 /// How often a directory of objects is begun, in case the one that it builds on is removed.
 const LENDING_TRIES_MAX: usize = 5;
 const LENT: &str = "lent";
 const LENT_FILES: &str = "lent-files";
+const LENT_LARGE: &str = "lent-large";
 const PACK: &str = "pack";
 
 impl RunSpace {
@@ -71,7 +77,7 @@ impl RunSpace {
         // The directory to build on, and what it lacks.
         let (below, missing) = match head {
             _ if *commit != base => {
-                (self.reached_by(&base)?, MissingObjects::Reached { from: *commit, but_not: Some(base) })
+                (self.reached_by(&base)?, MissingObjects::Reached { from: *commit, but_not: vec![base] })
             }
             Some(head) if head == base => (self.history(&head)?, MissingObjects::Nothing),
             head => (self.folder_objects(head.as_ref())?, MissingObjects::Only(base)),
@@ -80,7 +86,7 @@ impl RunSpace {
         disk::make_dirs(dir.parent().unwrap_or(&all))?;
         // Not synced: in another boot it is created again.
         let git = self.git().with_settings(vec!["core.fsync=none".to_owned()]);
-        ObjectLender { git: &git, into: &dir }.make(&missing, Some(&below))
+        ObjectLender { git: &git, into: &dir }.make(&missing, &[&below])
     }
 
     /// The files that the run began with, if they are not those of HEAD, and the history of HEAD. The commit of the files
@@ -102,8 +108,12 @@ impl RunSpace {
         }
         let git = self.git();
         let but_not = head.map(|head| objects::tree_of(&git, head)).transpose()?;
+        let large = self.large_files(&git, &tree, but_not.as_ref())?;
+        let below: Vec<&Path> =
+            below.iter().chain(large.iter().map(|(_, pack)| pack)).map(PathBuf::as_path).collect();
+        let but_not = but_not.into_iter().chain(large.iter().map(|(oid, _)| *oid)).collect();
         let made = ObjectLender { git: &git, into: &dir }
-            .make(&MissingObjects::Reached { from: tree, but_not }, below.as_deref())?;
+            .make(&MissingObjects::Reached { from: tree, but_not }, &below)?;
         let mut known = Vec::new();
         for path in entries_of(&all)? {
             if disk::is_temporary(path.file_name().unwrap_or_default()) {
@@ -123,7 +133,54 @@ impl RunSpace {
                 disk::remove_tree(&path)?;
             }
         }
+        self.forget_large_files()?;
         Ok(made)
+    }
+
+    /// Packs each large file that a folder has and HEAD has not, unless it is packed already. The caller has the lock.
+    fn large_files(
+        &self,
+        git: &Git,
+        tree: &ObjectId,
+        but_not: Option<&ObjectId>,
+    ) -> Result<Vec<(ObjectId, PathBuf)>, RepositoryError> {
+        let filter = format!("--filter={LARGE_FILE}");
+        let args =
+            ["rev-list", "--objects", "--missing=allow-any", &filter, "--filter-print-omitted", "--stdin"];
+        let wanted = format!("{tree}\n{}", but_not.map_or_else(String::new, |tree| format!("^{tree}\n")));
+        let listed = git.run_with(&args, wanted.as_bytes())?;
+        let mut large = Vec::new();
+        for line in listed.split(|byte| *byte == b'\n') {
+            // The others are listed without the sign.
+            let Some(name) = line.strip_prefix(b"~").and_then(|name| std::str::from_utf8(name).ok()) else {
+                continue;
+            };
+            let oid: ObjectId = name.parse().map_err(|_| unreadable("rev-list"))?;
+            let dir = self.project.dir().join(LENT_LARGE).join(name);
+            if !dir.is_dir() {
+                disk::make_dirs(&self.project.dir().join(LENT_LARGE))?;
+                ObjectLender { git, into: &dir }.make(&MissingObjects::Only(oid), &[])?;
+            }
+            large.push((oid, dir));
+        }
+        Ok(large)
+    }
+
+    /// Removes packs of large files that no state of the folder and no run links, and unfinished ones. The caller has the lock.
+    fn forget_large_files(&self) -> Result<(), RepositoryError> {
+        for dir in entries_of(&self.project.dir().join(LENT_LARGE))? {
+            if disk::is_temporary(dir.file_name().unwrap_or_default()) {
+                if disk::maker_is_gone(dir.file_name().unwrap_or_default()) {
+                    disk::remove_tree(&dir)?;
+                }
+                continue;
+            }
+            let is_linked = |file: &PathBuf| fs::metadata(file).is_ok_and(|file| file.nlink() > 1);
+            if !entries_of(&dir.join(PACK))?.iter().any(is_linked) {
+                remove_at_once(&dir)?;
+            }
+        }
+        Ok(())
     }
 
     /// The history of the commit that the user had checked out.
@@ -147,10 +204,10 @@ impl RunSpace {
                 break;
             }
         }
-        let missing =
-            MissingObjects::Reached { from: *head, but_not: below.as_ref().map(|(_, commit)| **commit) };
-        let made =
-            ObjectLender { git: &git, into: &dir }.make(&missing, below.as_ref().map(|(dir, _)| *dir))?;
+        let but_not = below.iter().map(|(_, commit)| **commit).collect();
+        let below: Vec<&Path> = below.iter().map(|(dir, _)| *dir).collect();
+        let made = ObjectLender { git: &git, into: &dir }
+            .make(&MissingObjects::Reached { from: *head, but_not }, &below)?;
         // Safe to remove: each directory that builds on a history has its own hard links.
         for (old, _) in known.iter().skip(MAX_HISTORIES - 1) {
             remove_at_once(old)?;
@@ -198,8 +255,8 @@ struct ObjectLender<'a> {
 }
 
 impl ObjectLender<'_> {
-    /// Creates the directory with the objects of `below` and those that it lacks, atomically.
-    fn make(&self, missing: &MissingObjects, below: Option<&Path>) -> Result<PathBuf, RepositoryError> {
+    /// Creates the directory with the objects of those in `below` and what they lack, atomically.
+    fn make(&self, missing: &MissingObjects, below: &[&Path]) -> Result<PathBuf, RepositoryError> {
         let making = disk::temporary(self.into);
         let made = self.fill(&making, missing, below);
         let made = made.and_then(|()| match fs::rename(&making, self.into) {
@@ -215,24 +272,19 @@ impl ObjectLender<'_> {
         made.map(|()| self.into.to_owned())
     }
 
-    fn fill(
-        &self,
-        making: &Path,
-        missing: &MissingObjects,
-        below: Option<&Path>,
-    ) -> Result<(), RepositoryError> {
+    fn fill(&self, making: &Path, missing: &MissingObjects, below: &[&Path]) -> Result<(), RepositoryError> {
         let packs = &making.join(PACK);
         fs::create_dir_all(packs).map_err(disk::failed("making", packs))?;
-        if let Some(below) = below {
+        for below in below {
             link_all(&below.join(PACK), packs)?;
         }
         let (how, wanted) = match missing {
             MissingObjects::Nothing => return Ok(()),
             MissingObjects::Only(oid) => (None, format!("{oid}\n")),
-            MissingObjects::Reached { from, but_not: None } => (Some(REACHED), format!("{from}\n")),
-            MissingObjects::Reached { from, but_not: Some(known) } if from == known => return Ok(()),
-            MissingObjects::Reached { from, but_not: Some(known) } => {
-                (Some(REACHED), format!("{from}\n^{known}\n"))
+            MissingObjects::Reached { from, but_not } if but_not.contains(from) => return Ok(()),
+            MissingObjects::Reached { from, but_not } => {
+                let known: String = but_not.iter().map(|known| format!("^{known}\n")).collect();
+                (Some(REACHED), format!("{from}\n{known}"))
             }
         };
         let name = packs.join(PACK);
@@ -264,10 +316,10 @@ fn link_all(from: &Path, into: &Path) -> Result<(), RepositoryError> {
 enum MissingObjects {
     Nothing,
     Only(ObjectId),
-    /// What a commit or a tree reaches, but not what another one of the same kind does.
+    /// What a commit or a tree reaches, but not what others of the same kind do, and not these files.
     Reached {
         from: ObjectId,
-        but_not: Option<ObjectId>,
+        but_not: Vec<ObjectId>,
     },
 }
 

@@ -31,6 +31,9 @@ use super::{ObjectId, RepositoryError, RunSpace, closed, disk, overlays};
 const BRANCH: &str = "refs/heads/work";
 const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogAllRefUpdates = true\n\
                       [gc]\n\tauto = 0\n[user]\n\tname = Posse\n\temail = posse@localhost\n";
+/// With it, git looks at files outside of a sparse checkout that exist nevertheless; without, it hides an agent's changes
+/// to them. No patterns are planted, so that git refuses no path.
+const SPARSE_CONFIG: &str = "[core]\n\tsparseCheckout = true\n";
 const DOT_GIT: &str = ".git";
 /// Files without work in them: git rewrites the index even when it only reads, and staged content is an object.
 const UNCOUNTED: [&[u8]; 2] = [b"index", b"shallow"];
@@ -47,10 +50,11 @@ struct LookedGit {
 impl RunSpace {
     /// The files of a new workspace's `.git`, except [`UNCOUNTED`].
     pub(super) fn planted(&self, base: &ObjectId) -> [(&'static str, Vec<u8>); 5] {
+        let config = if self.is_sparse() { [CONFIG, SPARSE_CONFIG].concat() } else { CONFIG.to_owned() };
         [
             ("HEAD", format!("ref: {BRANCH}\n").into_bytes()),
             (BRANCH, format!("{base}\n").into_bytes()),
-            ("config", CONFIG.as_bytes().to_vec()),
+            ("config", config.into_bytes()),
             ("objects/info/alternates", format!("{BORROWED_OBJECTS}\n").into_bytes()),
             ("info/exclude", self.record.excludes.clone().into_bytes()),
         ]

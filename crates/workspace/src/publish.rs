@@ -25,6 +25,9 @@ use super::{Git, ObjectId, RepositoryError, disk};
 
 /// Limit of the user's refs that the pack excludes. Skipping further refs only makes the pack larger.
 const KNOWN_REFS_MAX: usize = 500;
+/// Of how many of these commits the files are excluded too, if the result contains uncommitted files: those that an earlier
+/// run has brought, which its branch still reaches.
+const KNOWN_TREES_MAX: usize = 8;
 /// Largest diff that is returned. The rest is cut off with a note.
 const DIFF_MAX_BYTES: usize = 64 * 1024 * 1024;
 
@@ -75,6 +78,8 @@ pub(super) struct ResultTransfer<'a> {
     pub(super) project: &'a Project,
     pub(super) folder: &'a Path,
     pub(super) program: &'a Path,
+    /// Whether the result contains files that the user had not committed.
+    pub(super) has_snapshot: bool,
 }
 
 impl ResultTransfer<'_> {
@@ -98,8 +103,12 @@ impl ResultTransfer<'_> {
     /// Transfers the missing objects as one self-contained pack.
     fn bring(&self, commit: &ObjectId) -> Result<(), RepositoryError> {
         let mut wanted = format!("{commit}\n");
-        for tip in self.known_to_both()? {
+        for (at, tip) in self.known_to_both()?.into_iter().enumerate() {
             wanted.extend(["^", &tip.to_string(), "\n"]);
+            // Git looks at the files of a commit only if it is an ancestor.
+            if self.has_snapshot && at < KNOWN_TREES_MAX {
+                wanted.extend(["^", &tip.to_string(), "^{tree}\n"]);
+            }
         }
         let making = Shadow::new(self.program, self.project.dir(), &self.ours.git_dir().join("objects"), "")?;
         let dir = making.git().git_dir().join("out");

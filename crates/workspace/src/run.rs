@@ -25,6 +25,9 @@ use super::torn::Durability;
 use super::{Git, LocalFiles, Lock, ObjectId, RepositoryError, Snapshot, disk, index, sync};
 use posse_sandbox::{DiskLimit, HolderMode, OverlayMount};
 
+/// The file of a run with the paths outside of the user's sparse checkout.
+pub(super) const SPARSE: &str = "sparse";
+
 /// Where the sandbox mounts the objects that the git of a workspace borrows.
 pub const BORROWED_OBJECTS: &str = posse_sandbox::OBJECTS_SHOWN_AT;
 
@@ -427,9 +430,14 @@ impl RunSpace {
 
     /// The paths outside the user's sparse checkout: they are in every tree and in no workspace.
     pub(super) fn absent(&self) -> Result<HashSet<Vec<u8>>, RepositoryError> {
-        let text = disk::read_if_there(&self.dir().join("sparse"))?.unwrap_or_default();
+        let text = disk::read_if_there(&self.dir().join(SPARSE))?.unwrap_or_default();
         let paths = text.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(paths.map(<[u8]>::to_vec).collect())
+    }
+
+    /// Whether the user's checkout is a sparse one.
+    pub(super) fn is_sparse(&self) -> bool {
+        fs::metadata(self.dir().join(SPARSE)).is_ok_and(|list| list.len() > 0)
     }
 
     pub(super) fn copies(&self) -> Copies {

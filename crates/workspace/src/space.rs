@@ -156,6 +156,7 @@ impl RunSpace {
             project: &self.project,
             folder: self.folder(),
             program: &options.git,
+            has_snapshot: self.record.head.as_deref() != Some(self.base()?.commit.to_string().as_str()),
         };
         transfer.publish(&branch, &made.commit, &|point| options.hit(point))?;
         Ok(PublishedResult { branch: Some(branch), ..made })

@@ -19,6 +19,7 @@ use super::gc::entries_of;
 use super::project::{Project, pack_part};
 use super::quarantine::Quarantine;
 use super::refs::{Refs, base_ref, check_id, imported_ref};
+use super::run::SPARSE;
 use super::salvages::belongs;
 use super::{Git, LocalFiles, ObjectId, RepositoryError, RunSpace, disk};
 
@@ -70,7 +71,7 @@ impl RunSpace {
             posse_objects: VERSION,
             run: self.run.clone(),
             record: Record { copies: Vec::new(), ..self.record.clone() },
-            sparse: disk::read_if_there(&self.dir().join("sparse"))?.unwrap_or_default(),
+            sparse: disk::read_if_there(&self.dir().join(SPARSE))?.unwrap_or_default(),
             shallow: shallow.map(|text| String::from_utf8_lossy(&text).into_owned()),
             objects: objects.to_vec(),
             bases: bases.to_vec(),
@@ -121,7 +122,7 @@ impl LocalFiles {
         }
         disk::make_dirs(&dir)?;
         if !header.sparse.is_empty() {
-            disk::write_durably(&dir.join("sparse"), &header.sparse)?;
+            disk::write_durably(&dir.join(SPARSE), &header.sparse)?;
         }
         let record = serde_json::to_vec_pretty(&header.record).map_err(|_| not_a_transfer())?;
         // Last, because this file makes the run known here.

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::super::gc::entries_of;
 use super::super::refs::check_id;
+use super::super::run::SPARSE;
 use super::super::sync::UNKNOWN_BOOT;
 use super::super::{ObjectId, RepositoryError, RunSpace, disk};
 use super::check::{self, is_as_laid_out};
@@ -36,7 +37,7 @@ impl<'a> ProjectStates<'a> {
         let boot = boot.as_deref().filter(|boot| check_id(boot).is_ok()).unwrap_or(UNKNOWN_BOOT);
         // States of one commit differ by the files outside of a sparse checkout and by what is planted in `.git`.
         let mut hash = blake3::Hasher::new();
-        hash.update(&disk::read_if_there(&space.dir().join("sparse"))?.unwrap_or_default());
+        hash.update(&disk::read_if_there(&space.dir().join(SPARSE))?.unwrap_or_default());
         hash.update(&[0]);
         hash.update(space.record.excludes.as_bytes());
         hash.update(&[0]);

@@ -384,6 +384,8 @@ fn files_outside_a_sparse_checkout_are_not_deleted() {
         write(&dir, "out/b", "there after all");
         let snapshot = space.snapshot(RUN, 1).expect("taken");
         assert_eq!(text_of(&space, &snapshot.commit, "out/b").as_deref(), Some("there after all"));
+        // The agent's own git shows the change too.
+        assert_eq!(status_in(&space, &dir, &world.home()), " M in/a\n M out/b\n");
     }
 }
 

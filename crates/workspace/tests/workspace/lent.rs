@@ -308,3 +308,52 @@ fn runs_on_many_states_of_a_folder_do_not_take_objects_from_each_other() {
         assert_eq!(readable(space, run, &world.home()), reached(space, commit), "{run}");
     }
 }
+
+/// The packs of the project's large files: their ids on the disk.
+fn large_packs(world: &World) -> BTreeSet<u64> {
+    let projects = entries_of(&world.state().join("projects"));
+    let files = projects.iter().flat_map(|project| entries_of(&project.join("lent-large")));
+    let packs = files.flat_map(|file| entries_of(&file.join("pack")));
+    let packs = packs.filter(|path| path.extension().is_some_and(|extension| extension == "pack"));
+    packs.map(|path| fs::metadata(path).expect("there").ino()).collect()
+}
+
+#[test]
+fn a_large_file_that_is_not_committed_is_packed_once_and_published_once() {
+    let world = World::repository();
+    commit(&world, "a", "one");
+    world.write("large", vec![7; 17 << 20]);
+    world.write("b", "first");
+    sees_what_it_reaches(&world, "k3f9ab21", "the first state");
+    let first = large_packs(&world);
+    assert_eq!(first.len(), 1);
+    world.write("b", "second");
+    sees_what_it_reaches(&world, "k3f9ab22", "the second state");
+    assert_eq!(large_packs(&world), first, "it is linked, not packed again");
+
+    let mut published = Vec::new();
+    for run in ["k3f9ab21", "k3f9ab22"] {
+        let space = world.spaces().open(run).expect("opened");
+        let begun = space.base().expect("a base");
+        let dir = space.make(run, 1, &begun.commit).expect("made").dir;
+        write(&dir, "c", run);
+        space.snapshot(run, 1).expect("taken");
+        space.publish().expect("published");
+        let packs = entries_of(&world.folder().join(".git/objects/pack"));
+        let size: u64 = packs.iter().map(|pack| fs::metadata(pack).expect("there").len()).sum();
+        published.push(size);
+    }
+    world.git(&["fsck", "--strict", "posse/k3f9ab22"]);
+    assert!(published[1] - published[0] < 8 << 10, "{published:?}");
+
+    fs::remove_file(world.folder().join("large")).expect("removed");
+    // The runs that have it are cleaned away.
+    for run in ["k3f9ab21", "k3f9ab22"] {
+        fs::remove_dir_all(world.state().join("runs").join(run).join("objects")).expect("removed");
+    }
+    for (run, text) in [("k3f9ab23", "third"), ("k3f9ab24", "fourth")] {
+        world.write("b", text);
+        sees_what_it_reaches(&world, run, text);
+    }
+    assert_eq!(large_packs(&world).len(), 0, "nothing has it any more");
+}
