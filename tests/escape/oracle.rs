@@ -236,6 +236,7 @@ const OWN: [&str; 36] = [
     "projects/*/lock",
     "projects/*/lent.lock",
     "projects/*/lent-files/*/pack/pack-",
+    "projects/*/lent-large/*/pack/pack-",
     "projects/*/folder",
     "projects/*/repo.git/HEAD",
     "projects/*/repo.git/config",

@@ -46,7 +46,7 @@ pub const FAULT_POINTS: &[&str] = &[
 ];
 
 /// The beginning of the names of those points that only overlays pass.
-pub const OVERLAY_POINTS: &str = "workspace.base.";
+pub const OVERLAY_POINTS: &str = "workspace.base";
 
 /// Called at named points, where tests can kill the process.
 pub type Faults = Arc<dyn Fn(&'static str) + Send + Sync>;
