@@ -14,6 +14,8 @@ const SCHEMA: &str = include_str!("../docs/schemas/api.schema.json");
 /// Every verb that has `--json`, with the objects that it prints.
 const OBJECTS: &[(&str, &[&str])] = &[
     ("run", &["Event", "Outcome", "RunReference"]),
+    ("continue", &["Event", "Outcome", "RunReference"]),
+    ("retry", &["Event", "Outcome", "RunReference"]),
     ("resume", &["Event", "Outcome"]),
     ("wait", &["Outcome"]),
     ("ps", &["RunSummary"]),

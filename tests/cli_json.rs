@@ -42,6 +42,8 @@ fn every_object_of_every_verb_has_its_version() {
         (true, &["trace", &child, "--json"]),
         (true, &["salvage", &run, "--json"]),
         (true, &["wait", &run, "--json"]),
+        (true, &["continue", &run, "--json", "look again"]),
+        (false, &["retry", &run, "--json"]),
         (true, &["resume", &run, "--json"]),
         (false, &["approve", &run, "--json"]),
         (false, &["deny", &run, "--json"]),

@@ -7,6 +7,7 @@ mod cli_bash;
 mod cli_called_skills;
 mod cli_cancel;
 mod cli_checks;
+mod cli_continue;
 mod cli_demo;
 mod cli_detach;
 mod cli_diff_at;

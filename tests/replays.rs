@@ -98,6 +98,7 @@ impl Record {
     /// are read: before the next model call, whenever in the turn before they arrived.
     fn essence(&self, after_a_crash: bool) -> Essence {
         let mut agents: BTreeMap<String, Agent> = BTreeMap::new();
+        let continues = self.events.first().is_some_and(|event| !event["detail"]["continues"].is_null());
         for event in &self.events {
             let kind = event["kind"].as_str().expect("a kind");
             let agent = event["agent_id"].as_str().expect("an agent").replace(&self.run, "");
@@ -108,9 +109,15 @@ impl Record {
             let detail = event["detail"].to_string().replace(&self.run, "RUN");
             let mut detail: Value = serde_json::from_str(&detail).expect("JSON");
             forget(&mut detail);
+            if continues && let Some(detail) = detail.as_object_mut() {
+                // It has the changes of the run that was continued, which a replay does not repeat.
+                detail.remove("result");
+            }
             if let Some(base) = detail["base"].as_object_mut() {
                 // They are about the user's own folder, which a replay does not use.
                 base.remove("notes");
+                // The files of a replay are those that the run began with, whatever it continued.
+                base.remove("compared_with");
             }
             if after_a_crash {
                 if is_dropped(&detail) {

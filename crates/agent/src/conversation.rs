@@ -139,6 +139,14 @@ pub struct Conversation {
     hash: Hash,
 }
 
+impl FromIterator<Message> for Conversation {
+    fn from_iter<I: IntoIterator<Item = Message>>(messages: I) -> Self {
+        let mut conversation = Self::default();
+        messages.into_iter().for_each(|message| conversation.push(message));
+        conversation
+    }
+}
+
 impl Default for Conversation {
     fn default() -> Self {
         Self { messages: Vec::new(), bytes: 0, hash: Hash::ZERO }

@@ -37,6 +37,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(commands::run::RunArgs),
+    Continue(commands::continue_run::ContinueArgs),
+    Retry(commands::retry::RetryArgs),
     Plan(commands::plan::PlanArgs),
     Ps(commands::ps::PsArgs),
     Show(commands::show::ShowArgs),

@@ -278,6 +278,7 @@ fn about_field(field: RequestField, problem: &str) -> CliError {
         RequestField::BudgetTokens => "--max-tokens",
         // No flag sets what was found on the machine, nor all definitions together.
         RequestField::Catalogue => "discovered definitions",
+        RequestField::Continues => "RUN",
         RequestField::Definitions => "definitions",
         RequestField::Dir => "--dir",
         // The model of a replay names the recorded run.

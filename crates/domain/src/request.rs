@@ -11,6 +11,8 @@ use crate::budget::{Budget, DEFAULT_BASE_TURNS, DEFAULT_MAX_DEPTH};
 use crate::contract::DEFAULT_IDLE_TIMEOUT_MS;
 use crate::definition::Definition;
 use crate::event::CatalogueText;
+use crate::id::AgentId;
+use crate::object_id::ObjectId;
 use crate::permission::{Approvals, OnAsk, ProjectRules, Rules};
 use crate::plan::{Plan, UnownedWriters};
 use crate::skill::DiscoveredDefinitions;
@@ -67,6 +69,39 @@ pub struct RunRequest {
     /// The plan that the host executes. Without a plan the root decides. The journal has it in `run.planned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
+    /// The agent of an earlier run that the root continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Continuation>,
+}
+
+/// An agent of an earlier run, which has ended, whose conversation and files a run begins with. The new run has all of it
+/// in its own journal and refs, so that the earlier run can be removed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Continuation {
+    pub agent: AgentId,
+    /// The conversation of the agent at its end, as JSON; `None` to begin a new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<Text>,
+    /// The files that the run begins with; `None` for those of the user's folder, because no agent of the earlier run
+    /// could change files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<ContinuedFiles>,
+}
+
+/// The files of an earlier run that another one begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum ContinuedFiles {
+    /// Those of its result.
+    Result,
+    /// Those that one of its sub-agents left.
+    Left {
+        /// The commit that the sub-agent started from.
+        base: ObjectId,
+        /// The commit of the files that it left.
+        commit: ObjectId,
+    },
 }
 
 /// Limits and rules of the whole run, beyond the root's contract.
@@ -139,6 +174,7 @@ impl RunRequest {
             on_ask: OnAsk::Deny,
             terms: RunTerms::default(),
             plan: None,
+            continues: None,
         }
     }
 

@@ -1,15 +1,16 @@
 //! Reads the events and conversations of a run from its journal, for the driver and for front ends.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use posse_agent::conversation::Conversation;
+use posse_agent::conversation::{Conversation, Message};
 use posse_agent::machine::Machine;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
 use posse_domain::event::{CodecError, Event, EventBody, RunStarted, StoredEvent};
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::text::BlobRef;
+use posse_domain::text::{BlobRef, Text};
 use thiserror::Error;
 
 use crate::ports::{READ_MAX_EVENTS, RunKey, Store, StoreError};
@@ -165,6 +166,26 @@ impl Definitions {
     }
 }
 
+/// The conversation that a root begins with, which continues an agent of an earlier run.
+pub(crate) fn continued_conversation(json: &str) -> Result<Conversation, HistoryError> {
+    let unreadable =
+        |error| HistoryError::Missing(format!("the conversation to continue cannot be read: {error}"));
+    let messages: Vec<Message> = serde_json::from_str(json).map_err(unreadable)?;
+    Ok(messages.into_iter().collect())
+}
+
+/// The conversation of a closed agent at its end, for a run that continues it: [`Continuation::conversation`].
+///
+/// [`Continuation::conversation`]: posse_domain::request::Continuation::conversation
+pub async fn conversation_json(
+    store: &dyn Store,
+    key: &RunKey,
+    of: &AgentId,
+) -> Result<String, HistoryError> {
+    let conversation = conversation_of(store, key, of).await?;
+    serde_json::to_string(conversation.messages()).map_err(|error| HistoryError::Missing(error.to_string()))
+}
+
 /// One agent, with its events, of a chain in which each agent continues the conversation of another.
 struct Link {
     agent: AgentId,
@@ -208,13 +229,22 @@ impl Link {
     /// reply the whole conversation is shared.
     fn before(&self) -> Result<Option<(AgentId, Option<String>)>, HistoryError> {
         let contract = self.contract()?;
-        let continued = contract.parent.continues.clone().map(|of| (of, None));
+        // A root has the conversation that it continues in its first event.
+        let continues = contract.parent.continues.clone().filter(|_| !self.agent.is_root());
+        let continued = continues.map(|of| (of, None));
         let shared = shared_from(contract).map(|(of, reply)| (of.clone(), Some(reply.to_owned())));
         Ok(continued.or(shared))
     }
 }
 
-/// The conversation of a closed child at the end of its last attempt.
+/// The conversation that a run's first event continues, as JSON.
+pub(crate) fn continued_json(body: &EventBody) -> Option<Arc<str>> {
+    let EventBody::RunStarted(started) = body else { return None };
+    let continued = started.request.continues.as_ref()?;
+    continued.conversation.as_ref().map(Text::to_shared)
+}
+
+/// The conversation of a closed agent at the end of its last attempt.
 pub(crate) async fn conversation_of(
     store: &dyn Store,
     key: &RunKey,
@@ -238,10 +268,14 @@ pub(crate) async fn conversation_of(
     };
     let mut conversation = Conversation::default();
     for mut link in chain.into_iter().rev() {
-        let contract = link.contract()?;
-        let mut machine = machine_of(definitions.get(contract), contract, conversation);
         for event in &mut link.events {
             fill(store, key, event).await?;
+        }
+        let contract = link.contract()?;
+        let prior = link.events.first().and_then(|event| continued_json(&event.body));
+        let prior = prior.map(|json| continued_conversation(&json)).transpose()?;
+        let mut machine = machine_of(definitions.get(contract), contract, prior.unwrap_or(conversation));
+        for event in &link.events {
             machine.apply(&event.body);
         }
         conversation = machine.conversation().clone();

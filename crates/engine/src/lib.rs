@@ -19,8 +19,8 @@ mod verify;
 
 pub use deltas::{Delta, DeltaCall, DeltaPart};
 pub use driver::Replay;
-pub use history::{HistoryError, decode, fill, fill_readable, read_events};
-pub use posse_domain::request::{GivenBaseUrl, RunRequest, RunTerms};
+pub use history::{HistoryError, conversation_json, decode, fill, fill_readable, read_events};
+pub use posse_domain::request::{Continuation, ContinuedFiles, GivenBaseUrl, RunRequest, RunTerms};
 pub use recording::{RecordedCall, RecordedRequest, Recording, RecordingError};
 pub use runtime::{
     Parts, REQUEST_MAX_BYTES, RequestField, ResumeOutcome, RunEnded, RunHandle, Runtime, RuntimeError,

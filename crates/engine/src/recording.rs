@@ -22,7 +22,9 @@ use posse_domain::request::RunRequest;
 use posse_domain::text::Text;
 use thiserror::Error;
 
-use crate::history::{CONTINUES_MAX, Definitions, before_reply, machine_of, shared_from};
+use crate::history::{
+    CONTINUES_MAX, Definitions, before_reply, continued_conversation, continued_json, machine_of, shared_from,
+};
 
 #[derive(Debug, Clone)]
 pub struct RecordedCall {
@@ -330,6 +332,11 @@ impl Recording {
         let contract = known.contract.as_ref()?;
         let prior = match (&contract.parent.continues, shared_from(contract)) {
             _ if depth >= CONTINUES_MAX => Conversation::default(),
+            // A root has the conversation that it continues in its first event.
+            (Some(_), _) if known.events.first().is_some_and(|event| event.agent.is_root()) => {
+                let prior = known.events.first().and_then(|event| continued_json(&event.body));
+                prior.and_then(|json| continued_conversation(&json).ok()).unwrap_or_default()
+            }
             (Some(of), _) => self.conversation(of.relative(), usize::MAX, depth + 1),
             (None, Some((of, reply))) => {
                 let events = self.agents.get(of.relative()).map_or(&[][..], |agent| &agent.events);

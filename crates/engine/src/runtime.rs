@@ -233,7 +233,7 @@ impl Runtime {
         self.check_limits(id, checked, replay.is_some())?;
         // The catalogue text is created while the host takes the snapshot, because both may take long.
         let catalogue = async { checked.request.catalogue.as_ref().map(CatalogueText::text) };
-        let (base, _) = tokio::join!(self.snapshot(id, checked), catalogue);
+        let (base, _) = tokio::join!(self.snapshot(id, checked, replay.is_some()), catalogue);
         let now_ms = self.0.parts.system.now_ms();
         let event =
             Event { agent: id.root(), at_ms: now_ms, body: Box::new(checked.started(id, base?)).into() };
@@ -282,18 +282,24 @@ impl Runtime {
         &self,
         id: &RunId,
         checked: &CheckedRequest,
+        is_replay: bool,
     ) -> Result<Option<BaseSnapshot>, RuntimeError> {
         let changes = |tool: &str| self.0.tools.get(tool).is_some_and(|tool| tool.class.changes_workspace());
         let Some(workspaces) = &self.0.parts.workspaces else { return Ok(None) };
-        if !checked.tools.iter().any(|tool| changes(tool.as_str())) {
+        // The directory of a replay has the files that the recorded run began with.
+        let continued = checked.request.continues.as_ref().filter(|_| !is_replay);
+        let continued = continued.and_then(|continued| Some((continued.agent.run(), continued.files?)));
+        if continued.is_none() && !checked.tools.iter().any(|tool| changes(tool.as_str())) {
             return Ok(None);
         }
-        let base = retry(|| workspaces.begin(id, &checked.request.dir)).await;
+        let (field, base) = match continued {
+            Some((earlier, files)) => {
+                (RequestField::Continues, retry(|| workspaces.continue_from(id, &earlier, files)).await)
+            }
+            None => (RequestField::Dir, retry(|| workspaces.begin(id, &checked.request.dir)).await),
+        };
         self.0.parts.faults.hit("engine.run.after_snapshot");
-        base.map(Some).map_err(|problem| RuntimeError::Invalid {
-            field: RequestField::Dir,
-            problem: problem.to_string(),
-        })
+        base.map(Some).map_err(|problem| RuntimeError::Invalid { field, problem: problem.to_string() })
     }
 
     fn seed(

@@ -45,6 +45,7 @@ pub mod atomic_file;
 mod base;
 mod builder;
 mod bundle;
+mod continuation;
 mod error;
 mod events;
 mod explain;
@@ -67,6 +68,7 @@ use std::sync::Arc;
 pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
+pub use continuation::EndedAgent;
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use explain::BeyondRules;
@@ -89,7 +91,8 @@ pub use posse_domain::permission::{
 };
 pub use posse_domain::plan::{Plan, UnownedWriters};
 pub use posse_domain::request::{
-    DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, GivenBaseUrl, RunRequest, RunTerms,
+    Continuation, ContinuedFiles, DEFAULT_MAX_AGENTS, DEFAULT_PARALLEL, DEFAULT_ROOT, GivenBaseUrl,
+    RunRequest, RunTerms,
 };
 pub use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
 pub use posse_domain::text::first_line;

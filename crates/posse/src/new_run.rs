@@ -13,7 +13,7 @@ use posse_domain::definition::Definition;
 use posse_domain::event::CatalogueText;
 use posse_domain::permission::{Approvals, OnAsk, ProjectRules, Rules};
 use posse_domain::plan::{Plan, UnownedWriters};
-use posse_domain::request::{GivenBaseUrl, RunRequest};
+use posse_domain::request::{Continuation, GivenBaseUrl, RunRequest};
 use posse_domain::skill::{DiscoveredDefinitions, Skill};
 use posse_domain::text::Text;
 use posse_engine::ports::WORKSPACE_SHOWN_AT;
@@ -192,6 +192,13 @@ impl NewRun {
     /// one of them fails. Check it first, with `posse_setup::plan` and [`posse_domain::plan::check`].
     pub fn plan(mut self, plan: Plan) -> Self {
         self.request.plan = Some(plan);
+        self
+    }
+
+    /// Continues an agent of an earlier run ([`Posse::ended_agent`](crate::Posse::ended_agent)): the root begins with its
+    /// conversation and files, and the request is its next message. Rules, limits and definitions are those of this run.
+    pub fn continues(mut self, earlier: Continuation) -> Self {
+        self.request.continues = Some(earlier);
         self
     }
 

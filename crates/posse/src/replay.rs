@@ -137,6 +137,7 @@ impl RecordedRun {
             may_share_history: _,
             on_ask: _,
             plan: _,
+            continues: _,
         } = overrides;
         let recorded = self.recording.run_request();
         let mut request = rights::limited(recorded, self.is_bundle(), terms)?;

@@ -22,6 +22,9 @@ const MERGE_MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// Limit of conflicting files that an error names.
 const CONFLICTS_MAX: usize = 200;
 
+/// The file of a run that stores what was applied.
+pub(super) const INTENT: &str = "apply.json";
+
 /// What an apply is about to write, or has written. Stored before the first write.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Intent {
@@ -45,6 +48,12 @@ impl Intent {
     }
 }
 
+/// The result of a run, with this directory, that was applied completely.
+pub(super) fn applied_result(run_dir: &Path) -> Result<Option<ObjectId>, RepositoryError> {
+    let intent = Intent::load(&run_dir.join(INTENT))?.filter(|intent| intent.done);
+    Ok(intent.and_then(|intent| intent.result.parse().ok()))
+}
+
 /// The action that was decided for one path.
 struct Step<'a> {
     change: &'a Change,
@@ -63,10 +72,23 @@ enum FileAction {
     Nothing,
 }
 
+/// The changes of a run by their path.
+type ChangesByPath = BTreeMap<Vec<u8>, Change>;
+
+/// The result of an earlier run that a run continues.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EarlierResult {
+    pub(super) commit: ObjectId,
+    /// Whether it was applied to the same checkout. The user may have changed or undone that since.
+    pub(super) is_applied: bool,
+}
+
 /// An apply of one result to one checkout.
 pub(super) struct Application<'a> {
     pub(super) git: &'a Git,
     pub(super) base: ObjectId,
+    /// The results of the runs that this one continues, the latest first: a path may be as in `base`, or as in one of them.
+    pub(super) earlier: Vec<EarlierResult>,
     pub(super) result: ObjectId,
     /// The file that stores the [`Intent`].
     pub(super) intent: &'a Path,
@@ -84,7 +106,9 @@ impl Application<'_> {
         // may have undone it.
         let before = before.filter(|before| *before != self.result);
         let known = known.unwrap_or_default();
-        let changes = changes(self.git, &before.unwrap_or(self.base), &self.result)?;
+        let all = changes(self.git, &before.unwrap_or(self.base), &self.result)?;
+        let is_first = self.earlier.is_empty() || before.is_some();
+        let changes = if is_first { all } else { self.fitting(&onto, all)? };
         let (steps, mut applied) = self.plan(&onto, &changes, &known)?;
         if steps.is_empty() {
             onto.finish()?;
@@ -103,6 +127,36 @@ impl Application<'_> {
         intent.done = true;
         intent.save(self.intent)?;
         Ok(applied)
+    }
+
+    /// Chooses, for each path that the runs of a chain changed, the change that fits the checkout: since the first of them
+    /// began, or since the result of one of them.
+    fn fitting(&self, onto: &TreeSwitch, all: Vec<Change>) -> Result<Vec<Change>, RepositoryError> {
+        let by_path = |changes: Vec<Change>| -> ChangesByPath {
+            changes.into_iter().map(|change| (change.path.clone(), change)).collect()
+        };
+        let mut since = Vec::with_capacity(self.earlier.len());
+        for earlier in &self.earlier {
+            since.push((by_path(changes(self.git, &earlier.commit, &self.result)?), earlier.is_applied));
+        }
+        let first = by_path(all);
+        let newer = since.iter().flat_map(|(changes, _)| changes.iter());
+        let paths: BTreeMap<&Vec<u8>, &Change> = newer.chain(&first).collect();
+        let mut fitting = Vec::with_capacity(paths.len());
+        for (path, any) in paths {
+            let found = self.inspect(onto, path, any)?;
+            let is_here = |change: &&Change| found.is(change.old.as_ref());
+            let at_result = || since.iter().filter_map(|(changes, _)| changes.get(path)).find(is_here);
+            // What the user did with a result that was applied is merged with what the runs after it did.
+            let applied =
+                || since.iter().find(|(_, is_applied)| *is_applied).map(|(changes, _)| changes.get(path));
+            let chosen = match first.get(path).filter(is_here).or_else(at_result) {
+                Some(change) => Some(change),
+                None => applied().unwrap_or_else(|| first.get(path)),
+            };
+            fitting.extend(chosen.cloned());
+        }
+        Ok(fitting)
     }
 
     /// Decides on every path. A single conflict fails the whole plan.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bases::Bases;
 use super::call_commits::CallChains;
 use super::content::{self, ContentWriter};
+use super::continue_run::ContinuedRecord;
 use super::copies::{CopiedFile, Copies, CopyPatterns};
 use super::enclosing::{self, EnclosingRepository, refuse_bare};
 use super::files_progress::ProgressReports;
@@ -53,6 +54,8 @@ pub struct RunBase {
     pub head: Option<ObjectId>,
     /// Whether the folder differs from `head`.
     pub dirty: bool,
+    /// The commit that the result is compared with, if that is not the snapshot.
+    pub compared_with: Option<ObjectId>,
     /// Notes for the user about files that the snapshot omits or changes.
     pub notes: Vec<String>,
 }
@@ -73,6 +76,24 @@ pub(super) struct Record {
     pub(super) copies: Vec<CopiedFile>,
     /// The patterns that apply above all `.gitignore` files.
     pub(super) excludes: String,
+    /// The earlier run whose files it began with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) continues: Option<ContinuedRecord>,
+}
+
+impl Record {
+    /// The commit that the result is compared with, if the run continues another one.
+    fn compared_with(&self) -> Option<&String> {
+        self.continues.as_ref().map(|continued| &continued.compared_with)
+    }
+
+    /// Writes the record of a new run into its directory. The run has begun once it is there.
+    pub(super) fn save(&self, run_dir: &Path) -> Result<(), RepositoryError> {
+        let text = serde_json::to_vec_pretty(self).map_err(|error| {
+            RepositoryError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
+        })?;
+        disk::write_durably(&run_dir.join("project.json"), &text)
+    }
 }
 
 impl LocalFiles {
@@ -158,7 +179,7 @@ impl LocalFiles {
     }
 }
 
-fn begun(record: &Record, run: &str) -> Result<RunBase, RepositoryError> {
+pub(super) fn begun(record: &Record, run: &str) -> Result<RunBase, RepositoryError> {
     let oid = |text: &String| {
         text.parse()
             .map_err(|_| RepositoryError::Damaged(format!("project.json of run {run} names no object")))
@@ -167,6 +188,7 @@ fn begun(record: &Record, run: &str) -> Result<RunBase, RepositoryError> {
         snapshot: Snapshot { commit: oid(&record.commit)?, tree: oid(&record.tree)? },
         head: record.head.as_ref().map(oid).transpose()?,
         dirty: record.dirty,
+        compared_with: record.compared_with().map(oid).transpose()?,
         notes: record.notes.clone(),
     })
 }
@@ -222,11 +244,9 @@ impl RunPreparation<'_> {
             notes: self.notes(&walked),
             copies: copies.files,
             excludes: String::from_utf8_lossy(&excludes).into_owned(),
+            continues: None,
         };
-        let text = serde_json::to_vec_pretty(&record).map_err(|error| {
-            RepositoryError::Unsupported(format!("{} cannot be written down: {error}", self.folder.display()))
-        })?;
-        disk::write_durably(&run_dir.join("project.json"), &text)?;
+        record.save(&run_dir)?;
         Ok(record)
     }
 

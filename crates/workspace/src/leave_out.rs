@@ -50,7 +50,9 @@ impl RunSpace {
         if cleaned.commit != line {
             let name = work_ref(&self.run, ROOT_ATTEMPT);
             let held = self.lock_ref(&name)?;
-            self.swap_ref(&held, &name, Some(&line), &cleaned.commit)?;
+            // A root that changed nothing has no work ref, but it may continue a run whose changes are not allowed now.
+            let before = self.read_ref(&name)?.map(|_| line);
+            self.swap_ref(&held, &name, before.as_ref(), &cleaned.commit)?;
         }
         Ok(note(&cleaned.taken_back))
     }
@@ -61,7 +63,7 @@ impl RunSpace {
     }
 
     fn cleaned(&self, terms: &Terms<'_>, made: &ObjectId) -> Result<CleanedCommit, RepositoryError> {
-        let (git, base) = (self.git(), self.base()?.commit);
+        let (git, base) = (self.git(), self.compared_with()?);
         let mut cleaned = CleanedCommit { commit: *made, taken_back: Vec::new() };
         let mut files: Option<(Files, Files)> = None;
         for _ in 0..ROUNDS_MAX {

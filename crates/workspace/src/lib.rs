@@ -25,6 +25,7 @@ mod change;
 mod checkout;
 mod closed;
 mod content;
+mod continue_run;
 mod copies;
 mod disk;
 mod enclosing;

@@ -11,6 +11,7 @@ use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::{Approvals, instructs};
 use posse_domain::printable;
+use posse_domain::request::ContinuedFiles;
 use posse_engine::ports::{
     CallContext, CallFiles, CheckRequest, FilesProgressReceiver, MadeWorkspace, Merge, MergeRequest, Salvage,
     StopSignal, UpdateOutcome, WorkspaceError, WorkspaceId, WorkspaceResult, Workspaces,
@@ -22,7 +23,7 @@ use super::protected_names::ProtectedNames;
 use super::run_files::blocking;
 use super::workspace_commands::CommandPlace;
 use super::{
-    CACHE_NAMES, LocalFiles, PublishedResult, RunSpace, TemporaryState, TreeMerge, WorkspaceOptions,
+    CACHE_NAMES, LocalFiles, PublishedResult, RunBase, RunSpace, TemporaryState, TreeMerge, WorkspaceOptions,
 };
 
 /// How many runs stay open in the cache.
@@ -203,6 +204,12 @@ impl Inner {
     }
 }
 
+/// The beginning of a run as its journal has it.
+fn base_snapshot(begun: RunBase) -> BaseSnapshot {
+    let RunBase { snapshot, head, compared_with, notes, dirty: _ } = begun;
+    BaseSnapshot { commit: snapshot.commit, tree: snapshot.tree, head, compared_with, notes }
+}
+
 impl Workspaces for LocalWorkspaces {
     fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot> {
         let (own, run, dir) = (self.clone(), run.to_string(), PathBuf::from(dir));
@@ -210,10 +217,18 @@ impl Workspaces for LocalWorkspaces {
             // The first workspace needs to know this, and finding out takes as long as the snapshot of a small folder.
             let files = own.0.files.clone();
             std::thread::spawn(move || files.try_overlays());
-            let begun = own.0.files.begin(&run, &dir)?;
-            let (commit, tree) = (begun.snapshot.commit, begun.snapshot.tree);
-            Ok(BaseSnapshot { commit, tree, head: begun.head, notes: begun.notes })
+            Ok(base_snapshot(own.0.files.begin(&run, &dir)?))
         })
+    }
+
+    fn continue_from(
+        &self,
+        run: &RunId,
+        earlier: &RunId,
+        files: ContinuedFiles,
+    ) -> WorkspaceResult<BaseSnapshot> {
+        let (own, run, earlier) = (self.clone(), run.to_string(), earlier.to_string());
+        blocking(move || Ok(base_snapshot(own.0.files.continue_from(&run, &earlier, files)?)))
     }
 
     fn progress(&self) -> Option<FilesProgressReceiver> {

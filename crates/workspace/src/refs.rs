@@ -53,6 +53,11 @@ pub(crate) fn imported_ref(run: &str, object: &ObjectId) -> String {
     format!("refs/posse/imported/{run}/{object}")
 }
 
+/// The ref that keeps a commit of an earlier run which a run needs.
+pub(crate) fn kept_ref(run: &str, commit: &ObjectId) -> String {
+    format!("refs/posse/kept/{run}/{commit}")
+}
+
 /// Refuses an id that cannot be part of a path and of a ref.
 pub(crate) fn check_id(id: &str) -> Result<(), RepositoryError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');

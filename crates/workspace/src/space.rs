@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use posse_engine::ports::{ApplyError, ApplySummary, DiffOptions, Merge, UpdateOutcome};
 
-use super::apply::Application;
+use super::apply::{Application, INTENT};
 use super::change::changes;
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
@@ -131,7 +131,7 @@ impl RunSpace {
     /// The run's changes, whether or not they are published.
     pub fn made(&self) -> Result<PublishedResult, RepositoryError> {
         let git = self.git();
-        let (base, commit) = (self.base()?.commit, self.result()?);
+        let (base, commit) = (self.compared_with()?, self.result()?);
         let changed =
             if same_tree(&git, &base, &commit)? { Vec::new() } else { changes(&git, &base, &commit)? };
         let paths: Vec<String> =
@@ -181,9 +181,10 @@ impl RunSpace {
         let git = self.git();
         let application = Application {
             git: &git,
-            base: self.base()?.commit,
+            base: self.compared_with()?,
+            earlier: self.earlier_results()?,
             result: self.result()?,
-            intent: &self.dir().join("apply.json"),
+            intent: &self.dir().join(INTENT),
             executable_counts: user_repository.as_ref().is_none_or(UserRepository::executable_counts),
             hit: &|point| options.hit(point),
         };

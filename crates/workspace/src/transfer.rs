@@ -219,7 +219,7 @@ fn lines<T: Display>(entries: impl IntoIterator<Item = T>) -> String {
 }
 
 /// The objects that are not in the repository.
-fn missing(git: &Git, objects: &[ObjectId]) -> Result<Vec<ObjectId>, RepositoryError> {
+pub(super) fn missing(git: &Git, objects: &[ObjectId]) -> Result<Vec<ObjectId>, RepositoryError> {
     if objects.is_empty() {
         return Ok(Vec::new());
     }

@@ -7,6 +7,7 @@ pub(crate) mod approve;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod continue_run;
 pub(crate) mod definition_list;
 pub(crate) mod definition_page;
 pub(crate) mod demo;
@@ -22,6 +23,7 @@ pub(crate) mod plan;
 pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod resume;
+pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod send;
@@ -43,6 +45,8 @@ use crate::exit::Exit;
 pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliError> {
     match command {
         Command::Run(args) => run::run(args, context),
+        Command::Continue(args) => continue_run::continue_run(args, context),
+        Command::Retry(args) => retry::retry(args, context),
         Command::Plan(args) => plan::plan(args, context),
         Command::Ps(args) => ps::ps(&args, context),
         Command::Show(args) => show::show(&args, context),

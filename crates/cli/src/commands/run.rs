@@ -82,7 +82,28 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         },
         Some(file) => Some(PlanInput::File(file.into())),
     };
-    let prepared = runtime::looking(async { Ok(draft.prepare(&directory, context).await) })?;
+    start_in(draft, &directory, detached, json, context)
+}
+
+/// Starts the run of a draft, and watches it unless it is detached.
+pub(crate) fn start(
+    draft: RunDraft,
+    detached: bool,
+    json: bool,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let directory = print_noted(RunDirectory::load(&draft, context))?;
+    start_in(draft, &directory, detached, json, context)
+}
+
+fn start_in(
+    draft: RunDraft,
+    directory: &RunDirectory,
+    detached: bool,
+    json: bool,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let prepared = runtime::looking(async { Ok(draft.prepare(directory, context).await) })?;
     let prepared = print_noted(prepared)?;
     if detached {
         return detach::detach_and_print(&prepared, json, context);
@@ -176,6 +197,7 @@ impl RunArgs {
             prompt: None,
             session_id: None,
             own_model: None,
+            continues: None,
         };
         Ok((draft, self.plan))
     }

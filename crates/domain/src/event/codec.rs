@@ -67,7 +67,9 @@ impl EventBody {
                 let request = &mut e.request;
                 let catalogue = request.catalogue.iter_mut().filter_map(CatalogueText::text_mut);
                 let texts = std::iter::once(&mut request.text).chain(&mut request.prompt);
-                texts.chain(catalogue).chain(&mut request.agents_md).collect()
+                let prior =
+                    request.continues.iter_mut().filter_map(|continued| continued.conversation.as_mut());
+                texts.chain(catalogue).chain(&mut request.agents_md).chain(prior).collect()
             }
             EventBody::RunCompleted(e) => vec![&mut e.text],
             EventBody::RunFailed(e) => e.text.iter_mut().collect(),

@@ -18,6 +18,10 @@ pub struct BaseSnapshot {
     /// The user's commit that the snapshot is based on, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<ObjectId>,
+    /// The commit that the result is compared with, if that is not `commit`: a run that continues another one begins with
+    /// its result, and both of them together are one change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared_with: Option<ObjectId>,
     /// Surprises that the user should know: submodules, omitted files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

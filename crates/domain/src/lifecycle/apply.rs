@@ -51,6 +51,8 @@ impl Run {
         let catalogue = request.discovered();
         let catalogue = catalogue.map_err(|problem| illegal(event, format!("its catalogue: {problem}")))?;
         let agents_md = request.agents_md.as_ref().map(here).transpose()?;
+        let continued = request.continues.as_ref().and_then(|continued| continued.conversation.as_ref());
+        let continued = continued.map(here).transpose()?;
         let PreparedDefinitions { definitions, skills } =
             PreparedDefinitions::new(&request.definitions, &catalogue)
                 .map_err(|problem| illegal(event, problem))?;
@@ -80,6 +82,7 @@ impl Run {
         Ok(Run {
             skills,
             agents_md,
+            continued,
             out_of_reach,
             ..started_run(&run, started, event.at_ms, definitions, ledger, agent)
         })
@@ -532,6 +535,7 @@ fn started_run(
         definitions,
         skills: BTreeMap::new(),
         agents_md: None,
+        continued: None,
         ledger,
         failed: Vec::new(),
         repaired: BTreeSet::new(),

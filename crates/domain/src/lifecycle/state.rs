@@ -273,6 +273,8 @@ pub struct Run {
     pub skills: BTreeMap<String, Arc<PreparedSkill>>,
     /// The project's instructions for agents (`AGENTS.md`).
     pub agents_md: Option<Arc<str>>,
+    /// The conversation that the root begins with, as JSON, if it continues an agent of an earlier run.
+    pub continued: Option<Arc<str>>,
     pub ledger: Ledger,
     /// The failed children, in the order of their failures.
     pub failed: Vec<FailedChild>,

@@ -44,7 +44,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use posse_agent::conversation::Conversation;
 use posse_domain::code::Code;
 use posse_domain::event::{Event, RunPlanned};
 use posse_domain::id::AgentId;
@@ -185,7 +184,8 @@ impl Driver {
     /// The run limit that is too small for a first call and a report. Checked before anything is written.
     pub(crate) fn problem_with_limits(mut self) -> Option<(RequestField, String)> {
         let root = self.core.run.id.root();
-        self.open_session(&root, Conversation::default()).ok()?;
+        let prior = self.prior_of_root().ok()?;
+        self.open_session(&root, prior).ok()?;
         self.models.first_call_problem(&self.core, &self.preambles)
     }
 
@@ -197,7 +197,8 @@ impl Driver {
         self.core.batch.run_changed = true;
         self.core.batch.events.push(started);
         self.core.watch_deadline(&root);
-        if let Err(reason) = self.open_session(&root, Conversation::default()) {
+        let opened = self.prior_of_root().and_then(|prior| self.open_session(&root, prior));
+        if let Err(reason) = opened {
             self.core.stop = Some(Stop::Inconsistent(reason.to_string()));
         }
         if let Some(reason) = self.missing.take() {

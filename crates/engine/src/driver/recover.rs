@@ -62,6 +62,7 @@ impl Driver {
             let contract = self.core.run.open(id).map(|agent| agent.contract.clone());
             let continues = contract.as_ref().and_then(|contract| contract.parent.continues.clone());
             let prior = match (continues, contract) {
+                _ if id.is_root() => self.prior_of_root(),
                 (Some(of), _) => {
                     let store = self.core.rt.parts.store.clone();
                     conversation_of(&*store, &self.core.key.clone(), &of).await.map_err(SessionError::from)

@@ -14,10 +14,16 @@ use posse_domain::lifecycle::{AgentState, CommandRefused, FailKind, Failure};
 use super::effects::Effect;
 use super::session::{AgentWait, Session, SessionError};
 use super::{Driver, Stop};
-use crate::history::{HistoryError, machine_of};
+use crate::history::{HistoryError, continued_conversation, machine_of};
 use crate::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
 impl Driver {
+    /// The conversation that the root begins with. It is empty, unless the run continues an earlier one.
+    pub(super) fn prior_of_root(&self) -> Result<Conversation, SessionError> {
+        let prior = self.core.run.continued.as_deref().map(continued_conversation).transpose()?;
+        Ok(prior.unwrap_or_default())
+    }
+
     /// Creates the session of an agent that is in the state.
     pub(super) fn open_session(&mut self, id: &AgentId, prior: Conversation) -> Result<(), SessionError> {
         let agent = self.core.run.open(id).ok_or_else(|| SessionError::NotOpen(id.clone()))?;

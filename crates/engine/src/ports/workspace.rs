@@ -20,6 +20,7 @@ use posse_domain::event::{BaseSnapshot, CheckRecord, FilesCommit, RunResult};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_domain::permission::Approvals;
+use posse_domain::request::ContinuedFiles;
 use thiserror::Error;
 use tokio::sync::watch;
 
@@ -244,6 +245,19 @@ pub type FilesProgressReceiver = watch::Receiver<Option<FilesProgress>>;
 pub trait Workspaces: Send + Sync + 'static {
     /// Takes a snapshot of a folder for a new run. Changes nothing in the folder.
     fn begin(&self, run: &RunId, dir: &str) -> WorkspaceResult<BaseSnapshot>;
+
+    /// Begins a new run with files of an earlier one, of the same tenant, instead of those of the user's folder. The new
+    /// run keeps them, whatever becomes of the earlier one. An implementation that keeps no files keeps this default.
+    fn continue_from(
+        &self,
+        run: &RunId,
+        earlier: &RunId,
+        files: ContinuedFiles,
+    ) -> WorkspaceResult<BaseSnapshot> {
+        let _ = (run, files);
+        let problem = format!("the files of run {earlier} are not kept");
+        Box::pin(std::future::ready(Err(WorkspaceError::Unsupported(problem))))
+    }
 
     /// Reports of operations that take long, of all runs of this process. An implementation that reports nothing keeps
     /// this default.

@@ -19,6 +19,7 @@ use posse_domain::skill::DiscoveredDefinitions;
 use posse_domain::text::first_line;
 
 use super::{RequestField, Runtime, RuntimeError};
+use crate::history::continued_conversation;
 
 /// Size limit of a user's request.
 pub const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -93,6 +94,15 @@ fn check_texts(request: &RunRequest) -> Result<Arc<str>, RuntimeError> {
         Some((RequestField::Request, &request.text)),
         request.prompt.as_ref().map(|prompt| (RequestField::Prompt, prompt)),
     ];
+    let prior = request.continues.as_ref().and_then(|continued| continued.conversation.as_ref());
+    if let Some(prior) = prior {
+        if prior.missing().is_some() {
+            return invalid(RequestField::Continues, "its conversation was not fetched".to_owned());
+        }
+        if let Err(problem) = continued_conversation(&prior.to_shared()) {
+            return invalid(RequestField::Continues, problem.to_string());
+        }
+    }
     for (field, text) in named.into_iter().flatten() {
         if text.missing().is_some() {
             return invalid(field, "its text was not fetched".to_owned());
@@ -179,6 +189,7 @@ impl CheckedRequest {
             on_ask,
             terms,
             plan,
+            continues,
             definition: _,
             dir: _,
             session_id: _,
@@ -202,7 +213,7 @@ impl CheckedRequest {
                     Some(plan) => clipped(&plan.goal),
                     None => first_line(text, GOAL_MAX_CHARS).into(),
                 },
-                continues: None,
+                continues: continues.as_ref().map(|continued| continued.agent.clone()),
                 repairs: None,
             },
             step: StepTerms {

@@ -21,6 +21,8 @@ pub enum RequestField {
     BudgetTokens,
     /// The descriptions of what agents can start and load.
     Catalogue,
+    /// The agent of an earlier run that the root continues.
+    Continues,
     /// All definitions together.
     Definitions,
     /// The project.
@@ -56,6 +58,7 @@ impl fmt::Display for RequestField {
             Self::BudgetTime => "budget.wall_ms",
             Self::BudgetTokens => "budget.tokens",
             Self::Catalogue => "catalogue",
+            Self::Continues => "continues",
             Self::Definitions => "definitions",
             Self::Dir => "dir",
             Self::Model => "model",

@@ -8,7 +8,7 @@ use posse_domain::permission::{Decision, OnAsk, Rule, Rules};
 use posse_domain::plan::{Author, IntegrationOrder, OnFailure, Plan, Step, UnownedWriters};
 use posse_domain::skill::DiscoveredDefinitions;
 use posse_engine::ports::{Commit, Store as _};
-use posse_engine::{GivenBaseUrl, Recording, RunRequest, RunTerms};
+use posse_engine::{Continuation, GivenBaseUrl, Recording, RunRequest, RunTerms};
 use posse_models::scripted::ScriptedAnswer;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -63,6 +63,11 @@ fn full(world: &World) -> RunRequest {
             recorded_model: Some("recorded/model".to_owned()),
         },
         plan: None,
+        continues: Some(Continuation {
+            agent: "k3f9ab2c.1".parse().expect("an agent"),
+            conversation: Some(r#"[{"User": "earlier"}]"#.into()),
+            files: None,
+        }),
     }
 }
 

@@ -163,7 +163,7 @@ impl Workspaces for MemoryWorkspaces {
             let files = Files::from([("README".to_owned(), "a project".to_owned())]);
             let name = disk.keep(&files);
             disk.bases.insert(run, name);
-            Ok(BaseSnapshot { commit: name, tree: name, head: None, notes: Vec::new() })
+            Ok(BaseSnapshot { commit: name, tree: name, head: None, compared_with: None, notes: Vec::new() })
         })
     }
 

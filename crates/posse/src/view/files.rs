@@ -90,9 +90,10 @@ impl ViewPart for AgentCommits {
     }
 }
 
-/// The commit that a run began with, from its first event.
+/// The commit that the changes of a run are compared with, from its first event: the one that it began with, or the one that
+/// the run which it continues began with.
 pub(crate) fn started_from(body: &EventBody) -> Option<ObjectId> {
     let EventBody::RunStarted(started) = body else { return None };
     let RunStarted { base, .. } = &**started;
-    base.as_ref().map(|base| base.commit)
+    base.as_ref().map(|base| base.compared_with.unwrap_or(base.commit))
 }

@@ -4,6 +4,7 @@
 //! prepares the run. This checks everything that can be wrong (settings, definitions, models, limits, trust) before
 //! anything is written. This process or another one can start the result.
 
+mod continued;
 mod depth;
 mod directory;
 
@@ -13,7 +14,9 @@ mod replay;
 use std::path::{Path, PathBuf};
 
 use posse::discovery::DefinitionType;
-use posse::{DEFAULT_ROOT, Definition, Definitions, ModelRegistry, NewRun, RunRequest, RunTerms};
+use posse::{
+    Continuation, DEFAULT_ROOT, Definition, Definitions, ModelRegistry, NewRun, RunRequest, RunTerms,
+};
 use posse_domain::event::CatalogueText;
 use posse_domain::plan::{Plan, UnownedWriters};
 use posse_domain::skill::{DEFAULT_SKILL_AGENT, Skill};
@@ -64,6 +67,8 @@ pub struct RunDraft {
     /// Whether the result is applied to the checkout when the run has completed. This is an option of the executing
     /// process and not part of the run.
     pub apply: bool,
+    /// The agent of an earlier run that the root continues. [`RunDraft::follow_up`] and [`RunDraft::retry`] set it.
+    pub continues: Option<Continuation>,
 }
 
 /// Where the plan of a run comes from.
@@ -144,6 +149,7 @@ impl RunDraft {
             session_id,
             own_model,
             apply,
+            continues,
             text: _,
             dir: _,
             agent: _,
@@ -192,6 +198,7 @@ impl RunDraft {
                 ..RunTerms::default()
             },
             plan: parts.plan,
+            continues,
             ..RunRequest::new(parts.text)
         };
         Settings { max_usd, ..settings.clone() }.apply(&mut request);

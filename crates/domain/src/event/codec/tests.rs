@@ -156,6 +156,7 @@ fn run_samples(text: &str) -> Vec<EventBody> {
             commit: object(1),
             tree: object(2),
             head: Some(object(3)),
+            compared_with: Some(object(4)),
             notes: vec![text.to_owned()],
         }),
     };

@@ -25,7 +25,9 @@ impl FilesDesk {
         let root = core.run.id.root();
         let changed =
             core.run.open(&root).is_some_and(|agent| agent.files.made || agent.files.merged.is_some());
-        if !changed {
+        // The changes of an earlier run that it continues are part of its result.
+        let continues = core.run.base.as_ref().is_some_and(|base| base.compared_with.is_some());
+        if !changed && !continues {
             self.publication = Publication::Done(None);
             return &self.publication;
         }

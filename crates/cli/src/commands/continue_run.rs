@@ -1,0 +1,97 @@
+//! `posse continue`.
+
+use crate::commands::run::{self, typed};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::ids::AgentArg;
+use crate::permissions::PermissionArgs;
+use crate::runtime;
+use crate::setting_flags::SettingFlags;
+use posse::EndedAgent;
+use posse_setup::RunDraft;
+
+/// Ask a finished run, or one of its agents, for more
+///
+/// Starts a new run that begins with the conversation and the files of the finished one, and with your message. Rules and
+/// limits are those of your settings now; the model and the agent stay the same unless you name others. `posse diff` and
+/// `posse apply` of the new run cover the changes of both.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  posse continue k3f9 \"now add a test for it\"
+  posse continue k3f9.2 \"why did you choose this format?\"
+  git diff | posse continue k3f9 -")]
+pub(crate) struct ContinueArgs {
+    /// The finished run, or an agent of a run that has ended
+    run: AgentArg,
+    /// What to do next; `-` reads it from standard input
+    #[arg(required = true, value_name = "MESSAGE")]
+    message: Vec<String>,
+    #[command(flatten)]
+    further: ContinueOptions,
+}
+
+/// Options of runs that continue earlier ones.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ContinueOptions {
+    #[command(flatten)]
+    settings: SettingFlags<false>,
+    /// Another definition for the root [default: that of the earlier agent]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// More definitions: a JSON file, or the JSON itself
+    #[arg(long, value_name = "FILE|JSON")]
+    agents: Option<String>,
+    #[command(flatten)]
+    permissions: PermissionArgs,
+    /// Apply the result to the checkout when the run has completed, as `posse apply` does
+    #[arg(long)]
+    apply: bool,
+    /// Print the run's id and execute the run in the background
+    #[arg(long, short)]
+    pub(crate) detach: bool,
+    /// Print events and the result as JSON lines
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The argument that names the earlier run, in errors about what it sets.
+pub(crate) const EARLIER: &str = "RUN";
+
+/// Continues a finished run.
+pub(crate) fn continue_run(args: ContinueArgs, context: &Context) -> Result<Exit, CliError> {
+    let (detach, json) = (args.further.detach, args.further.json);
+    let text = typed("message", &args.message)?;
+    let earlier = ended(&args.run, context)?;
+    let draft = args.further.draft(Some(text)).follow_up(earlier, EARLIER);
+    run::start(draft, detach, json, context)
+}
+
+/// The agent that has ended.
+pub(crate) fn ended(agent: &AgentArg, context: &Context) -> Result<EndedAgent, CliError> {
+    let reader = context.open_read_only()?;
+    runtime::looking(async {
+        let agent = agent.find_known(&reader).await?;
+        reader.ended_agent(&agent).await.map_err(|error| match error {
+            posse::Error::StillRunning(run) => CliError::failed(format!("run {run} has not ended"))
+                .hint(format!("`posse send {run} MESSAGE` reaches it while it runs")),
+            other => other.into(),
+        })
+    })
+}
+
+impl ContinueOptions {
+    /// The draft of the new run, without what it takes from the earlier one.
+    pub(crate) fn draft(self, text: Option<String>) -> RunDraft {
+        RunDraft {
+            text,
+            settings: self.settings.0,
+            agent: self.agent,
+            agents: self.agents,
+            permissions: self.permissions.0,
+            apply: self.apply,
+            ..RunDraft::default()
+        }
+    }
+}
