@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::ci::{NOT_IN_FAULTS, WORKSPACE_KIND, test_threads};
 use crate::command::{
-    FreshDir, Profile, Program, TMPDIR, build, capture, cargo, cargo_has, metadata, root, run as run_command,
+    FreshDir, Profile, Program, TMPDIR, build, capture, cargo, cargo_has, root, run as run_command,
 };
 use crate::{Failure, Outcome, packages, replays};
 
@@ -199,13 +199,12 @@ impl Programs {
         let version = capture(&mut cargo(&["version", "--verbose"]))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         let host = host.ok_or_else(|| Failure::new("cargo does not name this machine"))?;
-        let target = metadata(&["--no-deps"])?;
-        let target = PathBuf::from(target["target_directory"].as_str().unwrap_or("target"));
         Ok(Self {
             faults: build(&Program::Binary("posse-faults"), Profile::Dev)?,
             lasting: build(&Program::Example("lasting"), Profile::Dev)?,
             host: host.to_uppercase().replace(['-', '.'], "_"),
-            report: target.join("nextest").join(PROFILE).join("junit.xml"),
+            // Nextest writes beneath the workspace, wherever cargo builds.
+            report: root().join("target/nextest").join(PROFILE).join("junit.xml"),
         })
     }
 

@@ -15,6 +15,21 @@ pub enum HolderMode {
     UserNamespace,
 }
 
+impl HolderMode {
+    /// The modes that this process can try, the best first. Root of a user namespace, as in a container without
+    /// privileges, cannot read the attributes that the mode of root needs.
+    pub fn possible() -> &'static [Self] {
+        let is_root = rustix::process::geteuid().is_root();
+        let owns_all = || std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| maps_all(&map));
+        if is_root && owns_all() { &[Self::Root, Self::UserNamespace] } else { &[Self::UserNamespace] }
+    }
+}
+
+/// Whether a map of user ids is that of the machine's first user namespace: every id is itself.
+fn maps_all(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
 /// A request to a holder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,4 +72,19 @@ pub(super) struct ChangesPaths {
 pub(super) enum HolderReply {
     Done,
     Failed(SetupFailure),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_user_namespace_maps_every_id_to_itself() {
+        assert!(maps_all("         0          0 4294967295\n"));
+        for container in
+            ["         0       1000          1\n", "0 0 65536\n", "0 1000 1\n1 100000 65536\n", ""]
+        {
+            assert!(!maps_all(container), "{container:?}");
+        }
+    }
 }

@@ -265,14 +265,8 @@ impl Inner {
 
 impl Holder {
     fn start(program: &InitBinary) -> Result<Self, SandboxError> {
-        let modes = if rustix::process::geteuid().is_root() {
-            // In a container, root may have no privileges.
-            &[HolderMode::Root, HolderMode::UserNamespace][..]
-        } else {
-            &[HolderMode::UserNamespace]
-        };
         let mut refused = SandboxError::Lost;
-        for mode in modes {
+        for mode in HolderMode::possible() {
             let holder = Self::spawn(program, *mode)?;
             wire::send(&holder.socket, &HolderRequest::Begin(*mode), &[])?;
             match holder.receive()?.0 {

@@ -82,10 +82,8 @@ impl RunSpace {
         if is_marked || !home.join(super::overlays::UPPER).is_dir() {
             return Ok(());
         }
-        let as_root = || {
-            if rustix::process::geteuid().is_root() { HolderMode::Root } else { HolderMode::UserNamespace }
-        };
-        let mode = self.usable_overlays().map_or_else(as_root, |(_, mode)| mode);
+        let likely = || HolderMode::possible()[0];
+        let mode = self.usable_overlays().map_or_else(likely, |(_, mode)| mode);
         // Whatever of it reached the disk, it is torn: no boot had it whole.
         Mark { base: base.to_string(), bytes: 0, boot: None, overlay: Some(mode) }.save(&home)?;
         sync::forget(&home)
