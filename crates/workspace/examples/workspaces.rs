@@ -17,6 +17,7 @@ use posse_workspace::{LocalFiles, RunSpace, WorkspaceOptions};
 const DEFAULT_FILES: usize = 10_000;
 const DEFAULT_ROUNDS: usize = 7;
 const FILES_PER_DIR: usize = 20;
+const DIRS_PER_DIR: usize = 50;
 /// Files have between this and four times as many lines, as source files often do.
 const LINES: usize = 40;
 /// The size of an ignored directory.
@@ -94,7 +95,7 @@ impl Bench<'_> {
             clean.push(timed(|| Ok(spaces.begin(&run, self.folder).map(drop)?))?);
             status.push(timed(|| git(self.folder, &["status", "--porcelain"]))?);
         }
-        let changed = self.folder.join("d0/f0.txt");
+        let changed = self.folder.join(file(0));
         let before = fs::read(&changed)?;
         for round in 0..self.rounds {
             fs::write(&changed, format!("changed in round {round}\n"))?;
@@ -126,16 +127,16 @@ impl Bench<'_> {
             let mut dir = PathBuf::new();
             made.push(timed(|| {
                 dir = space.make(&agent, 1, &base)?.dir;
-                Ok(fs::write(dir.join("d0/f1.txt"), agent.as_bytes())?)
+                Ok(fs::write(dir.join(file(1)), agent.as_bytes())?)
             })?);
             bytes = bytes.max(bytes_of(&space, &agent)?);
             space.snapshot(&agent, 1)?;
             same.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
-            fs::write(dir.join("d2/f41.txt"), agent.as_bytes())?;
+            fs::write(dir.join(file(41)), agent.as_bytes())?;
             call.push(timed(|| Ok(space.commit_call(&agent, 1).map(drop)?))?);
             fs::write(dir.join("new"), agent.as_bytes())?;
             work.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
-            fs::write(dir.join("d1/f21.txt"), agent.as_bytes())?;
+            fs::write(dir.join(file(21)), agent.as_bytes())?;
             changed.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
             salvage.push(timed(|| Ok(space.salvage(&agent, 1).map(drop)?))?);
             remove.push(timed(|| Ok(space.remove(&agent, 1)?))?);
@@ -160,12 +161,12 @@ impl Bench<'_> {
         let (mut made, mut bytes) = (Vec::new(), Vec::new());
         let parent = space.make("states", 1, &base)?.dir;
         for round in 0..=self.rounds {
-            fs::write(parent.join("d0/f1.txt"), format!("state {round}\n"))?;
+            fs::write(parent.join(file(1)), format!("state {round}\n"))?;
             let commit = space.snapshot("states", 1)?.commit;
             let before = trees::bytes_beneath(&self.dir.join("state/projects"))?;
             let time = timed(|| {
                 let dir = space.make(&format!("states.{round}"), 1, &commit)?.dir;
-                Ok(fs::write(dir.join("d0/f2.txt"), "first")?)
+                Ok(fs::write(dir.join(file(2)), "first")?)
             })?;
             // The first one loads what the process needs to know of the base.
             if round > 0 {
@@ -198,7 +199,7 @@ impl Bench<'_> {
             let base = spaces.begin(&run, self.folder)?.snapshot.commit;
             times.push(timed(|| {
                 let dir = spaces.open(&run)?.make(&run, 1, &base)?.dir;
-                Ok(fs::write(dir.join("d0/f1.txt"), "first")?)
+                Ok(fs::write(dir.join(file(1)), "first")?)
             })?);
         }
         say("second_run_first_write", &mut times);
@@ -254,7 +255,7 @@ impl Bench<'_> {
             let mut dir = PathBuf::new();
             made.push(timed(|| {
                 dir = space.make(&agent, 1, &base)?.dir;
-                Ok(fs::write(dir.join("d0/f1.txt"), agent.as_bytes())?)
+                Ok(fs::write(dir.join(file(1)), agent.as_bytes())?)
             })?);
             if dir.join("target").exists() {
                 return Err("an ignored directory was copied".into());
@@ -278,17 +279,22 @@ fn say(name: &str, times: &mut [Duration]) {
     }
 }
 
+/// The path of a file of the repository. Directories are in directories, as in projects of this size.
+fn file(number: usize) -> String {
+    let dir = number / FILES_PER_DIR;
+    format!("g{}/d{dir}/f{number}.txt", dir / DIRS_PER_DIR)
+}
+
 /// A repository like a fresh clone: its objects in one pack, its files some time old.
 fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
     let time = std::time::SystemTime::now() - OLD;
     for number in 0..files {
-        let dir = folder.join(format!("d{}", number / FILES_PER_DIR));
+        let path = folder.join(file(number));
         if number % FILES_PER_DIR == 0 {
-            fs::create_dir_all(&dir)?;
+            fs::create_dir_all(path.parent().unwrap_or(folder))?;
         }
         let lines = LINES * (1 + number % 4);
         let text = format!("a line of file {number}\n").repeat(lines);
-        let path = dir.join(format!("f{number}.txt"));
         fs::write(&path, text)?;
         fs::File::options().write(true).open(&path)?.set_modified(time)?;
     }
