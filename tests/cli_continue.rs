@@ -129,6 +129,37 @@ fn a_child_is_continued_with_its_own_files_by_its_own_definition() {
     assert_eq!(files("right.txt"), None, "a child has not seen its sibling's work");
 }
 
+/// A child changes the first line of a file and fails its check; the root changes another file.
+const REFUSED_CHILD: &str = r#"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: general, description: first line, prompt: "change it",
+         success_criteria: [{command: "false"}]}}
+- when: {definition: coder, turn: 2}
+  reply: {tool_calls: [{name: write, input: {path: other.txt, content: "other\n"}}]}
+- when: {definition: general, depth: 0, turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: third.txt, content: "third\n"}}]}
+- when: {definition: general, turn: 1}
+  reply: {tool_calls: [{name: bash, input: {command: "sed -i 1s/.*/changed/ lines.txt"}}]}
+- reply: {text: Done.}
+"#;
+
+#[test]
+fn the_refused_work_of_a_child_is_applied_with_its_follow_up_beside_the_users_own() {
+    let home = home(REFUSED_CHILD);
+    home.not_replayed("its files are those of a folder that the user changes meanwhile");
+    home.write("lines.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+    let first = run(&home, "go");
+    home.posse(&["apply", &first]).exits(0);
+    assert_eq!(text(&home, "lines.txt").as_deref(), Some("1\n2\n3\n4\n5\n6\n7\n8\n9\n"));
+    home.write("lines.txt", "1\n2\n3\n4\n5\n6\n7\n8\nmine\n");
+    let next = started(&home, 0, &["continue", &format!("{first}.1"), "keep it"]);
+    home.posse(&["apply", &next]).exits(0);
+    assert_eq!(text(&home, "lines.txt").as_deref(), Some("changed\n2\n3\n4\n5\n6\n7\n8\nmine\n"));
+    assert_eq!(text(&home, "third.txt").as_deref(), Some("third\n"));
+}
+
 #[test]
 fn a_run_that_has_not_ended_is_not_continued_and_a_completed_one_is_not_retried() {
     let home = home("- reply: {text: Done.}\n");
@@ -229,4 +260,24 @@ fn the_model_gets_the_whole_conversation_again_and_a_retry_says_why_it_stopped()
             assert!(sent.contains(text), "{wire_format:?}: {text}");
         }
     }
+}
+
+#[test]
+fn a_follow_up_that_is_killed_is_resumed_with_the_conversation() {
+    let (_, model) = MODELS[0];
+    let world = World::new(model, "", talkative);
+    world.home.not_replayed("the moment of the kill is another one each time");
+    let first = run_of(&world.run(&["--json", "Find out about the file."]).exits(0).result());
+    let mut going = world.home.start(&["continue", "--json", &first, "What did you find?"]);
+    let second = run_of(&going.until_event("", "agent.model_called"));
+    going.kill();
+    // The earlier run is not needed any more.
+    fs::remove_dir_all(world.home.state_dir().join("runs").join(&first)).expect("removed");
+    world.home.posse(&["resume", &second]).exits(0);
+    let log = world.mock.requests();
+    let sent = String::from_utf8_lossy(&log.last().expect("a request").body).into_owned();
+    for text in ["Find out about the file.", "The canary sings at dawn.", "What did you find?"] {
+        assert!(sent.contains(text), "{text}");
+    }
+    world.home.posse(&["verify", &second]).exits(0);
 }

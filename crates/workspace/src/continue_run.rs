@@ -30,6 +30,9 @@ pub(super) struct ContinuedRecord {
     run: String,
     /// The commit that the result is compared with.
     pub(super) compared_with: String,
+    /// Whether the files are those that one of its sub-agents left, and not its result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    of_sub_agent: bool,
 }
 
 impl LocalFiles {
@@ -58,7 +61,8 @@ impl LocalFiles {
         if !missing(&space.git(), &[compared_with, left])?.is_empty() {
             return Err(gone());
         }
-        let record = space.begin_next(run, &left, &compared_with)?;
+        let of_sub_agent = matches!(files, ContinuedFiles::Left { .. });
+        let record = space.begin_next(run, &left, &compared_with, of_sub_agent)?;
         begun(&record, run)
     }
 }
@@ -86,8 +90,14 @@ impl RunSpace {
                 break;
             };
             at = RunSpace::new(self.spaces.clone(), &continued.run, record)?;
-            let is_applied = applied_result(&at.dir())? == Some(at.result()?);
+            // Whether the work of a sub-agent is part of the result that was applied is not known: it may have been
+            // refused.
+            let is_result = !continued.of_sub_agent;
+            let is_applied = is_result && applied_result(&at.dir())? == Some(at.result()?);
             results.push(EarlierResult { commit, is_applied });
+            if !is_result {
+                break;
+            }
         }
         Ok(results)
     }
@@ -98,6 +108,7 @@ impl RunSpace {
         run: &str,
         left: &ObjectId,
         compared_with: &ObjectId,
+        of_sub_agent: bool,
     ) -> Result<Record, RepositoryError> {
         let run_dir = self.spaces.run_dir(run);
         disk::make_dirs(&run_dir)?;
@@ -122,6 +133,7 @@ impl RunSpace {
             continues: Some(ContinuedRecord {
                 run: self.run.clone(),
                 compared_with: compared_with.to_string(),
+                of_sub_agent,
             }),
             ..self.record.clone()
         };

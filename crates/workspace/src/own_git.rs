@@ -282,9 +282,12 @@ fn sorted<'a>(planted: &'a [(&'static str, Vec<u8>)]) -> Vec<&'a (&'static str, 
     planted
 }
 
-/// In a pack, a secret could not be recognised by name, but objects that agents add are loose.
+/// A secret cannot be recognised by its name in a pack, so where there are secrets, packs that the agent made are omitted.
 fn leave_out_secrets(walked: &mut scan::ScanResult, secrets: &HashSet<ObjectId>) {
-    let is_secret = |found: &mut ScannedFile| loose(&found.path).is_some_and(|oid| secrets.contains(&oid));
+    let is_secret = |found: &mut ScannedFile| {
+        let is_pack = found.path.starts_with(b"objects/pack/") && !secrets.is_empty();
+        is_pack || loose(&found.path).is_some_and(|oid| secrets.contains(&oid))
+    };
     for secret in walked.found.extract_if(.., is_secret) {
         walked.left_out.work(&secret.path, SECRET);
     }

@@ -109,6 +109,9 @@ fn layers_by(
                 fsconfig_set_string(&filesystem, "workdir", by_descriptor(work))?;
                 if *renames {
                     fsconfig_set_string(&filesystem, "redirect_dir", "on")?;
+                    // A machine may have it on: a file whose mode was changed would then be empty in the upper layer, which
+                    // snapshots read alone.
+                    fsconfig_set_string(&filesystem, "metacopy", "off")?;
                 } else {
                     fsconfig_set_flag(&filesystem, "userxattr")?;
                 }
