@@ -132,6 +132,11 @@ fn replay(draft: ReplayDraft, detached: bool, json: bool, context: &Context) -> 
 const AUTO: &str = "auto";
 
 impl RunArgs {
+    /// Whether no user watches the run.
+    pub(crate) fn is_for_programs(&self) -> bool {
+        self.detach || self.json
+    }
+
     /// The requested replay, if the model is a recorded run.
     fn replay(&self) -> Result<Option<ReplayDraft>, CliError> {
         let model = self.settings.0.model.as_ref().map(|model| model.value.as_str());
