@@ -38,9 +38,9 @@ fn read_all(terminal: OwnedFd) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// The screen at the end: every frame replaces the one before.
+/// The last frame and what follows: every frame replaces the one before.
 fn last_frame(written: &str) -> String {
-    let frame = written.rsplit("\u{1b}[J").next().expect("a drawing");
+    let frame = written.rsplit("\u{1b}[?2026h").next().expect("a drawing");
     let mut text = String::new();
     let mut rest = frame.chars();
     while let Some(c) = rest.next() {
@@ -93,13 +93,72 @@ fn a_run_on_a_terminal_is_a_tree_that_is_left_standing() {
 }
 
 #[test]
-fn without_colour_or_on_a_dumb_terminal_there_are_only_lines() {
-    for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+fn a_dumb_terminal_and_the_flag_plain_get_only_lines() {
+    for (flags, term) in [(&[] as &[&str], "dumb"), (&["--plain", "--color=never"], "xterm")] {
         let home = Home::new();
-        let mut command = on_a_real_terminal(&home, &["demo", "--fast"]);
-        command.env(name, value);
+        let mut command = home.command(&[flags, &["demo", "--fast"]].concat());
+        command.env("TERM", term);
         let (written, _) = on_terminal(command, 100, 30);
         assert!(!written.contains('\u{1b}') && written.contains(".1 started"), "{written}");
+    }
+}
+
+#[test]
+fn without_colour_the_tree_is_still_live() {
+    for (flags, name, value) in
+        [(&[] as &[&str], "NO_COLOR", "1"), (&[], "CLICOLOR", "0"), (&["--color", "never"], "X", "")]
+    {
+        let home = Home::new();
+        let mut command = on_a_real_terminal(&home, &[flags, &["demo", "--fast"]].concat());
+        command.env(name, value);
+        let (written, _) = on_terminal(command, 100, 30);
+        let sequences: Vec<&str> = written.split('\u{1b}').skip(1).collect();
+        assert!(sequences.iter().any(|rest| rest.starts_with("[J")), "it is drawn: {written}");
+        let is_colour = |rest: &&&str| {
+            rest.trim_start_matches(|c: char| "[;".contains(c) || c.is_ascii_digit()).starts_with('m')
+        };
+        assert_eq!(sequences.iter().find(is_colour), None, "{name}");
+    }
+}
+
+#[test]
+fn quiet_prints_only_the_result_and_verbose_prints_turns() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let run = |flag: &str| home.posse(&["run", flag, "--model", "scripted/script.yaml", "Find it"]).exits(0);
+    let quiet = run("--quiet");
+    assert!(quiet.stderr.starts_with("run ") && quiet.stdout.starts_with("Done."), "{quiet:?}");
+    let verbose = run("--verbose").stderr;
+    assert!(verbose.contains(" ↳ I split this.") && verbose.contains("turn 1"), "{verbose}");
+}
+
+#[test]
+fn without_a_terminal_the_text_of_children_and_their_reports_are_lines() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "Find it"]).exits(0);
+    let run = done.stderr[..8].to_owned();
+    let streamed =
+        ["Done.", "Nothing is left to do."].map(|text| done.stderr.find(&format!("{run}.1 ↳ {text}\n")));
+    let panel = done.stderr.find(&format!("╭─ Subagent Result ({run}.1) ─"));
+    assert!(streamed[0].is_some() && streamed[0] < streamed[1] && streamed[1] < panel, "{}", done.stderr);
+    assert!(done.stderr.contains("│ Done.\n│\n│ Nothing is left to do.\n╰──"), "{}", done.stderr);
+    let coloured = home.posse(&["run", "--color=always", "--model", "scripted/script.yaml", "Find it"]);
+    assert!(coloured.stderr.contains(".1 ↳ \u{1b}[32mDone.\u{1b}[0m\n"), "{}", coloured.stderr);
+}
+
+#[test]
+fn a_user_who_looks_elsewhere_is_notified_on_request() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    for flag in [true, false] {
+        let mut args = vec!["run", "--model", "scripted/script.yaml", "Find it"];
+        args.extend(flag.then_some("--notify"));
+        let (written, _) = on_terminal(on_a_real_terminal(&home, &args), 90, 30);
+        let run = &home.posse(&["ps", "--json"]).json_lines()[0]["run"];
+        let notice =
+            format!("\u{1b}]777;notify;Posse;run {} completed\u{1b}\\\u{7}", run.as_str().expect("an id"));
+        assert_eq!(written.contains(&notice), flag, "{written:?}");
     }
 }
 
@@ -167,9 +226,11 @@ fn nothing_a_model_says_steers_the_terminal() {
 }
 
 fn is_own_sequence(rest: &str) -> bool {
+    // The cursor, line wrap and synchronized updates.
+    let modes = ["[?25l", "[?25h", "[?7l", "[?7h", "[?2026h", "[?2026l"];
     let body = rest.strip_prefix('[').unwrap_or_default();
     let end = body.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
-    end.starts_with(['m', 'J', 'K', 'F', 'A', 'E'])
+    modes.iter().any(|mode| rest.starts_with(mode)) || end.starts_with(['m', 'J', 'K', 'F', 'A', 'E'])
 }
 
 /// The characters of a text that a terminal would act on.

@@ -9,19 +9,26 @@ use crate::env::TerminalVariables;
 #[command(next_help_heading = "Display")]
 pub(crate) struct DisplayArgs {
     /// When to use colour: `auto` uses it on a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb is set
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
     pub(crate) color: ColorWhen,
     /// Print lines instead of a live tree, also on a terminal
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) plain: bool,
     /// Print no progress, only results, questions and errors
-    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Print turns and tool calls too
-    #[arg(long, short, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Notify the user when a run needs an answer or has ended: a bell and, where the terminal can, a desktop notice
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) notify: bool,
 }
 

@@ -10,6 +10,7 @@ use super::keys::Key;
 use super::paint::Size;
 use super::rows::{Drawing, Row, Tint, finished, rows};
 use super::screen::{Screen, TerminalEvent};
+use super::tty::is_in_foreground;
 use crate::text::now_ms;
 
 /// Time between two frames.
@@ -174,7 +175,10 @@ impl Live {
         if !self.closed {
             self.paused = false;
             self.closing = true;
-            self.paint(run);
+            // The screen of another job is not drawn over.
+            if is_in_foreground() {
+                self.paint(run);
+            }
             self.closed = true;
             self.screen.close();
         }
