@@ -16,6 +16,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("run", &["Event", "Outcome", "RunReference"]),
     ("resume", &["Event", "Outcome"]),
     ("wait", &["Outcome"]),
+    ("attach", &["Event", "Outcome"]),
     ("ps", &["RunSummary"]),
     ("show", &["RunDetail"]),
     ("stats", &["RunStats", "AllStats"]),

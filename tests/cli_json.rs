@@ -42,6 +42,7 @@ fn every_object_of_every_verb_has_its_version() {
         (true, &["trace", &child, "--json"]),
         (true, &["salvage", &run, "--json"]),
         (true, &["wait", &run, "--json"]),
+        (true, &["attach", &run, "--json"]),
         (true, &["resume", &run, "--json"]),
         (false, &["approve", &run, "--json"]),
         (false, &["deny", &run, "--json"]),

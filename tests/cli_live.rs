@@ -394,3 +394,41 @@ fn notes_are_shown_once_in_full_above_the_tree() {
     assert!(joined.contains(note), "{note}\n{screen}");
     assert!(screen.find("note: ") < screen.find("coder"), "{screen}");
 }
+
+#[test]
+fn a_question_can_be_put_off_and_answered_later() {
+    let home = Home::new();
+    home.write(
+        "script.yaml",
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: write, input: {path: made.txt, content: x}}]}\n- reply: {text: \
+         all done}\n",
+    );
+    let tmux = Tmux::open(&home, 80, 24);
+    tmux.enters("clear; posse run --ask write --model scripted/script.yaml 'Make it'");
+    tmux.until("(Enter):");
+    tmux.types(&["C-c"]);
+    tmux.until("c cancel the run");
+    tmux.types(&["k"]);
+    let screen = tmux.until_it("the tree with its keys", |screen| screen.ends_with("Ctrl-C cancel"));
+    assert!(screen.contains("needs your approval: write:made.txt"), "{screen}");
+    tmux.types(&["a"]);
+    tmux.until_it("the question again", |screen| screen.ends_with("(Enter):"));
+    tmux.types(&["o", "Enter"]);
+    tmux.until("all done");
+    tmux.until_prompt();
+    assert!(home.made(&last_run(&home), "made.txt"));
+}
+
+#[test]
+fn an_interrupted_run_cannot_be_watched_and_an_ended_one_is_shown() {
+    let home = home(STUCK_MS);
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
+    let run = crate::support::run_of(&going.until_event(".1", "agent.model_called"));
+    going.kill();
+    let watched = home.posse(&["attach", &run]).exits(130);
+    assert!(watched.stderr.contains(&format!("`posse resume {run}` continues it")), "{}", watched.stderr);
+    home.write("script.yaml", &script(0));
+    home.posse(&["resume", &run]).exits(0);
+    let shown = home.posse(&["attach", &run]).exits(0);
+    assert!(shown.stdout.starts_with("Done."), "{shown:?}");
+}

@@ -245,7 +245,9 @@ impl<'a> Following<'a> {
     async fn on_signal(&mut self, ask: Ask) -> Result<Option<DriveOutcome>, CliError> {
         let is_first = ask == Ask::Interrupt && !self.is_cancelling;
         if is_first {
-            self.message = None;
+            if self.message.take().is_some() {
+                self.view.resume_drawing("\n");
+            }
             self.asking.put_off(self.view);
             if self.view.interrupt() {
                 return Ok(None);
@@ -270,9 +272,7 @@ impl<'a> Following<'a> {
             Role::Watches => self.leave(ask.exit()),
             Role::Executes(handle) => {
                 stop(self.posse, handle).await;
-                self.view.close();
-                let run = &self.run;
-                self.view.note(&format!("stopped; `posse resume {run}` continues the run"));
+                self.view.stop(&format!("stopped; `posse resume {}` continues the run", self.run));
                 DriveOutcome::Stopped(ask)
             }
         }
@@ -280,8 +280,7 @@ impl<'a> Following<'a> {
 
     fn leave(&mut self, exit: Exit) -> DriveOutcome {
         self.asking.withdraw(self.view);
-        self.view.close();
-        self.view.note(&format!("run {} continues; `posse attach {0}` shows it again", self.run));
+        self.view.stop(&format!("run {} continues; `posse attach {0}` shows it again", self.run));
         DriveOutcome::Left(exit)
     }
 

@@ -24,8 +24,10 @@ use crate::view::View;
 
 /// Start a run and watch it until it ends
 ///
-/// The report is written to standard output, progress to standard error. The first Ctrl-C cancels the run; the
-/// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
+/// The report is written to standard output, progress to standard error. On a terminal, the progress is a live tree with
+/// keys: `?` lists them, `d` detaches and lets the run continue in the background. There, the first Ctrl-C asks what to do
+/// and the second cancels the run; without a terminal, the first cancels it. One more, or SIGTERM or SIGHUP, stops at
+/// once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input. Optional with a plan, which has a goal, and with a replay, which has

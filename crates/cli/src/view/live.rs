@@ -86,6 +86,7 @@ impl Live {
     pub(super) fn resume_drawing(&mut self, text: &str) {
         self.paused = false;
         self.screen.write(text);
+        self.screen.take();
     }
 
     /// Puts a text above the tree, where it stays.
@@ -182,6 +183,18 @@ impl Live {
             self.closed = true;
             self.screen.close();
         }
+    }
+
+    /// Draws it a last time, with a text below. A terminal that is stopped does not delay the end.
+    pub(super) fn stop(&mut self, run: &RunView, text: &str) {
+        self.paused = false;
+        self.closing = true;
+        if is_in_foreground() {
+            self.paint(run);
+        }
+        self.closed = true;
+        self.screen.write_below(text);
+        self.screen.drain_briefly();
     }
 
     fn paint(&mut self, run: &RunView) {

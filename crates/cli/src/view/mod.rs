@@ -233,7 +233,9 @@ impl View {
     /// Shows a note beside the events.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.kind {
-            ViewType::Live(live) if live.is_open() => live.note(&term::clean(text), &self.run),
+            ViewType::Live(live) if live.is_open() => {
+                live.note(&term::clean(text).replace('\t', "    "), &self.run)
+            }
             _ => note(text),
         }
     }
@@ -324,6 +326,14 @@ impl View {
     pub(crate) fn close(&mut self) {
         if let ViewType::Live(live) = &mut self.kind {
             live.close(&self.run);
+        }
+    }
+
+    /// Ends the view of a run that has not ended, with a line below.
+    pub(crate) fn stop(&mut self, text: &str) {
+        match &mut self.kind {
+            ViewType::Live(live) if live.is_open() => live.stop(&self.run, &format!("{text}\n")),
+            _ => note(text),
         }
     }
 

@@ -7,7 +7,7 @@ mod agent_row;
 
 use std::collections::HashSet;
 
-use posse::view::{AgentView, Stage};
+use posse::view::{AgentView, Stage, StepView};
 use posse::{AgentId, RunView, Usage, Usd};
 
 use crate::text::{count, duration, plural};
@@ -226,11 +226,15 @@ fn plan_bar(run: &RunView) -> Option<Row> {
     if steps.is_empty() {
         return None;
     }
-    let stage =
-        |step: &posse::view::StepView| step.agent.as_ref().and_then(|id| Some(run.agents().get(id)?.stage()));
-    let done = steps.iter().filter(|step| stage(step) == Some(Stage::Completed)).count();
-    let is_failed = |stage| matches!(stage, Some(Stage::Failed | Stage::Cancelled));
-    let failed = steps.iter().filter(|step| step.refused.is_some() || is_failed(stage(step))).count();
+    let stage = |agent: &Option<AgentId>| Some(run.agents().get(agent.as_ref()?)?.stage());
+    let is_done =
+        |step: &StepView| [stage(&step.agent), stage(&step.repair)].contains(&Some(Stage::Completed));
+    let has_failed = |step: &StepView| {
+        let newest = stage(&step.repair).or(stage(&step.agent));
+        step.refused.is_some() || matches!(newest, Some(Stage::Failed | Stage::Cancelled))
+    };
+    let done = steps.iter().filter(|step| is_done(step)).count();
+    let failed = steps.iter().filter(|step| !is_done(step) && has_failed(step)).count();
     let filled = BAR_COLUMNS * done / steps.len();
     let mut row = Row::default();
     row.push(Tint::Good, "█".repeat(filled)).push(Tint::Dim, "░".repeat(BAR_COLUMNS - filled));

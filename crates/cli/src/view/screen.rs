@@ -81,7 +81,8 @@ impl Screen {
         self.writer.write(&bytes);
     }
 
-    fn take(&mut self) {
+    /// Takes the terminal: hides its cursor and reads its keys.
+    pub(super) fn take(&mut self) {
         if !self.is_taken {
             self.is_taken = true;
             self.suspend = self.suspend.take().or_else(|| signal(SignalKind::from_raw(SIGTSTP)).ok());
@@ -106,6 +107,11 @@ impl Screen {
         self.writer.drain(None);
     }
 
+    /// Waits until the terminal has everything, but not long.
+    pub(super) fn drain_briefly(&self) {
+        self.writer.drain(Some(PATIENCE));
+    }
+
     /// Writes a text below the last frame, with the terminal given back.
     pub(super) fn write_below(&mut self, text: &str) {
         self.release();
@@ -128,7 +134,7 @@ impl Screen {
     /// Stops this process, as Ctrl-Z does, until its user continues it.
     pub(super) fn suspend(&mut self) {
         self.release();
-        self.writer.drain(Some(PATIENCE));
+        self.drain_briefly();
         let _ = kill_process(getpid(), rustix::process::Signal::STOP);
     }
 }
@@ -153,6 +159,6 @@ const SIGTSTP: i32 = rustix::process::Signal::TSTP.as_raw();
 impl Drop for Screen {
     fn drop(&mut self) {
         self.release();
-        self.writer.drain(Some(PATIENCE));
+        self.drain_briefly();
     }
 }

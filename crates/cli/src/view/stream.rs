@@ -102,7 +102,7 @@ pub(super) fn panel(agent: &AgentId, report: &str, is_coloured: bool) -> String 
     let title = format!("╭─ Subagent Result ({agent}) ");
     let rule = "─".repeat(PANEL_COLUMNS.saturating_sub(title.chars().count()));
     let mut lines = vec![format!("{title}{rule}")];
-    lines.extend(clean.lines().take(PANEL_MAX_LINES).map(|line| format!("│ {}", term::line(line))));
+    lines.extend(clean.lines().take(PANEL_MAX_LINES).map(|line| format!("│ {}", line.replace('\t', "    "))));
     match clean.lines().count().saturating_sub(PANEL_MAX_LINES) {
         0 => {}
         more => lines.push(format!("│ … {more} more lines: posse report {agent}")),
