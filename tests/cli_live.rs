@@ -410,7 +410,7 @@ fn a_question_can_be_put_off_and_answered_later() {
     tmux.until("c cancel the run");
     tmux.types(&["k"]);
     let screen = tmux.until_it("the tree with its keys", |screen| screen.ends_with("Ctrl-C cancel"));
-    assert!(screen.contains("needs your approval: write:made.txt"), "{screen}");
+    assert!(screen.contains("needs your approval: write:"), "{screen}");
     tmux.types(&["a"]);
     tmux.until_it("the question again", |screen| screen.ends_with("(Enter):"));
     tmux.types(&["o", "Enter"]);
@@ -431,4 +431,32 @@ fn an_interrupted_run_cannot_be_watched_and_an_ended_one_is_shown() {
     home.posse(&["resume", &run]).exits(0);
     let shown = home.posse(&["attach", &run]).exits(0);
     assert!(shown.stdout.starts_with("Done."), "{shown:?}");
+}
+
+#[test]
+fn a_closed_terminal_stops_the_run_unless_it_was_detached() {
+    for is_detached in [false, true] {
+        let home = home(STUCK_MS);
+        let tmux = Tmux::open(&home, 80, 24);
+        tmux.enters(RUN);
+        until_stuck(&tmux);
+        let run = last_run(&home);
+        if is_detached {
+            tmux.types(&["d"]);
+            tmux.until("continues in the background");
+            tmux.until_prompt();
+        }
+        drop(tmux);
+        if is_detached {
+            let ps = home.posse(&["ps", "--json"]).json();
+            assert_eq!(ps["status"], "running", "it has no terminal to lose");
+            let pid = ps["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
+            let pid = pid.and_then(rustix::process::Pid::from_raw).expect("a process");
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+        }
+        home.posse(&["wait", &run]).exits(130);
+        home.write("script.yaml", &script(0));
+        home.posse(&["resume", &run]).exits(0);
+        home.posse(&["verify", &run]).exits(0);
+    }
 }

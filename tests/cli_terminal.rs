@@ -290,7 +290,7 @@ fn check_harmless(what: &str, written: &str) {
     let foreign = written.split('\u{1b}').skip(1).find(|rest| !is_own_sequence(rest));
     assert_eq!(foreign, None, "{what}: {written:?}");
     assert_eq!(steering(&written.replace('\u{1b}', "")), "", "{what}: {written:?}");
-    assert!(!written.contains("[5;35m"), "{what}: {written:?}");
+    assert!(!written.contains("\u{1b}[5;35m"), "{what}: {written:?}");
     let line_starts = |text: &str| written.lines().any(|line| line.starts_with(text));
     assert!(!line_starts("$ rm") || what == "report", "a fake prompt of {what}: {written:?}");
 }
@@ -314,26 +314,26 @@ fn nothing_of_a_corpus_of_sequences_reaches_the_terminal() {
     home.write("hostile.txt", &all);
     home.write(&name, "x");
     let text = quoted(&all);
+    let short = quoted(&name);
     let script = format!(
-        r"
+        r#"
 - when: {{definition: coder, turn: 1}}
   reply:
     text: {text}
     tool_calls:
       - {{name: read, input: {{path: hostile.txt}}}}
       - {{name: list, input: {{path: .}}}}
-      - {{name: bash, input: {{command: 'cat hostile.txt; cat hostile.txt >&2; exit 3'}}}}
+      - {{name: bash, input: {{command: 'for f in *; do echo more >> "$f"; done; cat hostile.txt; cat hostile.txt >&2; exit 3'}}}}
       - {{name: read, input: {{path: {text}}}}}
-      - {{name: write, input: {{path: {name}, content: {text}}}}}
+      - {{name: write, input: {{path: {short}, content: {text}}}}}
       - {{name: {text}, input: {{x: {text}}}}}
-      - {{name: task, input: {{subagent_type: explore, description: {text}, prompt: one}}}}
-      - {{name: task, input: {{subagent_type: {text}, description: {text}, prompt: {text}}}}}
+      - {{name: task, input: {{subagent_type: explore, description: {short}, prompt: one}}}}
+      - {{name: task, input: {{subagent_type: {short}, description: {short}, prompt: {text}}}}}
       - {{name: task, input: {{subagent_type: explore, description: fails, prompt: fail}}}}
 - when: {{definition: explore, contains: fail}}
   error: {{status: 400, message: {text}}}
 - reply: {{text: {text}}}
-",
-        name = quoted(&name),
+"#
     );
     home.write("../script.yaml", &script);
     let model = "scripted/../script.yaml";
@@ -367,7 +367,8 @@ fn nothing_of_a_corpus_of_sequences_reaches_the_terminal() {
         &["apply", &run],
     ] {
         let (written, _) = on_terminal(on_a_real_terminal(&home, args), 80, 24);
-        let is_text = matches!(args[0], "report" | "wait" | "attach" | "resume" | "trace" | "diff");
+        let is_text =
+            matches!(args[0], "report" | "wait" | "attach" | "resume" | "trace" | "diff" | "explain");
         check_harmless(if is_text { "report" } else { args[0] }, &written);
         assert!(!written.is_empty(), "{args:?}");
     }

@@ -3,12 +3,14 @@
 use std::io::IsTerminal;
 
 use crate::env::TerminalVariables;
+use crate::view::is_in_foreground;
 
 /// Options of every verb about what it shows.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[command(next_help_heading = "Display")]
 pub(crate) struct DisplayArgs {
-    /// When to use colour: `auto` uses it on a terminal, unless NO_COLOR, CLICOLOR=0 or TERM=dumb is set
+    /// When to use colour: `auto`, `always` or `never`; `auto` means on a terminal, unless `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` is set
     #[arg(
         long,
         global = true,
@@ -57,6 +59,7 @@ pub(crate) enum Detail {
 
 /// What a command shows, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub(crate) struct Display {
     /// Whether progress is a live tree.
     pub(crate) is_live: bool,
@@ -81,7 +84,9 @@ impl Display {
     pub(crate) fn new(args: DisplayArgs, variables: TerminalVariables) -> Self {
         let terminals =
             Terminals { stdout: std::io::stdout().is_terminal(), stderr: std::io::stderr().is_terminal() };
-        Self::of(args, variables, terminals)
+        let display = Self::of(args, variables, terminals);
+        // A job that was started in the background prints lines: the screen is another job's.
+        Self { is_live: display.is_live && is_in_foreground(), ..display }
     }
 
     /// For a log file.

@@ -166,7 +166,7 @@ impl<'a> Following<'a> {
         match happened {
             Happened::Event(event) => self.on_event(&event).await?,
             Happened::Question(Step::Typed(line)) => {
-                self.asking.take(line.as_deref(), self.posse, self.view)?
+                self.asking.take(line.as_deref(), self.posse, self.view)?;
             }
             Happened::Question(Step::Posted(posted)) => {
                 self.show(posted?);

@@ -18,6 +18,7 @@ const TERM: &str = "TERM";
 
 /// What the environment says about the terminal.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each variable")]
 pub(crate) struct TerminalVariables {
     /// Whether `NO_COLOR` disables colour.
     pub(crate) no_color: bool,

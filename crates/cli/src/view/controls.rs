@@ -93,7 +93,7 @@ impl Controls {
         let target = self.selected.clone().or_else(|| root.clone());
         match key {
             Key::Up => {
-                self.select(shown, |at| at.map_or(shown.len().saturating_sub(1), |at| at.saturating_sub(1)))
+                self.select(shown, |at| at.map_or(shown.len().saturating_sub(1), |at| at.saturating_sub(1)));
             }
             Key::Down => self.select(shown, |at| at.map_or(0, |at| at + 1)),
             Key::Left => self.folded.extend(target),

@@ -234,7 +234,7 @@ impl View {
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.kind {
             ViewType::Live(live) if live.is_open() => {
-                live.note(&term::clean(text).replace('\t', "    "), &self.run)
+                live.note(&term::clean(text).replace('\t', "    "), &self.run);
             }
             _ => note(text),
         }

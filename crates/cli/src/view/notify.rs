@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use crate::questions::write_out;
 use crate::term;
 
-/// The sequences of a notice: OSC 9 (iTerm2, Windows Terminal, WezTerm, kitty), OSC 777 (urxvt, foot, Konsole), the bell.
+/// The sequences of a notice: OSC 9 (iTerm2, Windows Terminal, kitty), OSC 777 (urxvt, foot, Konsole), the bell.
 pub(super) fn sequences(text: &str) -> String {
     // A semicolon separates the fields, and the text may name foreign things.
     let text = term::line(text).replace(';', ",");

@@ -45,9 +45,9 @@ impl StreamedText {
         if part == DeltaPart::Tool {
             text.push('\n');
         }
-        while let Some((line, rest)) = text.split_once('\n') {
-            lines.push_str(&self.line(&delta.agent_id, part, line));
-            text = rest.to_owned();
+        if let Some(end) = text.rfind('\n') {
+            let whole: String = text.drain(..=end).collect();
+            lines.extend(whole.lines().map(|line| self.line(&delta.agent_id, part, line)));
         }
         // What does not fit into a line is cut anyway.
         text.truncate(text.floor_char_boundary(WAITING_MAX_BYTES));
