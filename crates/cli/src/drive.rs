@@ -44,7 +44,7 @@ enum Role<'a> {
 }
 
 /// A run that is being followed.
-struct Following<'a> {
+struct RunFollower<'a> {
     posse: &'a Posse,
     run: RunId,
     role: Role<'a>,
@@ -64,7 +64,7 @@ struct Following<'a> {
 }
 
 /// What happened.
-enum Happened {
+enum FollowerEvent {
     Event(Box<posse::JournalEvent>),
     Question(Step),
     Message(Option<String>),
@@ -76,7 +76,7 @@ enum Happened {
     Terminal(TerminalEvent),
 }
 
-impl<'a> Following<'a> {
+impl<'a> RunFollower<'a> {
     fn new(
         posse: &'a Posse,
         run: &RunId,
@@ -121,15 +121,15 @@ impl<'a> Following<'a> {
         let mut is_released = false;
         while !self.has_ended {
             let happened = tokio::select! {
-                event = events.next() => Happened::Event(Box::new(event?)),
+                event = events.next() => FollowerEvent::Event(Box::new(event?)),
                 // A regular end is read from the journal. Only losing the run is reported here.
                 ended = &mut lost, if !is_released => {
                     is_released = true;
                     ended?;
                     continue;
                 }
-                ask = signals.next() => Happened::Signal(ask),
-                report = next_report(&mut reports) => Happened::Files(report),
+                ask = signals.next() => FollowerEvent::Signal(ask),
+                report = next_report(&mut reports) => FollowerEvent::Files(report),
                 happened = self.next() => happened,
             };
             if let Some(outcome) = self.handle(happened).await? {
@@ -147,50 +147,50 @@ impl<'a> Following<'a> {
     }
 
     /// The next thing that happens apart from events and signals.
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> FollowerEvent {
         tokio::select! {
-            step = self.asking.next() => Happened::Question(step),
-            line = typed(self.message.as_mut()) => Happened::Message(line),
+            step = self.asking.next() => FollowerEvent::Question(step),
+            line = typed(self.message.as_mut()) => FollowerEvent::Message(line),
             Some(posted) = self.posting.join_next() => {
                 // A task that panicked has posted nothing.
                 let failed = |_| Err(CliError::failed("the request was not stored"));
-                Happened::Posted(posted.unwrap_or_else(failed))
+                FollowerEvent::Posted(posted.unwrap_or_else(failed))
             }
-            deltas = next_deltas(self.deltas.as_mut()) => Happened::Deltas(deltas),
-            () = more_failed(self.failing.as_mut(), self.failed_shown) => Happened::HookFailed,
-            event = self.view.next() => Happened::Terminal(event),
+            deltas = next_deltas(self.deltas.as_mut()) => FollowerEvent::Deltas(deltas),
+            () = more_failed(self.failing.as_mut(), self.failed_shown) => FollowerEvent::HookFailed,
+            event = self.view.next() => FollowerEvent::Terminal(event),
         }
     }
 
-    async fn handle(&mut self, happened: Happened) -> Result<Option<DriveOutcome>, CliError> {
+    async fn handle(&mut self, happened: FollowerEvent) -> Result<Option<DriveOutcome>, CliError> {
         match happened {
-            Happened::Event(event) => self.on_event(&event).await?,
-            Happened::Question(Step::Typed(line)) => {
+            FollowerEvent::Event(event) => self.on_event(&event).await?,
+            FollowerEvent::Question(Step::Typed(line)) => {
                 self.asking.take(line.as_deref(), self.posse, self.view)?;
             }
-            Happened::Question(Step::Posted(posted)) => {
+            FollowerEvent::Question(Step::Posted(posted)) => {
                 self.show(posted?);
                 self.ask().await?;
             }
-            Happened::Message(line) => {
+            FollowerEvent::Message(line) => {
                 self.on_message(line);
                 self.ask().await?;
             }
-            Happened::Posted(posted) => self.show(posted?),
-            Happened::Signal(ask) => return self.on_signal(ask).await,
-            Happened::Terminal(TerminalEvent::Key(key)) => {
+            FollowerEvent::Posted(posted) => self.show(posted?),
+            FollowerEvent::Signal(ask) => return self.on_signal(ask).await,
+            FollowerEvent::Terminal(TerminalEvent::Key(key)) => {
                 if let Some(wish) = self.view.on_key(key) {
                     return self.on_wish(wish).await;
                 }
             }
-            Happened::Terminal(TerminalEvent::Suspended) => self.view.suspend(),
-            Happened::Terminal(TerminalEvent::FrameDue) => self.view.draw(),
-            Happened::Deltas(Some(deltas)) => self.view.deltas(&deltas),
-            Happened::Deltas(None) => self.deltas = None,
-            Happened::Files(report) => {
+            FollowerEvent::Terminal(TerminalEvent::Suspended) => self.view.suspend(),
+            FollowerEvent::Terminal(TerminalEvent::FrameDue) => self.view.draw(),
+            FollowerEvent::Deltas(Some(deltas)) => self.view.deltas(&deltas),
+            FollowerEvent::Deltas(None) => self.deltas = None,
+            FollowerEvent::Files(report) => {
                 self.view.progress(report.filter(|report| report.run == self.run.as_str()).as_ref());
             }
-            Happened::HookFailed => self.print_failed_hooks(),
+            FollowerEvent::HookFailed => self.print_failed_hooks(),
         }
         Ok(None)
     }
@@ -452,7 +452,7 @@ pub(crate) async fn drive_to_end(
     asking: &mut QuestionPrompter,
 ) -> Result<DriveOutcome, CliError> {
     let role = Role::Executes(handle);
-    let mut following = Following::new(posse, handle.id(), role, known, &mut *view, &mut *asking);
+    let mut following = RunFollower::new(posse, handle.id(), role, known, &mut *view, &mut *asking);
     let driven = following.follow(signals).await;
     if driven.is_err() {
         asking.withdraw(view);
@@ -472,7 +472,7 @@ pub(crate) async fn watch(
     mut view: View,
     mut asking: QuestionPrompter,
 ) -> Result<Exit, CliError> {
-    let mut following = Following::new(posse, run, Role::Watches, known, &mut view, &mut asking);
+    let mut following = RunFollower::new(posse, run, Role::Watches, known, &mut view, &mut asking);
     let watched = following.follow(signals).await;
     view.close();
     match watched? {

@@ -59,7 +59,7 @@ impl WaitingProcess {
         dup2_stderr(log)?;
         // Fails only for the leader of a process group, which a second process is not.
         let _ = setsid();
-        // If it has ended, nobody waits.
+        // If it has ended, there is no shell to continue.
         let _ = kill_process(self.0, DETACHED);
         Ok(())
     }

@@ -8,8 +8,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::controls::{Controls, Wish};
 use super::keys::Key;
 use super::paint::Size;
-use super::rows::{Drawing, Row, Tint, finished, rows};
-use super::screen::{Screen, TerminalEvent};
+use super::rows::{DrawOptions, Row, Tint, finished, rows};
+use super::screen::{LiveScreen, TerminalEvent};
 use super::tty::is_in_foreground;
 use crate::text::now_ms;
 
@@ -32,7 +32,7 @@ enum Line {
 
 /// A tree that is redrawn while it changes.
 pub(super) struct Live {
-    screen: Screen,
+    screen: LiveScreen,
     /// Lines for the next frame.
     lines: Vec<Line>,
     /// How far a long operation on files is.
@@ -50,7 +50,7 @@ pub(super) struct Live {
 impl Live {
     pub(super) fn new(is_coloured: bool) -> std::io::Result<Self> {
         Ok(Self {
-            screen: Screen::new(is_coloured)?,
+            screen: LiveScreen::new(is_coloured)?,
             lines: Vec::new(),
             progress: None,
             controls: Controls::default(),
@@ -139,7 +139,7 @@ impl Live {
         wish
     }
 
-    /// Asks what Ctrl-C means. `false` if it need not be asked: nobody could answer, or it is the second one.
+    /// Asks what Ctrl-C means. `false` if it need not be asked: no user could answer, or it is the second one.
     pub(super) fn interrupt(&mut self, run: &RunView) -> bool {
         let asks = self.screen.has_keys() && self.controls.interrupt();
         if asks {
@@ -198,7 +198,7 @@ impl Live {
     }
 
     fn paint(&mut self, run: &RunView) {
-        let size = Screen::size();
+        let size = LiveScreen::size();
         let waiting = std::mem::take(&mut self.lines);
         let lines: Vec<Row> = waiting
             .into_iter()
@@ -221,8 +221,8 @@ impl Live {
         self.screen.frame(&lines, &drawn);
     }
 
-    fn drawing(&self, size: Size) -> Drawing<'_> {
-        Drawing {
+    fn drawing(&self, size: Size) -> DrawOptions<'_> {
+        DrawOptions {
             frame: self.frame,
             now_ms: now_ms(),
             columns: usize::from(size.columns).saturating_sub(1),

@@ -4,7 +4,7 @@
 //! line is erased from its end, and the rest of the screen once, below the last row. A terminal multiplexer takes the
 //! erasing of a screen from its first line for a cleared screen and saves it in its history, so no frame does that.
 //!
-//! When a window becomes narrower, the terminal breaks the rows of the last frame. The program may hear of the new size
+//! When a window becomes narrower, the terminal breaks the rows of the last frame. The program may learn of the new size
 //! a few frames later: rows are written without line wrap, so that those frames take as many lines as they have rows, and
 //! the first frame of the new size begins where the broken rows began.
 

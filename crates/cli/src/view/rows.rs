@@ -68,7 +68,7 @@ impl Row {
 
 /// How a tree is drawn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Drawing<'a> {
+pub(crate) struct DrawOptions<'a> {
     /// Advances the spinner of running agents.
     pub(crate) frame: usize,
     /// The time, in milliseconds since 1970.
@@ -82,7 +82,7 @@ pub(crate) struct Drawing<'a> {
 }
 
 /// The tree in about `max` rows, and the lines below it.
-pub(crate) fn rows(run: &RunView, max: usize, drawing: Drawing<'_>) -> Vec<Row> {
+pub(crate) fn rows(run: &RunView, max: usize, drawing: DrawOptions<'_>) -> Vec<Row> {
     let Some(root) = run.agents().root() else { return vec![] };
     let mut below: Vec<Row> = plan_bar(run).into_iter().collect();
     below.push(totals(run, drawing.now_ms));
@@ -95,9 +95,9 @@ pub(crate) fn rows(run: &RunView, max: usize, drawing: Drawing<'_>) -> Vec<Row> 
 }
 
 /// The line that an agent leaves when it has completed.
-pub(crate) fn finished(run: &RunView, agent: &AgentId, drawing: Drawing<'_>) -> Option<Row> {
+pub(crate) fn finished(run: &RunView, agent: &AgentId, drawing: DrawOptions<'_>) -> Option<Row> {
     let agent = run.agents().get(agent)?;
-    Some(agent_row(run, agent, "", Drawing { selected: None, ..drawing }))
+    Some(agent_row(run, agent, "", DrawOptions { selected: None, ..drawing }))
 }
 
 /// Whether an agent is no longer part of the tree.
@@ -160,7 +160,7 @@ fn height(agent: &AgentView) -> usize {
 struct TreeDrawing<'a> {
     run: &'a RunView,
     shown: HashSet<AgentId>,
-    drawing: Drawing<'a>,
+    drawing: DrawOptions<'a>,
 }
 
 impl TreeDrawing<'_> {

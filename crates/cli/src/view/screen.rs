@@ -31,7 +31,7 @@ pub(crate) enum TerminalEvent {
 }
 
 /// The terminal of the live view.
-pub(super) struct Screen {
+pub(super) struct LiveScreen {
     painter: Painter,
     writer: TerminalWriter,
     keyboard: Option<Keyboard>,
@@ -40,7 +40,7 @@ pub(super) struct Screen {
     is_taken: bool,
 }
 
-impl Screen {
+impl LiveScreen {
     /// The terminal of standard error.
     pub(super) fn new(is_coloured: bool) -> std::io::Result<Self> {
         let writer = TerminalWriter::to_stderr(&std::io::stderr())?;
@@ -156,7 +156,7 @@ async fn suspended(signal: Option<&mut Signal>) {
 /// The number of the signal, which is the same on every system that has it.
 const SIGTSTP: i32 = rustix::process::Signal::TSTP.as_raw();
 
-impl Drop for Screen {
+impl Drop for LiveScreen {
     fn drop(&mut self) {
         self.release();
         self.drain_briefly();

@@ -81,7 +81,7 @@ pub(super) fn cut(row: &Row, width: usize) -> Row {
 
 /// The row in several rows, broken between words where possible.
 pub(super) fn wrap(row: &Row, width: usize) -> Vec<Row> {
-    let mut wrapped = Wrapped { rows: vec![Row::default()], used: 0, width };
+    let mut wrapped = LineWrapper { rows: vec![Row::default()], used: 0, width };
     for (tint, text) in &row.pieces {
         for (at, line) in text.split('\n').enumerate() {
             if at > 0 {
@@ -96,13 +96,13 @@ pub(super) fn wrap(row: &Row, width: usize) -> Vec<Row> {
     wrapped.rows
 }
 
-struct Wrapped {
+struct LineWrapper {
     rows: Vec<Row>,
     used: usize,
     width: usize,
 }
 
-impl Wrapped {
+impl LineWrapper {
     fn new_row(&mut self) {
         self.rows.push(Row::default());
         self.used = 0;

@@ -12,11 +12,11 @@ const WAITING_MAX_BYTES: usize = 1 << 20;
 
 /// A terminal that never makes its user wait.
 pub(super) struct TerminalWriter {
-    shared: Arc<Shared>,
+    shared: Arc<WriterChannel>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WriterChannel {
     state: Mutex<WriterState>,
     changed: Condvar,
 }
@@ -28,7 +28,7 @@ struct WriterState {
     is_closed: bool,
 }
 
-impl Shared {
+impl WriterChannel {
     fn state(&self) -> MutexGuard<'_, WriterState> {
         // Each change of the state is a single step, so a panic leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -63,7 +63,7 @@ impl TerminalWriter {
     }
 
     fn new(target: impl Write + Send + 'static) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WriterChannel::default());
         let writing = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("posse-terminal".to_owned());
         thread.spawn(move || writing.write_all(target))?;

@@ -3,7 +3,7 @@
 use posse::view::{AgentView, BlockedOn, IntegrationProgress, Stage};
 use posse::{RunView, first_line};
 
-use super::{Drawing, Row, Tint, cost, elapsed};
+use super::{DrawOptions, Row, Tint, cost, elapsed};
 use crate::blocked::on_provider;
 use crate::term;
 use crate::text::count;
@@ -17,7 +17,7 @@ const OPERATION_MAX_CHARS: usize = 200;
 const ACTIVITY_COLUMNS: usize = 24;
 
 /// The row of an agent, with `lead` before it.
-pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: Drawing<'_>) -> Row {
+pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: DrawOptions<'_>) -> Row {
     let mut row = Row { agent: Some(agent.id.clone()), ..Row::default() };
     let (sign, tint) = sign(agent, drawing.frame);
     let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };

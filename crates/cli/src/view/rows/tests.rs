@@ -155,7 +155,7 @@ fn drawn(tree: &RunView, max: usize) -> Vec<String> {
 fn rows_of(tree: &RunView, max: usize, columns: usize) -> Vec<Row> {
     let run = tree.agents().root().expect("a root").id.as_str().to_owned();
     let (folded, now_ms) = (HashSet::new(), tree.started_at_ms() + 12_300);
-    let drawing = Drawing { frame: 0, now_ms, columns, folded: &folded, selected: None };
+    let drawing = DrawOptions { frame: 0, now_ms, columns, folded: &folded, selected: None };
     let mut rows = rows(tree, max, drawing);
     for (_, text) in rows.iter_mut().flat_map(|row| &mut row.pieces) {
         *text = text.replace(&run, "k3f9ab2c");
