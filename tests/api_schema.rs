@@ -18,6 +18,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("retry", &["Event", "Outcome", "RunReference"]),
     ("resume", &["Event", "Outcome"]),
     ("wait", &["Outcome"]),
+    ("attach", &["Event", "Outcome"]),
     ("ps", &["RunSummary"]),
     ("show", &["RunDetail"]),
     ("stats", &["RunStats", "AllStats"]),

@@ -71,6 +71,8 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        // The process that executes the run ends with the one that was started.
+        while self.read() {}
     }
 }
 

@@ -42,6 +42,12 @@ fn text(home: &Home, path: &str) -> Option<String> {
     fs::read_to_string(home.project().join(path)).ok()
 }
 
+/// Removes the record of a run's files, without which Posse does not find them. The rest is not an ordinary user's to
+/// remove.
+fn forget_files(home: &Home, run: &str) {
+    fs::remove_file(home.state_dir().join("runs").join(run).join("project.json")).expect("removed");
+}
+
 #[test]
 fn a_follow_up_begins_with_the_files_of_the_run_and_their_changes_are_one() {
     let home = home(WRITER);
@@ -87,7 +93,7 @@ fn the_earlier_run_can_be_removed() {
     home.not_replayed("the recorded run has been removed");
     let first = run(&home, "begin");
     let second = started(&home, 0, &["continue", &first, "more of it"]);
-    fs::remove_dir_all(home.state_dir().join("runs").join(&first)).expect("removed");
+    forget_files(&home, &first);
     home.posse(&["diff", &second]).exits(0);
     let third = started(&home, 0, &["continue", &second, "not that"]);
     assert_eq!(home.result_file(&third, "a.txt").as_deref(), Some("one\ntwo\nthree\n"));
@@ -272,7 +278,7 @@ fn a_follow_up_that_is_killed_is_resumed_with_the_conversation() {
     let second = run_of(&going.until_event("", "agent.model_called"));
     going.kill();
     // The earlier run is not needed any more.
-    fs::remove_dir_all(world.home.state_dir().join("runs").join(&first)).expect("removed");
+    forget_files(&world.home, &first);
     world.home.posse(&["resume", &second]).exits(0);
     let log = world.mock.requests();
     let sent = String::from_utf8_lossy(&log.last().expect("a request").body).into_owned();

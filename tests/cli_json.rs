@@ -44,6 +44,7 @@ fn every_object_of_every_verb_has_its_version() {
         (true, &["wait", &run, "--json"]),
         (true, &["continue", &run, "--json", "look again"]),
         (false, &["retry", &run, "--json"]),
+        (true, &["attach", &run, "--json"]),
         (true, &["resume", &run, "--json"]),
         (false, &["approve", &run, "--json"]),
         (false, &["deny", &run, "--json"]),

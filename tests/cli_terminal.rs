@@ -38,9 +38,9 @@ fn read_all(terminal: OwnedFd) -> String {
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-/// The screen at the end: every frame replaces the one before.
+/// The last frame and what follows: every frame replaces the one before.
 fn last_frame(written: &str) -> String {
-    let frame = written.rsplit("\u{1b}[J").next().expect("a drawing");
+    let frame = written.rsplit("\u{1b}[?2026h").next().expect("a drawing");
     let mut text = String::new();
     let mut rest = frame.chars();
     while let Some(c) = rest.next() {
@@ -93,13 +93,72 @@ fn a_run_on_a_terminal_is_a_tree_that_is_left_standing() {
 }
 
 #[test]
-fn without_colour_or_on_a_dumb_terminal_there_are_only_lines() {
-    for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+fn a_dumb_terminal_and_the_flag_plain_get_only_lines() {
+    for (flags, term) in [(&[] as &[&str], "dumb"), (&["--plain", "--color=never"], "xterm")] {
         let home = Home::new();
-        let mut command = on_a_real_terminal(&home, &["demo", "--fast"]);
-        command.env(name, value);
+        let mut command = home.command(&[flags, &["demo", "--fast"]].concat());
+        command.env("TERM", term);
         let (written, _) = on_terminal(command, 100, 30);
         assert!(!written.contains('\u{1b}') && written.contains(".1 started"), "{written}");
+    }
+}
+
+#[test]
+fn without_colour_the_tree_is_still_live() {
+    for (flags, name, value) in
+        [(&[] as &[&str], "NO_COLOR", "1"), (&[], "CLICOLOR", "0"), (&["--color", "never"], "X", "")]
+    {
+        let home = Home::new();
+        let mut command = on_a_real_terminal(&home, &[flags, &["demo", "--fast"]].concat());
+        command.env(name, value);
+        let (written, _) = on_terminal(command, 100, 30);
+        let sequences: Vec<&str> = written.split('\u{1b}').skip(1).collect();
+        assert!(sequences.iter().any(|rest| rest.starts_with("[J")), "it is drawn: {written}");
+        let is_colour = |rest: &&&str| {
+            rest.trim_start_matches(|c: char| "[;".contains(c) || c.is_ascii_digit()).starts_with('m')
+        };
+        assert_eq!(sequences.iter().find(is_colour), None, "{name}");
+    }
+}
+
+#[test]
+fn quiet_prints_only_the_result_and_verbose_prints_turns() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let run = |flag: &str| home.posse(&["run", flag, "--model", "scripted/script.yaml", "Find it"]).exits(0);
+    let quiet = run("--quiet");
+    assert!(quiet.stderr.starts_with("run ") && quiet.stdout.starts_with("Done."), "{quiet:?}");
+    let verbose = run("--verbose").stderr;
+    assert!(verbose.contains(" ↳ I split this.") && verbose.contains("turn 1"), "{verbose}");
+}
+
+#[test]
+fn without_a_terminal_the_text_of_children_and_their_reports_are_lines() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let done = home.posse(&["run", "--model", "scripted/script.yaml", "Find it"]).exits(0);
+    let run = done.stderr[..8].to_owned();
+    let streamed =
+        ["Done.", "Nothing is left to do."].map(|text| done.stderr.find(&format!("{run}.1 ↳ {text}\n")));
+    let panel = done.stderr.find(&format!("╭─ Subagent Result ({run}.1) ─"));
+    assert!(streamed[0].is_some() && streamed[0] < streamed[1] && streamed[1] < panel, "{}", done.stderr);
+    assert!(done.stderr.contains("│ Done.\n│\n│ Nothing is left to do.\n╰──"), "{}", done.stderr);
+    let coloured = home.posse(&["run", "--color=always", "--model", "scripted/script.yaml", "Find it"]);
+    assert!(coloured.stderr.contains(".1 ↳ \u{1b}[32mDone.\u{1b}[0m\n"), "{}", coloured.stderr);
+}
+
+#[test]
+fn a_user_who_looks_elsewhere_is_notified_on_request() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    for flag in [true, false] {
+        let mut args = vec!["run", "--model", "scripted/script.yaml", "Find it"];
+        args.extend(flag.then_some("--notify"));
+        let (written, _) = on_terminal(on_a_real_terminal(&home, &args), 90, 30);
+        let run = &home.posse(&["ps", "--json"]).json_lines()[0]["run"];
+        let notice =
+            format!("\u{1b}]777;notify;Posse;run {} completed\u{1b}\\\u{7}", run.as_str().expect("an id"));
+        assert_eq!(written.contains(&notice), flag, "{written:?}");
     }
 }
 
@@ -152,6 +211,8 @@ fn nothing_a_model_says_steers_the_terminal() {
         &["trace", "--json", &run],
         &["trace", &agent],
         &["wait", &run],
+        &["attach", &run],
+        &["attach", "--json", &run],
         &["wait", "--json", &run],
         &["explain", &run, &format!("read:{HOSTILE}")],
         &["resume", &run],
@@ -167,9 +228,150 @@ fn nothing_a_model_says_steers_the_terminal() {
 }
 
 fn is_own_sequence(rest: &str) -> bool {
+    // The cursor, line wrap and synchronized updates.
+    let modes = ["[?25l", "[?25h", "[?7l", "[?7h", "[?2026h", "[?2026l"];
     let body = rest.strip_prefix('[').unwrap_or_default();
     let end = body.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
-    end.starts_with(['m', 'J', 'K', 'F', 'A', 'E'])
+    let is_erasing = rest.starts_with("[J") || rest.starts_with("[K");
+    modes.iter().any(|mode| rest.starts_with(mode)) || is_erasing || end.starts_with(['m', 'F'])
+}
+
+/// Sequences and characters that steer, change or deceive a terminal or its user.
+const CORPUS: [&str; 44] = [
+    "\u{1b}[2J",
+    "\u{1b}[3J",
+    "\u{1b}[H",
+    "\u{1b}[5;35m",
+    "\u{1b}[10A",
+    "\u{1b}[6n",
+    "\u{1b}[c",
+    "\u{1b}[?1049h",
+    "\u{1b}[?1000h",
+    "\u{1b}[?2004h",
+    "\u{1b}[?25m",
+    "\u{1b}[8;1;1t",
+    "\u{1b}[1;2r",
+    "\u{1b}[4h",
+    "\u{1b}[!p",
+    "\u{1b}[99999999999999999999X",
+    "\u{1b}[",
+    "\u{1b}",
+    "\u{1b}c",
+    "\u{1b}7",
+    "\u{1b}#8",
+    "\u{1b}(0",
+    "\u{1b}]0;title\u{7}",
+    "\u{1b}]8;;http://evil.example\u{1b}\\link\u{1b}]8;;\u{1b}\\",
+    "\u{1b}]52;c;ZXZpbA==\u{7}",
+    "\u{1b}]9;notice\u{7}",
+    "\u{1b}]777;notify;a;b\u{1b}\\",
+    "\u{1b}]1337;File=name=x:AAAA\u{7}",
+    "\u{1b}]never ended",
+    "\u{1b}Pq#0;2;0;0;0~-\u{1b}\\",
+    "\u{1b}_Ga=T;AAAA\u{1b}\\",
+    "\u{1b}^private\u{1b}\\",
+    "\u{1b}Xstring\u{1b}\\",
+    "\u{9b}2J",
+    "\u{9d}0;title\u{9c}",
+    "\u{90}q\u{9c}",
+    "\u{7}\u{8}\u{8}\u{b}\u{c}\u{e}\u{f}\u{7f}",
+    "real\rfake",
+    "\u{202e}txt.exe\u{202c}",
+    "\u{2066}isolated\u{2069}\u{200e}\u{200f}",
+    "\u{200b}\u{2060}\u{feff}\u{61c}",
+    "\u{e0041}\u{e007f}",
+    "a\u{2028}b\u{2029}c\u{85}d",
+    "\n\n  [o]nce / [d]eny (Enter): o\n$ rm -rf x\n",
+];
+
+/// What a terminal shows of the text of a command: nothing but the command's own sequences.
+#[track_caller]
+fn check_harmless(what: &str, written: &str) {
+    let foreign = written.split('\u{1b}').skip(1).find(|rest| !is_own_sequence(rest));
+    assert_eq!(foreign, None, "{what}: {written:?}");
+    assert_eq!(steering(&written.replace('\u{1b}', "")), "", "{what}: {written:?}");
+    assert!(!written.contains("\u{1b}[5;35m"), "{what}: {written:?}");
+    let line_starts = |text: &str| written.lines().any(|line| line.starts_with(text));
+    assert!(!line_starts("$ rm") || what == "report", "a fake prompt of {what}: {written:?}");
+}
+
+/// A YAML string.
+fn quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_ascii_graphic() || c == ' ' => c.to_string(),
+        c => format!("\\U{:08x}", u32::from(c)),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
+/// The corpus reaches the terminal through texts of models, tools, files, their names, errors and requests.
+#[test]
+fn nothing_of_a_corpus_of_sequences_reaches_the_terminal() {
+    let home = Home::new();
+    let all = CORPUS.join("|");
+    let name: String = CORPUS.concat().replace(['/', '\n'], "").chars().take(60).collect();
+    home.write("hostile.txt", &all);
+    home.write(&name, "x");
+    let text = quoted(&all);
+    let short = quoted(&name);
+    let script = format!(
+        r#"
+- when: {{definition: coder, turn: 1}}
+  reply:
+    text: {text}
+    tool_calls:
+      - {{name: read, input: {{path: hostile.txt}}}}
+      - {{name: list, input: {{path: .}}}}
+      - {{name: bash, input: {{command: 'for f in *; do echo more >> "$f"; done; cat hostile.txt; cat hostile.txt >&2; exit 3'}}}}
+      - {{name: read, input: {{path: {text}}}}}
+      - {{name: write, input: {{path: {short}, content: {text}}}}}
+      - {{name: {text}, input: {{x: {text}}}}}
+      - {{name: task, input: {{subagent_type: explore, description: {short}, prompt: one}}}}
+      - {{name: task, input: {{subagent_type: {short}, description: {short}, prompt: {text}}}}}
+      - {{name: task, input: {{subagent_type: explore, description: fails, prompt: fail}}}}
+- when: {{definition: explore, contains: fail}}
+  error: {{status: 400, message: {text}}}
+- reply: {{text: {text}}}
+"#
+    );
+    home.write("../script.yaml", &script);
+    let model = "scripted/../script.yaml";
+    for (what, flags) in [("the tree", &[] as &[&str]), ("lines", &["--plain", "--verbose"])] {
+        let args = [&["run", "--model", model], flags, &[all.as_str()]].concat();
+        let (written, code) = on_terminal(on_a_real_terminal(&home, &args), 80, 24);
+        assert_eq!(code, Some(0), "{written:?}");
+        // The report of the run is the model's own text, on lines of its own.
+        check_harmless("report", &written);
+        assert!(written.contains("txt.exe"), "{what} shows the rest of the text: {written:?}");
+    }
+    let run = home.posse(&["ps", "--json"]).json_lines()[0]["run"].as_str().expect("an id").to_owned();
+    let (child, failed) = (format!("{run}.1"), format!("{run}.2"));
+    for args in [
+        &["ps"] as &[&str],
+        &["show", &run],
+        &["logs", &run],
+        &["trace", &run],
+        &["trace", &child],
+        &["trace", &failed],
+        &["diff", &run],
+        &["diff", "--stat", &run],
+        &["report", &run],
+        &["report", &child],
+        &["wait", &run],
+        &["attach", &run],
+        &["attach", "--plain", &run],
+        &["stats", &run],
+        &["explain", &run, &format!("read:{all}")],
+        &["resume", &run],
+        &["apply", &run],
+    ] {
+        let (written, _) = on_terminal(on_a_real_terminal(&home, args), 80, 24);
+        let is_text =
+            matches!(args[0], "report" | "wait" | "attach" | "resume" | "trace" | "diff" | "explain");
+        check_harmless(if is_text { "report" } else { args[0] }, &written);
+        assert!(!written.is_empty(), "{args:?}");
+    }
 }
 
 /// The characters of a text that a terminal would act on.

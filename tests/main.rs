@@ -21,6 +21,7 @@ mod cli_help;
 mod cli_hooks;
 mod cli_hostile_project;
 mod cli_json;
+mod cli_live;
 mod cli_logs;
 mod cli_models;
 mod cli_money;

@@ -15,8 +15,9 @@ struct Program {
     package: &'static str,
 }
 
-/// `strace` shows which programs a hostile project fails to run.
-const NEEDED: &[Program] = &[Program { name: "strace", package: "strace" }];
+/// `strace` shows which programs a hostile project fails to run, `tmux` what the live view leaves on a screen.
+const NEEDED: &[Program] =
+    &[Program { name: "strace", package: "strace" }, Program { name: "tmux", package: "tmux" }];
 /// `-n`: no user is present to type a password.
 const SUDO: [&str; 2] = ["sudo", "-n"];
 
@@ -97,11 +98,11 @@ mod tests {
         (ran, ended.map_err(|failure| failure.to_string()))
     }
 
-    const INSTALL: &str = "apt-get install --yes --quiet --no-install-recommends strace";
+    const INSTALL: &str = "apt-get install --yes --quiet --no-install-recommends strace tmux";
 
     #[test]
     fn what_is_missing_is_installed_by_whoever_may() {
-        assert_eq!(on_machine(&["strace"], false, ""), (vec![], Ok(())), "nothing is missing");
+        assert_eq!(on_machine(&["strace", "tmux"], false, ""), (vec![], Ok(())), "nothing is missing");
         assert_eq!(
             on_machine(&["apt-get"], true, ""),
             (vec!["apt-get update --quiet".to_owned(), INSTALL.to_owned()], Ok(()))
@@ -124,7 +125,10 @@ mod tests {
         ] {
             let (_, ended) = on_machine(programs, is_root, fails);
             let told = ended.expect_err("nothing was installed");
-            assert!(told.contains("need strace") && told.contains("apt-get install strace"), "{told}");
+            assert!(
+                told.contains("need strace tmux") && told.contains("apt-get install strace tmux"),
+                "{told}"
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands;
+use crate::display::DisplayArgs;
 use crate::exit::Exit;
 use crate::term;
 
@@ -29,6 +30,8 @@ Files:
 #[derive(Debug, Parser)]
 #[command(name = "posse", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) display: DisplayArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -50,6 +53,7 @@ pub(crate) enum Command {
     Apply(commands::apply::ApplyArgs),
     Salvage(commands::salvage::SalvageArgs),
     Wait(commands::wait::WaitArgs),
+    Attach(commands::attach::AttachArgs),
     Send(commands::send::SendArgs),
     Cancel(commands::cancel::CancelArgs),
     Resume(commands::resume::ResumeArgs),

@@ -6,22 +6,31 @@ use posse_setup::Setup;
 
 use crate::Extras;
 use crate::commands::demo;
+use crate::display::{Display, DisplayArgs};
 use crate::env::ProcessEnvironment;
 use crate::error::CliError;
+use crate::foreground::WaitingProcess;
 
 pub(crate) struct Context {
     /// The setup of the user who typed the command.
     setup: Setup,
-    /// Whether colour and animation are disabled.
-    pub(crate) plain: bool,
+    /// How progress is shown.
+    pub(crate) display: Display,
+    /// The process that waits for this one at the terminal, if there is one.
+    pub(crate) waiting: Option<WaitingProcess>,
     /// What a user types to call this program again.
     pub(crate) program: String,
 }
 
 impl Context {
     /// Reads the environment.
-    pub(crate) fn new(program: String, extras: Extras) -> Result<Self, CliError> {
-        let ProcessEnvironment { environment, log, plain } = ProcessEnvironment::read()?;
+    pub(crate) fn new(
+        program: String,
+        extras: Extras,
+        display: DisplayArgs,
+        waiting: Option<WaitingProcess>,
+    ) -> Result<Self, CliError> {
+        let ProcessEnvironment { environment, log, terminal } = ProcessEnvironment::read()?;
         if let Some(filter) = &log {
             log_to_stderr(filter)?;
         }
@@ -31,7 +40,7 @@ impl Context {
             .with_models(demo::models())
             .with_faults(faults)
             .with_lease(lease);
-        Ok(Self { setup, plain, program })
+        Ok(Self { setup, display: Display::new(display, terminal), waiting, program })
     }
 }
 

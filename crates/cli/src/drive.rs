@@ -1,122 +1,369 @@
-//! Executes a run in this process to its end: shows its progress and reacts to Ctrl-C.
+//! Follows a run to its end: shows its progress, asks its questions, and reacts to keys and signals. The run is executed by
+//! this process, or by another one that this process only watches.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use posse::hooks::HookFailures;
-use posse::{Delta, Posse, RunHandle, RunId, RunOutcome};
+use posse::{AgentId, Delta, EventKind, Posse, RunHandle, RunId, RunOutcome};
 
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::task::JoinSet;
 
 use crate::commands::apply::apply_at_end;
+use crate::commands::wait::interrupted;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::message::MessagePrompt;
 use crate::output::note;
 use crate::questions::{QuestionPrompter, Step};
 use crate::signals::{Ask, Signals};
-use crate::view::{View, next_report};
+use crate::view::{TerminalEvent, View, Wish, next_report};
 
 /// How long a stop waits until the run's lease is released. After that the next lease holder does not wait longer,
 /// because the lock of an ended process is free.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How the execution of a run ended.
+/// How following a run ended.
 pub(crate) enum DriveOutcome {
     /// The run ended.
     Ended(Box<RunOutcome>),
     /// A signal stopped the process; the run can be resumed.
     Stopped(Ask),
+    /// The user left a run that another process executes.
+    Left(Exit),
 }
 
-/// Executes the run until it ends or a signal asks to stop. Events up to number `known` are not shown again.
-async fn drive(
-    posse: &Posse,
-    handle: &RunHandle,
+/// Who executes the run.
+#[derive(Clone, Copy)]
+enum Role<'a> {
+    /// This process.
+    Executes(&'a RunHandle),
+    /// Another process.
+    Watches,
+}
+
+/// A run that is being followed.
+struct RunFollower<'a> {
+    posse: &'a Posse,
+    run: RunId,
+    role: Role<'a>,
+    /// Events up to this number are not shown again.
     known: u64,
-    signals: &mut Signals,
-    view: &mut View,
-    asking: &mut QuestionPrompter,
-) -> Result<DriveOutcome, CliError> {
-    let run = handle.id();
-    let after = if view.needs_past() { 0 } else { known };
-    if after > 0 {
-        view.start_from(posse.view(run).await?);
-    }
-    let mut events = posse.events(run, after);
-    let mut deltas = view.wants().then(|| handle.deltas());
-    let mut given_up = Box::pin(handle.ended());
-    let mut reports = posse.files_progress();
-    let mut failing = posse.hook_failures();
-    let mut failed = 0;
-    let mut left = false;
-    let mut cancelling = None;
-    let mut posted = true;
-    loop {
-        tokio::select! {
-            event = events.next() => {
-                let event = event?;
-                if event.seq > known {
-                    view.event(&event)?;
-                } else {
-                    view.past(&event);
-                }
-                if event.kind.ends_run() {
-                    break;
-                }
-                if event.seq > known {
-                    asking.refresh(posse, view).await?;
-                }
-            }
-            step = asking.next() => match step {
-                Step::Typed(line) => asking.take(line.as_deref(), posse, view)?,
-                Step::Posted(posted) => {
-                    if let Some(text) = posted? {
-                        view.note(&text);
-                    }
-                    asking.refresh(posse, view).await?;
-                }
-            },
-            // A regular end is read from the journal. Only losing the run is reported here.
-            ended = &mut given_up, if !left => {
-                left = true;
-                ended?;
-            }
-            ask = signals.next() => {
-                asking.withdraw(view);
-                if ask != Ask::Interrupt || cancelling.is_some() {
-                    stop(posse, handle).await;
-                    view.close();
-                    view.note(&format!("stopped; `posse resume {run}` continues the run"));
-                    return Ok(DriveOutcome::Stopped(ask));
-                }
-                view.note("cancelling; press Ctrl-C again to stop at once and resume later");
-                // Not awaited here: a disk that hangs must not delay the second Ctrl-C.
-                cancelling = Some(Box::pin(cancel(posse, run)));
-                posted = false;
-            }
-            done = pending_or(cancelling.as_mut()), if !posted => {
-                posted = true;
-                done?;
-            }
-            shown = next_deltas(deltas.as_mut()) => match shown {
-                Some(shown) => view.on_event(&shown),
-                None => deltas = None,
-            },
-            report = next_report(&mut reports) => {
-                view.progress(report.filter(|report| report.run == run.as_str()).as_ref());
-            }
-            () = changed(failing.as_mut(), failed) => failed = print_failed(failing.as_ref(), failed, run, view),
-            () = view.due() => view.draw(),
+    view: &'a mut View,
+    asking: &'a mut QuestionPrompter,
+    message: Option<MessagePrompt>,
+    deltas: Option<broadcast::Receiver<Arc<[Delta]>>>,
+    failing: Option<HookFailures>,
+    /// How many failed hooks were shown.
+    failed_shown: usize,
+    /// Cancellations and messages on their way. They are not awaited: a disk that hangs must not delay Ctrl-C.
+    posting: JoinSet<Result<Option<String>, CliError>>,
+    is_cancelling: bool,
+    has_ended: bool,
+}
+
+/// What happened.
+enum FollowerEvent {
+    Event(Box<posse::JournalEvent>),
+    Question(Step),
+    Message(Option<String>),
+    Posted(Result<Option<String>, CliError>),
+    Signal(Ask),
+    Deltas(Option<Arc<[Delta]>>),
+    Files(Option<posse::FilesProgress>),
+    HookFailed,
+    Terminal(TerminalEvent),
+}
+
+impl<'a> RunFollower<'a> {
+    fn new(
+        posse: &'a Posse,
+        run: &RunId,
+        role: Role<'a>,
+        known: u64,
+        view: &'a mut View,
+        asking: &'a mut QuestionPrompter,
+    ) -> Self {
+        let deltas = match role {
+            Role::Executes(handle) if view.wants() => Some(handle.deltas()),
+            _ => None,
+        };
+        Self {
+            posse,
+            run: run.clone(),
+            role,
+            known,
+            view,
+            asking,
+            message: None,
+            deltas,
+            failing: posse.hook_failures(),
+            failed_shown: 0,
+            posting: JoinSet::new(),
+            is_cancelling: false,
+            has_ended: false,
         }
     }
-    print_failed(failing.as_ref(), failed, run, view);
-    asking.withdraw(view);
-    if !left {
-        given_up.await?;
+
+    /// Follows the run until it ends, a signal asks to stop, or the user leaves.
+    async fn follow(&mut self, signals: &mut Signals) -> Result<DriveOutcome, CliError> {
+        let posse = self.posse;
+        let after = if self.view.needs_past() { 0 } else { self.known };
+        if after > 0 {
+            self.view.start_from(posse.view(&self.run).await?);
+            // Its end would not be reported again.
+            self.has_ended = matches!(self.role, Role::Watches) && !self.view.run().status().is_running();
+        }
+        let mut events = posse.events(&self.run, after);
+        let mut reports = posse.files_progress();
+        let mut lost = Box::pin(lost(posse, self.run.clone(), self.role));
+        let mut is_released = false;
+        while !self.has_ended {
+            let happened = tokio::select! {
+                event = events.next() => FollowerEvent::Event(Box::new(event?)),
+                // A regular end is read from the journal. Only losing the run is reported here.
+                ended = &mut lost, if !is_released => {
+                    is_released = true;
+                    ended?;
+                    continue;
+                }
+                ask = signals.next() => FollowerEvent::Signal(ask),
+                report = next_report(&mut reports) => FollowerEvent::Files(report),
+                happened = self.next() => happened,
+            };
+            if let Some(outcome) = self.handle(happened).await? {
+                return Ok(outcome);
+            }
+        }
+        self.print_failed_hooks();
+        self.asking.withdraw(self.view);
+        if let (Role::Executes(_), false) = (self.role, is_released) {
+            lost.await?;
+        }
+        let finished = posse.wait(&self.run).await?;
+        self.view.close();
+        Ok(DriveOutcome::Ended(Box::new(finished)))
     }
-    let finished = posse.wait(run).await?;
-    view.close();
-    Ok(DriveOutcome::Ended(Box::new(finished)))
+
+    /// The next thing that happens apart from events and signals.
+    async fn next(&mut self) -> FollowerEvent {
+        tokio::select! {
+            step = self.asking.next() => FollowerEvent::Question(step),
+            line = typed(self.message.as_mut()) => FollowerEvent::Message(line),
+            Some(posted) = self.posting.join_next() => {
+                // A task that panicked has posted nothing.
+                let failed = |_| Err(CliError::failed("the request was not stored"));
+                FollowerEvent::Posted(posted.unwrap_or_else(failed))
+            }
+            deltas = next_deltas(self.deltas.as_mut()) => FollowerEvent::Deltas(deltas),
+            () = more_failed(self.failing.as_mut(), self.failed_shown) => FollowerEvent::HookFailed,
+            event = self.view.next() => FollowerEvent::Terminal(event),
+        }
+    }
+
+    async fn handle(&mut self, happened: FollowerEvent) -> Result<Option<DriveOutcome>, CliError> {
+        match happened {
+            FollowerEvent::Event(event) => self.on_event(&event).await?,
+            FollowerEvent::Question(Step::Typed(line)) => {
+                self.asking.take(line.as_deref(), self.posse, self.view)?;
+            }
+            FollowerEvent::Question(Step::Posted(posted)) => {
+                self.show(posted?);
+                self.ask().await?;
+            }
+            FollowerEvent::Message(line) => {
+                self.on_message(line);
+                self.ask().await?;
+            }
+            FollowerEvent::Posted(posted) => self.show(posted?),
+            FollowerEvent::Signal(ask) => return self.on_signal(ask).await,
+            FollowerEvent::Terminal(TerminalEvent::Key(key)) => {
+                if let Some(wish) = self.view.on_key(key) {
+                    return self.on_wish(wish).await;
+                }
+            }
+            FollowerEvent::Terminal(TerminalEvent::Suspended) => self.view.suspend(),
+            FollowerEvent::Terminal(TerminalEvent::FrameDue) => self.view.draw(),
+            FollowerEvent::Deltas(Some(deltas)) => self.view.deltas(&deltas),
+            FollowerEvent::Deltas(None) => self.deltas = None,
+            FollowerEvent::Files(report) => {
+                self.view.progress(report.filter(|report| report.run == self.run.as_str()).as_ref());
+            }
+            FollowerEvent::HookFailed => self.print_failed_hooks(),
+        }
+        Ok(None)
+    }
+
+    async fn on_event(&mut self, event: &posse::JournalEvent) -> Result<(), CliError> {
+        // Text that was streamed before the event is shown before it.
+        while let Some(Ok(deltas)) = self.deltas.as_mut().map(broadcast::Receiver::try_recv) {
+            self.view.deltas(&deltas);
+        }
+        self.has_ended = event.kind.ends_run();
+        if event.seq <= self.known {
+            self.view.past(event);
+            return Ok(());
+        }
+        self.view.event(event)?;
+        if event.kind == EventKind::InputRequested {
+            self.asking.ask_again();
+        }
+        if self.has_ended { Ok(()) } else { self.ask().await }
+    }
+
+    /// Asks the next question, unless the user is typing something else.
+    async fn ask(&mut self) -> Result<(), CliError> {
+        if self.message.is_some() {
+            return Ok(());
+        }
+        self.asking.refresh(self.posse, self.view).await
+    }
+
+    fn show(&mut self, text: Option<String>) {
+        if let Some(text) = text {
+            self.view.note(&text);
+        }
+    }
+
+    fn on_message(&mut self, line: Option<String>) {
+        let Some(prompt) = self.message.take() else { return };
+        self.view.resume_drawing(if line.is_none() { "\n" } else { "" });
+        let text = line.unwrap_or_default().trim().to_owned();
+        if text.is_empty() {
+            return;
+        }
+        let (posse, agent) = (self.posse.clone(), prompt.agent);
+        self.posting.spawn(async move {
+            match posse.send(&agent, &text).await {
+                Ok(()) => Ok(Some(format!("sent to {agent}"))),
+                Err(error) => Ok(Some(CliError::from(error).text())),
+            }
+        });
+    }
+
+    async fn on_signal(&mut self, ask: Ask) -> Result<Option<DriveOutcome>, CliError> {
+        let is_first = ask == Ask::Interrupt && !self.is_cancelling;
+        if is_first {
+            if self.message.take().is_some() {
+                self.view.resume_drawing("\n");
+            }
+            self.asking.put_off(self.view);
+            if self.view.interrupt() {
+                return Ok(None);
+            }
+            if let Role::Watches = self.role
+                && !self.view.has_keys()
+            {
+                // Without a terminal, the end of a view is no wish about the run.
+                return Ok(Some(self.leave(Exit::INTERRUPTED)));
+            }
+            let root = self.run.root();
+            self.cancel(&root);
+            return Ok(None);
+        }
+        self.asking.withdraw(self.view);
+        Ok(Some(self.stop(ask).await))
+    }
+
+    /// Stops this process. A run that another process executes continues.
+    async fn stop(&mut self, ask: Ask) -> DriveOutcome {
+        match self.role {
+            Role::Watches => self.leave(ask.exit()),
+            Role::Executes(handle) => {
+                stop(self.posse, handle).await;
+                self.view.stop(&format!("stopped; `posse resume {}` continues the run", self.run));
+                DriveOutcome::Stopped(ask)
+            }
+        }
+    }
+
+    fn leave(&mut self, exit: Exit) -> DriveOutcome {
+        self.asking.withdraw(self.view);
+        self.view.stop(&format!("run {} continues; `posse attach {0}` shows it again", self.run));
+        DriveOutcome::Left(exit)
+    }
+
+    async fn on_wish(&mut self, wish: Wish) -> Result<Option<DriveOutcome>, CliError> {
+        match wish {
+            Wish::Message(agent) => match MessagePrompt::begin(agent, self.view) {
+                Ok(prompt) => self.message = Some(prompt),
+                Err(error) => self.view.note(&error.text()),
+            },
+            Wish::Answer => {
+                let has_none = self.view.run().blocked().questions().unanswered().next().is_none();
+                if has_none {
+                    self.view.note("no question waits for an answer");
+                }
+                self.asking.ask_again();
+                self.ask().await?;
+            }
+            Wish::Cancel(agent) => self.cancel(&agent),
+            Wish::Detach => return Ok(self.detach()),
+        }
+        Ok(None)
+    }
+
+    fn detach(&mut self) -> Option<DriveOutcome> {
+        if let Role::Watches = self.role {
+            return Some(self.leave(Exit::DONE));
+        }
+        self.asking.put_off(self.view);
+        match self.view.detach(&self.run) {
+            Ok(()) => self.asking.withdraw(self.view),
+            Err(reason) => self.view.note(&reason),
+        }
+        None
+    }
+
+    /// Requests the cancellation of an agent; of the root for the whole run.
+    fn cancel(&mut self, agent: &AgentId) {
+        self.view.end_choice();
+        if agent.is_root() {
+            self.is_cancelling = true;
+            self.asking.withdraw(self.view);
+            self.view.note("cancelling; press Ctrl-C again to stop at once and resume later");
+        } else {
+            self.view.note(&format!("cancelling {agent}"));
+        }
+        let (posse, agent) = (self.posse.clone(), agent.clone());
+        self.posting.spawn(async move {
+            match posse.cancel(&agent, "cancelled by the user").await {
+                // It ended at the same moment: its end is on the way.
+                Err(posse::Error::Ended { .. }) => Ok(None),
+                other => Ok(other.map(|()| None)?),
+            }
+        });
+    }
+
+    /// Shows which hooks of the run have failed since.
+    fn print_failed_hooks(&mut self) {
+        let Some(failing) = &self.failing else { return };
+        let failed = failing.borrow().clone();
+        for failed in failed.iter().skip(self.failed_shown).filter(|failed| failed.run == self.run) {
+            self.view.note(&format!("warning: {}", failed.text));
+        }
+        self.failed_shown = failed.len();
+    }
+}
+
+/// Waits until this process has lost or released the run; for one that another process executes, until none does.
+async fn lost(posse: &Posse, run: RunId, role: Role<'_>) -> Result<(), CliError> {
+    match role {
+        Role::Executes(handle) => Ok(handle.ended().await?),
+        Role::Watches => {
+            posse.wait_until_interrupted(&run).await?;
+            Err(interrupted(&run))
+        }
+    }
+}
+
+/// A line that the user types; without a prompt, waits forever.
+async fn typed(message: Option<&mut MessagePrompt>) -> Option<String> {
+    match message {
+        Some(message) => message.line().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The newest output of models; `None` once no model writes any more. Output that came too fast to be shown is skipped.
@@ -132,36 +379,10 @@ async fn next_deltas(deltas: Option<&mut broadcast::Receiver<Arc<[Delta]>>>) -> 
 }
 
 /// Waits until more hooks have failed than are shown.
-async fn changed(failing: Option<&mut HookFailures>, shown: usize) {
+async fn more_failed(failing: Option<&mut HookFailures>, shown: usize) {
     let Some(failing) = failing else { return std::future::pending().await };
     if failing.wait_for(|failed| failed.len() > shown).await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// Shows which hooks of the run have failed since; returns how many are shown.
-fn print_failed(failing: Option<&HookFailures>, shown: usize, run: &RunId, view: &mut View) -> usize {
-    let Some(failing) = failing else { return shown };
-    let failed = failing.borrow().clone();
-    for failed in failed.iter().skip(shown).filter(|failed| failed.run == *run) {
-        view.note(&format!("warning: {}", failed.text));
-    }
-    failed.len()
-}
-
-/// The output of the future; without one, waits forever.
-async fn pending_or<F: Future + Unpin>(future: Option<&mut F>) -> F::Output {
-    match future {
-        Some(future) => future.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn cancel(posse: &Posse, run: &RunId) -> Result<(), CliError> {
-    match posse.cancel(&run.root(), "Ctrl-C").await {
-        // The run ended at the same moment: its end is on the way.
-        Err(posse::Error::Ended { .. }) => Ok(()),
-        other => Ok(other?),
     }
 }
 
@@ -173,7 +394,6 @@ async fn stop(posse: &Posse, handle: &RunHandle) {
         std::mem::forget(posse.clone());
     }
 }
-
 /// Executes the run, and prints how it ended.
 pub(crate) async fn drive_and_print(
     posse: &Posse,
@@ -199,6 +419,7 @@ pub(crate) async fn drive_and_apply(
     match drive_to_end(posse, handle, known, signals, &mut view, &mut asking).await? {
         DriveOutcome::Ended(finished) => print_end(posse, &finished, &mut view, apply).await,
         DriveOutcome::Stopped(ask) => Ok(ask.exit()),
+        DriveOutcome::Left(exit) => Ok(exit),
     }
 }
 
@@ -230,7 +451,9 @@ pub(crate) async fn drive_to_end(
     view: &mut View,
     asking: &mut QuestionPrompter,
 ) -> Result<DriveOutcome, CliError> {
-    let driven = drive(posse, handle, known, signals, view, asking).await;
+    let role = Role::Executes(handle);
+    let mut following = RunFollower::new(posse, handle.id(), role, known, &mut *view, &mut *asking);
+    let driven = following.follow(signals).await;
     if driven.is_err() {
         asking.withdraw(view);
         // Nothing more may start without a user who watches. Written events stay.
@@ -238,6 +461,25 @@ pub(crate) async fn drive_to_end(
         view.close();
     }
     driven
+}
+
+/// Watches a run that another process executes, and prints how it ended.
+pub(crate) async fn watch(
+    posse: &Posse,
+    run: &RunId,
+    known: u64,
+    signals: &mut Signals,
+    mut view: View,
+    mut asking: QuestionPrompter,
+) -> Result<Exit, CliError> {
+    let mut following = RunFollower::new(posse, run, Role::Watches, known, &mut view, &mut asking);
+    let watched = following.follow(signals).await;
+    view.close();
+    match watched? {
+        DriveOutcome::Ended(finished) => print_end(posse, &finished, &mut view, false).await,
+        DriveOutcome::Stopped(ask) => Ok(ask.exit()),
+        DriveOutcome::Left(exit) => Ok(exit),
+    }
 }
 
 /// Executes a run that is about to end, without showing it.

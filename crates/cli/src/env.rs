@@ -7,10 +7,39 @@ use posse_setup::environment::POSSE_LOG;
 
 use crate::error::CliError;
 
-/// Any value disables colour and animation.
+/// Any value disables colour.
 const NO_COLOR: &str = "NO_COLOR";
+/// `0` disables colour on a terminal.
+const CLICOLOR: &str = "CLICOLOR";
+/// Any value but `0` enables colour, also without a terminal.
+const CLICOLOR_FORCE: &str = "CLICOLOR_FORCE";
 /// The type of the terminal; `dumb` supports neither colour nor cursor movement.
 const TERM: &str = "TERM";
+
+/// What the environment says about the terminal.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each variable")]
+pub(crate) struct TerminalVariables {
+    /// Whether `NO_COLOR` disables colour.
+    pub(crate) no_color: bool,
+    /// Whether `CLICOLOR` disables colour on a terminal.
+    pub(crate) no_clicolor: bool,
+    /// Whether `CLICOLOR_FORCE` enables colour.
+    pub(crate) force_color: bool,
+    /// Whether the terminal supports neither colour nor cursor movement.
+    pub(crate) is_dumb: bool,
+}
+
+impl TerminalVariables {
+    pub(crate) fn of(variables: &[(OsString, OsString)]) -> Self {
+        Self {
+            no_color: set(variables, NO_COLOR).is_some(),
+            no_clicolor: set(variables, CLICOLOR).is_some_and(|value| value == "0"),
+            force_color: set(variables, CLICOLOR_FORCE).is_some_and(|value| value != "0"),
+            is_dumb: set(variables, TERM).is_none_or(|term| term == "dumb"),
+        }
+    }
+}
 
 /// The environment of the process, read once.
 #[derive(Debug, Clone)]
@@ -19,8 +48,8 @@ pub(crate) struct ProcessEnvironment {
     pub(crate) environment: Environment,
     /// The log filter.
     pub(crate) log: Option<String>,
-    /// Whether colour and animation are disabled.
-    pub(crate) plain: bool,
+    /// What it says about the terminal.
+    pub(crate) terminal: TerminalVariables,
 }
 
 impl ProcessEnvironment {
@@ -35,8 +64,8 @@ impl ProcessEnvironment {
         })?;
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let log = set(&variables, POSSE_LOG).map(|filter| filter.to_string_lossy().into_owned());
-        let plain = is_plain(&variables);
-        Ok(Self { environment: Environment::new(cwd, variables), log, plain })
+        let terminal = TerminalVariables::of(&variables);
+        Ok(Self { environment: Environment::new(cwd, variables), log, terminal })
     }
 }
 
@@ -44,26 +73,4 @@ impl ProcessEnvironment {
 fn set<'a>(variables: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsString> {
     let found = variables.iter().find(|(known, _)| known == name).map(|(_, value)| value);
     found.filter(|value| !value.is_empty())
-}
-
-fn is_plain(variables: &[(OsString, OsString)]) -> bool {
-    set(variables, NO_COLOR).is_some() || set(variables, TERM).is_none_or(|term| term == "dumb")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dumb_terminal_and_no_color_are_plain() {
-        let plain = |variables: &[(&str, &str)]| {
-            let variables = variables.iter().map(|(name, value)| (name.into(), value.into()));
-            is_plain(&variables.collect::<Vec<_>>())
-        };
-        assert!(!plain(&[("TERM", "xterm")]));
-        assert!(plain(&[("TERM", "dumb")]));
-        assert!(plain(&[]));
-        assert!(plain(&[("TERM", "xterm"), ("NO_COLOR", "1")]));
-        assert!(!plain(&[("TERM", "xterm"), ("NO_COLOR", "")]));
-    }
 }

@@ -9,12 +9,15 @@ mod blocked;
 mod commands;
 mod context;
 mod detach;
+mod display;
 mod drive;
 mod env;
 mod error;
 mod exit;
+mod foreground;
 mod ids;
 mod json;
+mod message;
 mod output;
 mod permissions;
 mod questions;
@@ -35,6 +38,7 @@ use posse::ports::{Faults, Tool};
 
 use crate::args::Cli;
 use crate::context::Context;
+use crate::foreground::WaitingProcess;
 
 /// What a test binary adds to the command.
 #[derive(Default)]
@@ -50,13 +54,17 @@ pub struct Extras {
 /// Runs the command with these arguments, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode {
     posse::init();
-    let args: Vec<OsString> = args.into_iter().collect();
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let waiting = WaitingProcess::from_args(&mut args);
     let program = program(args.first());
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };
-    let outcome = Context::new(program, extras).and_then(|context| {
+    let outcome = Context::new(program, extras, cli.display, waiting).and_then(|context| {
+        if foreground::is_needed(&cli.command, &context) {
+            return foreground::wait_for_second(&args);
+        }
         commands::dispatch(cli.command, &context).map_err(|error| match context.state_dir() {
             Ok(dir) => error.in_state_dir(dir),
             Err(_) => error,

@@ -38,6 +38,8 @@ pub(crate) struct QuestionPrompter {
     prompt: Option<Prompt>,
     /// An answer that is being stored.
     posting: Option<PostFuture>,
+    /// Whether the user wants to answer later.
+    is_put_off: bool,
 }
 
 struct Prompt {
@@ -48,7 +50,7 @@ struct Prompt {
 impl QuestionPrompter {
     /// Asks at this terminal if a user attends it.
     pub(crate) fn new(is_attended: bool) -> Self {
-        Self { is_attended, prompt: None, posting: None }
+        Self { is_attended, prompt: None, posting: None, is_put_off: false }
     }
 
     /// Never asks.
@@ -58,7 +60,7 @@ impl QuestionPrompter {
 
     /// Shows the next question of the view if the screen has none, and removes one that was answered.
     pub(crate) async fn refresh(&mut self, posse: &Posse, view: &mut View) -> Result<(), CliError> {
-        if !self.is_attended || self.posting.is_some() {
+        if !self.is_attended || self.is_put_off || self.posting.is_some() {
             return Ok(());
         }
         let questions = view.run().blocked().questions();
@@ -95,6 +97,19 @@ impl QuestionPrompter {
         }
     }
 
+    /// Removes the question without an answer; [`Self::ask_again`] shows it again.
+    pub(crate) fn put_off(&mut self, view: &mut View) {
+        if self.prompt.take().is_some() {
+            self.is_put_off = true;
+            view.resume_drawing("\n");
+        }
+    }
+
+    /// Asks what was put off.
+    pub(crate) fn ask_again(&mut self) {
+        self.is_put_off = false;
+    }
+
     /// Waits for a typed line, or until an answer is stored; without a question, forever.
     pub(crate) async fn next(&mut self) -> Step {
         if let Some(posting) = &mut self.posting {
@@ -123,7 +138,8 @@ impl QuestionPrompter {
             self.prompt = Some(Prompt { reading: PendingLine::begin()?, question });
             return Ok(());
         };
-        view.resume_drawing("");
+        // Ctrl-D ends no line.
+        view.resume_drawing(if line.is_none() { "\n" } else { "" });
         view.mark_answered(&question);
         let posse = posse.clone();
         self.posting = Some(Box::pin(async move { post(&posse, &question, answer).await }));
@@ -198,14 +214,14 @@ fn read_answer(line: &str, may_always: bool) -> Option<Answer> {
 }
 
 /// A pending read of a line. Dropping it takes nothing from the terminal.
-struct PendingLine {
+pub(crate) struct PendingLine {
     line: oneshot::Receiver<Option<String>>,
     /// Closed when this value is dropped, which ends the waiting thread.
     _open: PipeWriter,
 }
 
 impl PendingLine {
-    fn begin() -> Result<Self, CliError> {
+    pub(crate) fn begin() -> Result<Self, CliError> {
         let failed =
             |error: std::io::Error| CliError::failed(format!("the terminal cannot be read: {error}"));
         let (closed, open) = std::io::pipe().map_err(failed)?;
@@ -228,7 +244,7 @@ impl PendingLine {
         Ok(Self { line, _open: open })
     }
 
-    async fn line(&mut self) -> Option<String> {
+    pub(crate) async fn line(&mut self) -> Option<String> {
         (&mut self.line).await.unwrap_or(None)
     }
 }

@@ -88,19 +88,26 @@ fn ask<E: DeserializeOwned>(
         .map_err(|_| SetupError::failed("the background process ended before the run had started"))
 }
 
-fn log_file(state_dir: &Path) -> Result<(PathBuf, File), SetupError> {
+fn logs_dir(state_dir: &Path) -> Result<PathBuf, SetupError> {
     let dir = state_dir.join(LOGS);
-    let failed = |path: &Path, error: std::io::Error| {
-        SetupError::failed(format!("{} cannot be written: {error}", path.display()))
-            .remedy(Remedy::MakeStateDirWritable)
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| failed(&dir, error))?;
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.map_err(|error| cannot_write(&dir, &error))?;
+    Ok(dir)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> SetupError {
+    SetupError::failed(format!("{} cannot be written: {error}", path.display()))
+        .remedy(Remedy::MakeStateDirWritable)
+}
+
+fn log_file(state_dir: &Path) -> Result<(PathBuf, File), SetupError> {
+    let dir = logs_dir(state_dir)?;
     for number in 0..NAME_TRIES {
         let path = dir.join(format!("starting-{}-{number}.log", std::process::id()));
         match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
             Ok(file) => return Ok((path, file)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(&path, error)),
+            Err(error) => return Err(cannot_write(&path, &error)),
         }
     }
     Err(SetupError::failed(format!("no free name for a log file in {}", dir.display())))
@@ -125,6 +132,14 @@ pub async fn start_received(json: &str, setup: &Setup) -> Result<StartedRun, Ope
     let PreparedRun { request, local } = prepared;
     let handle = posse.start_request(request, false).await?;
     Ok(StartedRun { posse, handle, local })
+}
+
+/// Opens the log file of a run that leaves its terminal.
+pub fn open_log(state_dir: &Path, run: &str) -> Result<File, SetupError> {
+    let dir = logs_dir(state_dir)?;
+    let path = dir.join(format!("{run}.log"));
+    let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    opened.map_err(|error| cannot_write(&path, &error))
 }
 
 /// Renames the log file once the run's id is known.

@@ -49,7 +49,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     })?;
     let mut output = Output::new();
     if std::io::stdout().is_terminal() {
-        let coloured = form == DiffForm::Patch && !context.plain;
+        let coloured = form == DiffForm::Patch && context.display.is_output_coloured;
         output.own(&shown(&text, coloured))?;
     } else {
         output.bytes(&text)?;

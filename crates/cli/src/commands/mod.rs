@@ -4,6 +4,7 @@ pub(crate) mod agents;
 mod answer;
 pub(crate) mod apply;
 pub(crate) mod approve;
+pub(crate) mod attach;
 pub(crate) mod background;
 pub(crate) mod cancel;
 pub(crate) mod completions;
@@ -57,6 +58,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Diff(args) => diff::diff(&args, context),
         Command::Apply(args) => apply::apply(&args, context),
         Command::Salvage(args) => salvage::salvage(&args, context),
+        Command::Attach(args) => attach::attach(&args, context),
         Command::Wait(args) => wait::wait(&args, context),
         Command::Send(args) => send::send(&args, context),
         Command::Cancel(args) => cancel::cancel(&args, context),

@@ -35,6 +35,13 @@ pub(crate) struct ResumeArgs {
     json: bool,
 }
 
+impl ResumeArgs {
+    /// Whether no user watches the run.
+    pub(crate) fn is_for_programs(&self) -> bool {
+        self.json
+    }
+}
+
 /// Continues a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let reader = context.open_read_only()?;

@@ -24,8 +24,10 @@ use crate::view::View;
 
 /// Start a run and watch it until it ends
 ///
-/// The report is written to standard output, progress to standard error. The first Ctrl-C cancels the run; the
-/// second, or SIGTERM or SIGHUP, stops at once and leaves it to `posse resume`.
+/// The report is written to standard output, progress to standard error. On a terminal, the progress is a live tree with
+/// keys: `?` lists them, `d` detaches and lets the run continue in the background. There, the first Ctrl-C asks what to do
+/// and the second cancels the run; without a terminal, the first cancels it. One more, or SIGTERM or SIGHUP, stops at
+/// once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     /// What to do; `-` reads it from standard input. Optional with a plan, which has a goal, and with a replay, which has
@@ -153,6 +155,11 @@ fn replay(draft: ReplayDraft, detached: bool, json: bool, context: &Context) -> 
 const AUTO: &str = "auto";
 
 impl RunArgs {
+    /// Whether no user watches the run.
+    pub(crate) fn is_for_programs(&self) -> bool {
+        self.detach || self.json
+    }
+
     /// The requested replay, if the model is a recorded run.
     fn replay(&self) -> Result<Option<ReplayDraft>, CliError> {
         let model = self.settings.0.model.as_ref().map(|model| model.value.as_str());

@@ -94,10 +94,10 @@ mod tests {
         let expected = [
             "reading the project's files: 1 of 10.0k (1.0 KiB)",
             "reading the project's files: 2500 of 10.0k (2.4 MiB)",
-            "reading the project's files: 9999 of 10.0k (9.8 MiB)",
+            "reading the project's files: 9999 of 10.0k (9.7 MiB)",
             "laying out the project's files, once for all agents: 1 of 10.0k (1.0 KiB)",
             "laying out the project's files, once for all agents: 2500 of 10.0k (2.4 MiB)",
-            "laying out the project's files, once for all agents: 9999 of 10.0k (9.8 MiB)",
+            "laying out the project's files, once for all agents: 9999 of 10.0k (9.7 MiB)",
         ];
         assert_eq!(printed, expected);
     }

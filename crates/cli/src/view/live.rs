@@ -1,42 +1,68 @@
-//! The live tree: redrawn on standard error, a few times a second.
+//! The live tree: redrawn on standard error, a few times a second, below the lines that stay.
 
-use std::io::Write;
 use std::time::Duration;
 
-use crossterm::cursor::MoveToPreviousLine;
-use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
-use crossterm::terminal::{Clear, ClearType};
-use crossterm::{queue, terminal};
-use posse::RunView;
+use posse::{AgentId, RunView};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::rows::{Moment, Row, Tint, rows};
+use super::controls::{Controls, Wish};
+use super::keys::Key;
+use super::paint::Size;
+use super::rows::{DrawOptions, Row, Tint, finished, rows};
+use super::screen::{LiveScreen, TerminalEvent};
+use super::tty::is_in_foreground;
 use crate::text::now_ms;
 
 /// Time between two frames.
 const FRAME: Duration = Duration::from_millis(80);
-/// Lines of the root's reply in progress below the tree.
+/// Lines of the reply in progress below the tree.
 const REPLY_LINES: usize = 5;
 /// Limit of rows in the final tree.
 const FINAL_ROWS_MAX: usize = 60;
-/// The assumed size of a terminal that reports none.
-const DEFAULT_SIZE: (u16, u16) = (80, 24);
+/// Rows that the tree has at least, however small the terminal is.
+const TREE_ROWS_MIN: usize = 3;
+/// Terminals of fewer rows have no room for more than the tree.
+const ROWS_FOR_REPLY: u16 = 12;
+
+/// A line that stays above the tree.
+enum Line {
+    Text(Row),
+    Finished(AgentId),
+}
 
 /// A tree that is redrawn while it changes.
-#[derive(Default)]
 pub(super) struct Live {
-    note: Option<String>,
+    screen: LiveScreen,
+    /// Lines for the next frame.
+    lines: Vec<Line>,
     /// How far a long operation on files is.
     progress: Option<String>,
+    controls: Controls,
+    /// The agents on the screen, from top to bottom.
+    shown: Vec<AgentId>,
     ticks: Option<Interval>,
     frame: usize,
-    drawn_rows: u16,
     paused: bool,
     closing: bool,
     closed: bool,
 }
 
 impl Live {
+    pub(super) fn new(is_coloured: bool) -> std::io::Result<Self> {
+        Ok(Self {
+            screen: LiveScreen::new(is_coloured)?,
+            lines: Vec::new(),
+            progress: None,
+            controls: Controls::default(),
+            shown: Vec::new(),
+            ticks: None,
+            frame: 0,
+            paused: false,
+            closing: false,
+            closed: false,
+        })
+    }
+
     /// Whether it is not closed yet.
     pub(super) fn is_open(&self) -> bool {
         !self.closed
@@ -48,45 +74,88 @@ impl Live {
     }
 
     /// Draws it once more and leaves it on the screen, with a question below.
-    pub(super) fn pause(&mut self, run: &RunView) {
+    pub(super) fn pause(&mut self, run: &RunView, text: &str) {
         if self.is_drawn() {
             self.draw(run);
         }
         self.paused = true;
+        self.screen.write_below(text);
     }
 
     /// Resumes drawing, below what was written meanwhile.
-    pub(super) fn resume_drawing(&mut self) {
-        if self.paused {
-            self.paused = false;
-            self.drawn_rows = 0;
-        }
+    pub(super) fn resume_drawing(&mut self, text: &str) {
+        self.paused = false;
+        self.screen.write(text);
+        self.screen.take();
     }
 
-    /// Shows a text below the tree.
+    /// Puts a text above the tree, where it stays.
     pub(super) fn note(&mut self, text: &str, run: &RunView) {
-        self.note = Some(text.to_owned());
-        if self.is_drawn() {
-            self.draw(run);
-        }
+        self.lines.push(Line::Text(Row::plain(text)));
+        self.redraw(run);
+    }
+
+    /// Puts the row of an agent that has completed above the tree.
+    pub(super) fn finished(&mut self, agent: &AgentId) {
+        self.lines.push(Line::Finished(agent.clone()));
     }
 
     /// Shows or hides how far a long operation on files is.
     pub(super) fn progress(&mut self, text: Option<String>, run: &RunView) {
-        self.progress = text;
-        if self.is_drawn() {
+        if self.progress != text {
+            self.progress = text;
             self.redraw(run);
         }
     }
 
-    /// Waits for the next frame.
-    pub(super) async fn due(&mut self) {
+    /// Rings the bell.
+    pub(super) fn notify(&self, sequences: &str) {
+        self.screen.write(sequences);
+    }
+
+    /// The next thing that happens at the terminal.
+    pub(super) async fn next(&mut self) -> TerminalEvent {
+        let is_drawn = self.is_drawn();
         let ticks = self.ticks.get_or_insert_with(|| {
             let mut ticks = interval(FRAME);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
             ticks
         });
-        ticks.tick().await;
+        tokio::select! {
+            event = self.screen.next() => event,
+            _ = ticks.tick(), if is_drawn => TerminalEvent::FrameDue,
+        }
+    }
+
+    /// Whether keys are read.
+    pub(super) fn has_keys(&self) -> bool {
+        self.screen.has_keys()
+    }
+
+    /// Handles a key.
+    pub(super) fn on_key(&mut self, key: Key, run: &RunView) -> Option<Wish> {
+        let wish = self.controls.key(key, &self.shown, run);
+        self.redraw(run);
+        wish
+    }
+
+    /// Asks what Ctrl-C means. `false` if it need not be asked: no user could answer, or it is the second one.
+    pub(super) fn interrupt(&mut self, run: &RunView) -> bool {
+        let asks = self.screen.has_keys() && self.controls.interrupt();
+        if asks {
+            self.redraw(run);
+        }
+        asks
+    }
+
+    /// Removes the question about Ctrl-C.
+    pub(super) fn end_choice(&mut self) {
+        self.controls.end_choice();
+    }
+
+    /// Stops the process until its user continues it. The tree is then drawn below what was written meanwhile.
+    pub(super) fn suspend(&mut self) {
+        self.screen.suspend();
     }
 
     /// Draws the tree over its last frame.
@@ -95,144 +164,100 @@ impl Live {
         self.redraw(run);
     }
 
-    /// The same, without advancing the animation.
-    pub(super) fn redraw(&mut self, run: &RunView) {
-        let (_, height) = size();
-        // The last line stays free, because a terminal scrolls when it is full.
-        let room = usize::from(height).saturating_sub(3 + REPLY_LINES).max(3);
-        self.paint(room, run);
+    /// The same, without advancing the animation. A terminal that is stopped, or that another job has, gets no frame.
+    fn redraw(&mut self, run: &RunView) {
+        if self.is_drawn() && self.screen.is_ready() {
+            self.paint(run);
+        }
     }
 
     /// Draws it a last time, larger than the screen if needed, and leaves it there.
     pub(super) fn close(&mut self, run: &RunView) {
         if !self.closed {
-            self.resume_drawing();
+            self.paused = false;
             self.closing = true;
-            self.paint(FINAL_ROWS_MAX, run);
+            // The screen of another job is not drawn over.
+            if is_in_foreground() {
+                self.paint(run);
+            }
             self.closed = true;
+            self.screen.close();
         }
     }
 
-    fn paint(&mut self, room: usize, run: &RunView) {
-        let (width, _) = size();
-        let mut lines = rows(run, room, Moment { frame: self.frame, now_ms: now_ms() });
-        if let Some(root) = run.agents().root().filter(|root| root.asking && !self.closing) {
-            let reply = root.last_lines(REPLY_LINES);
-            // A single line is in the root's own row.
-            if reply.len() > 1 {
-                lines.extend(reply.into_iter().map(|line| Row(vec![(Tint::Dim, format!("  │ {line}"))])));
+    /// Draws it a last time, with a text below. A terminal that is stopped does not delay the end.
+    pub(super) fn stop(&mut self, run: &RunView, text: &str) {
+        self.paused = false;
+        self.closing = true;
+        if is_in_foreground() {
+            self.paint(run);
+        }
+        self.closed = true;
+        self.screen.write_below(text);
+        self.screen.drain_briefly();
+    }
+
+    fn paint(&mut self, run: &RunView) {
+        let size = LiveScreen::size();
+        let waiting = std::mem::take(&mut self.lines);
+        let lines: Vec<Row> = waiting
+            .into_iter()
+            .filter_map(|line| match line {
+                Line::Text(row) => Some(row),
+                Line::Finished(agent) => finished(run, &agent, self.drawing(size)),
+            })
+            .collect();
+        let below = self.below(run, size);
+        let room = usize::from(size.rows).saturating_sub(1);
+        let tree_room =
+            if self.closing { FINAL_ROWS_MAX } else { room.saturating_sub(below.len()).max(TREE_ROWS_MIN) };
+        let mut drawn = rows(run, tree_room, self.drawing(size));
+        drawn.extend(below);
+        if !self.closing {
+            // A frame that is higher than the screen would scroll.
+            drawn.truncate(room.max(1));
+        }
+        self.shown = drawn.iter().filter_map(|row| row.agent.clone()).collect();
+        self.screen.frame(&lines, &drawn);
+    }
+
+    fn drawing(&self, size: Size) -> DrawOptions<'_> {
+        DrawOptions {
+            frame: self.frame,
+            now_ms: now_ms(),
+            columns: usize::from(size.columns).saturating_sub(1),
+            folded: self.controls.folded(),
+            selected: self.controls.selected().filter(|_| !self.closing),
+        }
+    }
+
+    /// The rows below the tree.
+    fn below(&self, run: &RunView, size: Size) -> Vec<Row> {
+        if self.closing {
+            return vec![];
+        }
+        let mut below = Vec::new();
+        if size.rows >= ROWS_FOR_REPLY {
+            below.extend(self.reply(run));
+        }
+        below.extend(self.progress.clone().map(|progress| Row::tinted(Tint::Busy, progress)));
+        below.extend(self.controls.bottom(self.screen.has_keys()));
+        below
+    }
+
+    /// The reply in progress of the followed agent, else of the root.
+    fn reply(&self, run: &RunView) -> Vec<Row> {
+        let followed = self.controls.followed().and_then(|id| run.agents().get(id));
+        let Some(agent) = followed.or_else(|| run.agents().root()) else { return vec![] };
+        let text = if agent.asking { agent.last_lines(REPLY_LINES) } else { vec![] };
+        match (followed, text.len()) {
+            (Some(agent), 0) => {
+                let doing = if agent.activity.is_empty() { "no text yet" } else { &agent.activity };
+                vec![Row::tinted(Tint::Dim, format!("  │ {doing}"))]
             }
+            // A single line is in the agent's own row.
+            (None, 0 | 1) => vec![],
+            _ => text.into_iter().map(|line| Row::tinted(Tint::Dim, format!("  │ {line}"))).collect(),
         }
-        if let Some(progress) = self.progress.as_ref().filter(|_| !self.closing) {
-            lines.push(Row(vec![(Tint::Busy, progress.clone())]));
-        }
-        if let Some(note) = &self.note {
-            lines.push(Row(vec![(Tint::Bold, note.clone())]));
-        }
-        let mut bytes = Vec::new();
-        if self.drawn_rows > 0 {
-            drop(queue!(bytes, MoveToPreviousLine(self.drawn_rows)));
-        }
-        drop(queue!(bytes, Clear(ClearType::FromCursorDown)));
-        for line in &lines {
-            write_row(&mut bytes, line, usize::from(width).saturating_sub(1));
-        }
-        self.drawn_rows = u16::try_from(lines.len()).unwrap_or(u16::MAX);
-        // One write per frame avoids flicker. A closed terminal is no reason to stop.
-        let mut stderr = std::io::stderr();
-        drop(stderr.write_all(&bytes).and_then(|()| stderr.flush()));
-    }
-}
-
-fn size() -> (u16, u16) {
-    match terminal::size() {
-        Ok((width, height)) if width > 0 && height > 0 => (width, height),
-        _ => DEFAULT_SIZE,
-    }
-}
-
-/// Writes a row, cut at the width of the terminal.
-fn write_row(bytes: &mut Vec<u8>, row: &Row, width: usize) {
-    let mut left = width;
-    for (tint, text) in &row.0 {
-        let (cut, used) = clip(text, left);
-        drop(match tint {
-            Tint::Plain => queue!(bytes, Print(&cut)),
-            Tint::Dim => paint(bytes, Attribute::Dim, &cut),
-            Tint::Bold => paint(bytes, Attribute::Bold, &cut),
-            Tint::Good => colour(bytes, Color::Green, &cut),
-            Tint::Bad => colour(bytes, Color::Red, &cut),
-            Tint::Busy => colour(bytes, Color::Cyan, &cut),
-        });
-        left -= used;
-        if left == 0 {
-            break;
-        }
-    }
-    bytes.push(b'\n');
-}
-
-fn paint(bytes: &mut Vec<u8>, attribute: Attribute, text: &str) -> std::io::Result<()> {
-    queue!(bytes, SetAttribute(attribute), Print(text), SetAttribute(Attribute::Reset))
-}
-
-fn colour(bytes: &mut Vec<u8>, colour: Color, text: &str) -> std::io::Result<()> {
-    queue!(bytes, SetForegroundColor(colour), Print(text), ResetColor)
-}
-
-/// The beginning of a text that fits, and its width in columns. A cut is marked.
-pub(crate) fn clip(text: &str, width: usize) -> (String, usize) {
-    let mut cut = String::new();
-    let mut used = 0;
-    for c in text.chars() {
-        let columns = columns(c);
-        if used + columns > width {
-            // The mark replaces as many characters as it needs.
-            while used + 1 > width {
-                let Some(last) = cut.pop() else { return (cut, used) };
-                used -= self::columns(last);
-            }
-            cut.push('…');
-            return (cut, width);
-        }
-        used += columns;
-        cut.push(c);
-    }
-    (cut, used)
-}
-
-/// The columns of a character: two for wide East Asian characters and emoji, none for combining marks.
-fn columns(c: char) -> usize {
-    match c {
-        '\u{300}'..='\u{36f}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe4f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}'
-        | '\u{1f300}'..='\u{1faff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_is_cut_where_the_terminal_ends() {
-        assert_eq!(clip("short", 10), ("short".to_owned(), 5));
-        assert_eq!(clip("exactly", 7), ("exactly".to_owned(), 7));
-        assert_eq!(clip("too long", 5), ("too …".to_owned(), 5));
-        assert_eq!(clip("世界世界", 5), ("世界…".to_owned(), 5));
-        assert_eq!(clip("世界", 3), ("世…".to_owned(), 3));
-        assert_eq!(clip("x", 0), (String::new(), 0));
     }
 }

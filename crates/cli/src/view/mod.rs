@@ -1,29 +1,52 @@
-//! Shows a run that this process executes: as a live tree on a terminal, as one line per state change elsewhere, as
-//! JSON lines for programs.
+//! Shows a run: as a live tree on a terminal, as one line per state change elsewhere, as JSON lines for programs.
+//!
+//! | file | content |
+//! |---|---|
+//! | `live` | the live tree: what is drawn, and when |
+//! | `rows`, `controls` | its rows, and what the user selected in it |
+//! | `screen`, `tty`, `writer` | the terminal: taken and given back, its keys, writing without waiting for it |
+//! | `paint`, `width`, `keys` | pure: bytes of a frame, texts by their width, keys from bytes |
+//! | `plain`, `stream` | lines without a terminal |
+//! | `notify` | the bell and desktop notices |
 
+mod controls;
 mod files_progress;
+mod keys;
 mod live;
+mod notify;
+mod paint;
 mod plain;
 pub(crate) mod rows;
+mod screen;
+mod stream;
+mod tty;
+mod width;
+mod writer;
 
-use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use posse::{
-    Code, Delta, EventBody, FailKind, FilesProgress, JournalEvent, PendingQuestion, Posse, RunOutcome,
-    RunResult, RunView, api,
+    Code, Delta, EventBody, FailKind, FilesProgress, FinalStatus, JournalEvent, PendingQuestion, Posse,
+    RunId, RunOutcome, RunResult, RunView, api,
 };
 
 use crate::context::Context;
+use crate::display::{Detail, Display};
 use crate::error::CliError;
+use crate::foreground::WaitingProcess;
 use crate::output::{Output, note};
 use crate::questions::write_out;
 use crate::term;
 use crate::text::{bytes, plural, spent_by_run};
-use files_progress::ProgressLines;
+pub(crate) use controls::Wish;
 pub(crate) use files_progress::next_report;
+use keys::Key;
 use live::Live;
-pub(crate) use live::clip;
+use plain::LineView;
+pub(crate) use screen::TerminalEvent;
+pub(crate) use tty::is_in_foreground;
+pub(crate) use width::clip;
 
 /// Limit of agents that the end of a run lists as cut off by their turn limit.
 const TURN_LIMITED_SHOWN_MAX: usize = 10;
@@ -33,35 +56,62 @@ const LEFT_OUT_SHOWN_MAX: usize = 10;
 /// How a run is shown.
 pub(crate) struct View {
     kind: ViewType,
+    display: Display,
     /// The run as of the last applied event.
     run: RunView,
     output: Output,
     reader_gone: bool,
+    /// How this process leaves its terminal, if it can.
+    detacher: Option<Detacher>,
+}
+
+struct Detacher {
+    waiting: WaitingProcess,
+    state_dir: PathBuf,
 }
 
 enum ViewType {
     Live(Box<Live>),
-    Plain(ProgressLines),
+    Plain(LineView),
     Json,
 }
 
 impl View {
     /// JSON if requested, else by the type of standard error.
     pub(crate) fn new(json: bool, context: &Context) -> Self {
+        let display = context.display;
+        let live = || Live::new(display.is_coloured).ok().map(|live| ViewType::Live(Box::new(live)));
         let kind = if json {
             ViewType::Json
-        } else if std::io::stderr().is_terminal() && !context.plain {
-            ViewType::Live(Box::default())
         } else {
-            ViewType::Plain(ProgressLines::default())
+            let live = if display.is_live { live() } else { None };
+            live.unwrap_or_else(|| ViewType::Plain(LineView::new(display)))
         };
-        Self { kind, run: RunView::default(), output: Output::new(), reader_gone: false }
+        let state_dir = context.state_dir().ok();
+        let detacher = context
+            .waiting
+            .zip(state_dir)
+            .map(|(waiting, dir)| Detacher { waiting, state_dir: dir.to_owned() });
+        Self { kind, display, run: RunView::default(), output: Output::new(), reader_gone: false, detacher }
     }
 
-    /// Lines on standard error, whatever its type.
+    /// Lines for a log file.
     pub(crate) fn plain() -> Self {
-        let kind = ViewType::Plain(ProgressLines::default());
-        Self { kind, run: RunView::default(), output: Output::new(), reader_gone: false }
+        let display = Display::of_log();
+        Self {
+            kind: ViewType::Plain(LineView::new(display)),
+            display,
+            run: RunView::default(),
+            output: Output::new(),
+            reader_gone: false,
+            detacher: None,
+        }
+    }
+
+    /// The same view of a run that cannot be detached, because its command needs its result.
+    pub(crate) fn without_detach(mut self) -> Self {
+        self.detacher = None;
+        self
     }
 
     /// Whether the view needs all events, including those before a resume.
@@ -98,11 +148,20 @@ impl View {
                 self.note(&format!("note: {}", term::line(line)));
             }
         }
+        if let EventBody::InputRequested(_) = &event.body {
+            self.notify(&format!("run {} needs your approval", event.agent_id.run()));
+        }
         match &mut self.kind {
             ViewType::Json if self.reader_gone => {}
             // The next frame shows it.
-            ViewType::Live(_) => {}
-            ViewType::Plain(_) => plain::event(event),
+            ViewType::Live(live) => {
+                if let EventBody::SubagentClosed(closed) = &event.body
+                    && closed.final_status == FinalStatus::Completed
+                {
+                    live.finished(&event.agent_id);
+                }
+            }
+            ViewType::Plain(lines) => lines.event(event),
             ViewType::Json => {
                 let written = self.output.json(&api::Event::new(event));
                 return self.unless_gone(written);
@@ -113,19 +172,31 @@ impl View {
 
     /// Whether it shows replies in progress.
     pub(crate) fn wants(&self) -> bool {
-        matches!(self.kind, ViewType::Live(_))
+        match self.kind {
+            ViewType::Live(_) => true,
+            ViewType::Plain(_) => self.display.detail > Detail::Quiet,
+            ViewType::Json => false,
+        }
     }
 
-    /// Shows pieces of replies in progress.
-    pub(crate) fn on_event(&mut self, deltas: &[Delta]) {
+    /// Shows pieces of replies in progress; a tree with its next frame.
+    pub(crate) fn deltas(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             self.run.apply_delta(delta);
         }
-        // At once, because they were already collected for a moment.
-        if let ViewType::Live(live) = &mut self.kind
-            && live.is_drawn()
-        {
-            live.redraw(&self.run);
+        if let ViewType::Plain(lines) = &mut self.kind {
+            lines.deltas(deltas);
+        }
+    }
+
+    /// Tells a user who may look elsewhere, if they asked for that.
+    fn notify(&mut self, text: &str) {
+        if !self.display.notifies {
+            return;
+        }
+        match &self.kind {
+            ViewType::Live(live) if live.is_open() => live.notify(&notify::sequences(text)),
+            _ => notify::write(text),
         }
     }
 
@@ -143,6 +214,9 @@ impl View {
                     return started;
                 }
                 report = next_report(&mut reports) => self.progress(report.as_ref()),
+                event = self.next() => if event == TerminalEvent::Suspended {
+                    self.suspend();
+                },
             }
         }
     }
@@ -151,7 +225,7 @@ impl View {
     pub(crate) fn progress(&mut self, report: Option<&FilesProgress>) {
         match &mut self.kind {
             ViewType::Live(live) => live.progress(report.map(files_progress::text), &self.run),
-            ViewType::Plain(lines) => lines.print(report),
+            ViewType::Plain(lines) => lines.progress(report),
             ViewType::Json => {}
         }
     }
@@ -159,33 +233,86 @@ impl View {
     /// Shows a note beside the events.
     pub(crate) fn note(&mut self, text: &str) {
         match &mut self.kind {
-            ViewType::Live(live) if live.is_open() => live.note(text, &self.run),
+            ViewType::Live(live) if live.is_open() => {
+                live.note(&term::clean(text).replace('\t', "    "), &self.run);
+            }
             _ => note(text),
         }
     }
 
     /// Stops drawing and writes a question below. The text was created here and contains nothing foreign.
     pub(crate) fn pause(&mut self, text: &str) {
-        if let ViewType::Live(live) = &mut self.kind {
-            live.pause(&self.run);
+        match &mut self.kind {
+            ViewType::Live(live) => live.pause(&self.run, text),
+            _ => write_out(text),
         }
-        write_out(text);
     }
 
     /// Ends a question and resumes drawing, beneath it.
     pub(crate) fn resume_drawing(&mut self, text: &str) {
-        write_out(text);
-        if let ViewType::Live(live) = &mut self.kind {
-            live.resume_drawing();
+        match &mut self.kind {
+            ViewType::Live(live) => live.resume_drawing(text),
+            _ => write_out(text),
         }
     }
 
-    /// Waits until the view should be drawn again; forever for views that are not drawn.
-    pub(crate) async fn due(&mut self) {
+    /// The next thing that happens at the terminal; forever for views without one.
+    pub(crate) async fn next(&mut self) -> TerminalEvent {
         match &mut self.kind {
-            ViewType::Live(live) if live.is_drawn() => live.due().await,
+            ViewType::Live(live) if live.is_open() => live.next().await,
             _ => std::future::pending().await,
         }
+    }
+
+    /// Whether keys of the user are read.
+    pub(crate) fn has_keys(&self) -> bool {
+        matches!(&self.kind, ViewType::Live(live) if live.has_keys())
+    }
+
+    /// Handles a key.
+    pub(crate) fn on_key(&mut self, key: Key) -> Option<Wish> {
+        match &mut self.kind {
+            ViewType::Live(live) => live.on_key(key, &self.run),
+            _ => None,
+        }
+    }
+
+    /// Asks what Ctrl-C means. `false` if it is to be obeyed: without a terminal, or for the second time.
+    pub(crate) fn interrupt(&mut self) -> bool {
+        match &mut self.kind {
+            ViewType::Live(live) => live.interrupt(&self.run),
+            _ => false,
+        }
+    }
+
+    /// Removes the question about Ctrl-C.
+    pub(crate) fn end_choice(&mut self) {
+        if let ViewType::Live(live) = &mut self.kind {
+            live.end_choice();
+        }
+    }
+
+    /// Stops the process, as Ctrl-Z does.
+    pub(crate) fn suspend(&mut self) {
+        if let ViewType::Live(live) = &mut self.kind {
+            live.suspend();
+        }
+    }
+
+    /// Leaves the terminal to the shell, and shows the run in its log from now on; or says why this process cannot.
+    pub(crate) fn detach(&mut self, run: &RunId) -> Result<(), String> {
+        let Some(detacher) = &self.detacher else {
+            return Err("this run cannot be detached: its command needs the result".to_owned());
+        };
+        let log = posse_setup::detach::open_log(&detacher.state_dir, run.as_str())
+            .map_err(|error| CliError::from(error).text())?;
+        let waiting = detacher.waiting;
+        self.detacher = None;
+        self.close();
+        note(&format!("run {run} continues in the background; `posse attach {run}` shows it again"));
+        self.display = Display::of_log();
+        self.kind = ViewType::Plain(LineView::new(self.display));
+        waiting.detach(&log).map_err(|error| format!("the terminal cannot be left: {error}"))
     }
 
     /// Draws the view.
@@ -202,9 +329,18 @@ impl View {
         }
     }
 
+    /// Ends the view of a run that has not ended, with a line below.
+    pub(crate) fn stop(&mut self, text: &str) {
+        match &mut self.kind {
+            ViewType::Live(live) if live.is_open() => live.stop(&self.run, &format!("{text}\n")),
+            _ => note(text),
+        }
+    }
+
     /// Shows how the run ended: its report on standard output, the rest on standard error. `applied` says whether it
     /// was applied, if that was requested.
     pub(crate) fn result(&mut self, finished: &RunOutcome, applied: Option<bool>) -> Result<(), CliError> {
+        self.notify(&format!("run {} {}", finished.run, finished.status));
         let written = if matches!(self.kind, ViewType::Json) {
             self.output.json(&api::Outcome::new(finished, applied))
         } else {

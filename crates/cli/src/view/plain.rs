@@ -1,21 +1,73 @@
-//! Progress without a terminal: one line on standard error per state change of an agent.
+//! Progress without a terminal: one line on standard error per state change of an agent, the text of sub-agents as it
+//! arrives, and their reports.
 
 use posse::view::ProviderWait;
-use posse::{EventBody, JournalEvent};
+use posse::{Delta, EventBody, FilesProgress, JournalEvent};
 
+use super::files_progress::ProgressLines;
+use super::stream::{StreamedText, panel};
 use crate::blocked::on_provider;
+use crate::display::{Detail, Display};
 use crate::output::note;
+use crate::questions::write_out;
 use crate::term;
 
-/// Prints an event, if it is a state change.
-pub(super) fn event(event: &JournalEvent) {
-    match &event.body {
-        EventBody::ProviderWaitStarted(e) => {
-            let wait = ProviderWait::new(&event.agent_id, e);
-            note(&format!("{} {}", event.agent_id, on_provider(&wait)));
+/// Prints a run as lines.
+pub(super) struct LineView {
+    display: Display,
+    progress: ProgressLines,
+    streamed: StreamedText,
+}
+
+impl LineView {
+    pub(super) fn new(display: Display) -> Self {
+        let is_verbose = display.detail >= Detail::Verbose;
+        Self {
+            display,
+            progress: ProgressLines::default(),
+            streamed: StreamedText::new(display.is_coloured, is_verbose),
         }
-        body if is_printed(body) => note(&format!("{} {}", event.agent_id, term::line(&event.summary))),
-        _ => {}
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.display.detail == Detail::Quiet
+    }
+
+    /// Prints an event, if it is a state change.
+    pub(super) fn event(&mut self, event: &JournalEvent) {
+        if self.is_quiet() {
+            return;
+        }
+        if let EventBody::ModelReplied(_) = &event.body {
+            write_out(&self.streamed.end(&event.agent_id));
+        }
+        match &event.body {
+            EventBody::ProviderWaitStarted(e) => {
+                let wait = ProviderWait::new(&event.agent_id, e);
+                note(&format!("{} {}", event.agent_id, on_provider(&wait)));
+            }
+            body if is_printed(body) || self.display.detail >= Detail::Verbose => {
+                note(&format!("{} {}", event.agent_id, term::line(&event.summary)));
+            }
+            _ => {}
+        }
+        if let EventBody::SubagentWaitingForMerge(e) = &event.body {
+            write_out(&panel(&event.agent_id, &e.report.to_shared(), self.display.is_coloured));
+        }
+    }
+
+    /// Prints pieces of replies in progress.
+    pub(super) fn deltas(&mut self, deltas: &[Delta]) {
+        if !self.is_quiet() {
+            write_out(&deltas.iter().map(|delta| self.streamed.take(delta)).collect::<String>());
+        }
+    }
+
+    /// Prints how far a long operation on files is.
+    pub(super) fn progress(&mut self, report: Option<&FilesProgress>) {
+        if !self.is_quiet() {
+            self.progress.print(report);
+        }
     }
 }
 

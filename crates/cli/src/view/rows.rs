@@ -1,13 +1,17 @@
 //! Rows of the live tree: selects the agents to show if there is no room for all, and draws each.
+//!
+//! An agent that has completed leaves the tree: its row becomes a line above ([`finished`]), so that the tree keeps what is
+//! open and what failed.
+
+mod agent_row;
 
 use std::collections::HashSet;
 
-use posse::view::{AgentView, BlockedOn, Stage};
-use posse::{AgentId, RunView, first_line};
+use posse::view::{AgentView, Stage, StepView};
+use posse::{AgentId, RunView, Usage, Usd};
 
-use crate::blocked::on_provider;
-use crate::term;
 use crate::text::{count, duration, plural};
+use agent_row::agent_row;
 
 /// The colour of a piece of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,57 +26,100 @@ pub(crate) enum Tint {
     Bad,
     /// For work in progress.
     Busy,
-    /// For names and notes.
+    /// For what the user should know or decide.
+    Warning,
+    /// For names.
     Bold,
+    /// For the row that keys apply to.
+    Selected,
 }
 
 /// A row in pieces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Row(pub(crate) Vec<(Tint, String)>);
+pub(crate) struct Row {
+    /// The texts, each with its colour.
+    pub(crate) pieces: Vec<(Tint, String)>,
+    /// The agent that it shows.
+    pub(crate) agent: Option<AgentId>,
+}
 
 impl Row {
+    /// A row of one colour.
+    pub(crate) fn tinted(tint: Tint, text: impl Into<String>) -> Self {
+        Self { pieces: vec![(tint, text.into())], agent: None }
+    }
+
+    /// A row without colour.
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self::tinted(Tint::Plain, text)
+    }
+
     fn push(&mut self, tint: Tint, text: impl Into<String>) -> &mut Self {
-        self.0.push((tint, text.into()));
+        self.pieces.push((tint, text.into()));
         self
     }
 
     /// The row as plain text.
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
-        self.0.iter().map(|(_, text)| text.as_str()).collect()
+        self.pieces.iter().map(|(_, text)| text.as_str()).collect()
     }
 }
 
-/// Longest title: the agent's activity needs room too.
-const TITLE_MAX_CHARS: usize = 40;
-
-/// Longest operation.
-const OPERATION_MAX_CHARS: usize = 200;
-
-/// The time at which a tree is drawn.
+/// How a tree is drawn.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Moment {
+pub(crate) struct DrawOptions<'a> {
     /// Advances the spinner of running agents.
     pub(crate) frame: usize,
     /// The time, in milliseconds since 1970.
     pub(crate) now_ms: i64,
+    /// The columns of a row.
+    pub(crate) columns: usize,
+    /// The agents whose children are hidden.
+    pub(crate) folded: &'a HashSet<AgentId>,
+    /// The agent that keys apply to.
+    pub(crate) selected: Option<&'a AgentId>,
 }
 
-/// The tree in about `max` rows, and the line below it.
-pub(crate) fn rows(run: &RunView, max: usize, moment: Moment) -> Vec<Row> {
+/// The tree in about `max` rows, and the lines below it.
+pub(crate) fn rows(run: &RunView, max: usize, drawing: DrawOptions<'_>) -> Vec<Row> {
     let Some(root) = run.agents().root() else { return vec![] };
-    let shown = shown(run, max.saturating_sub(1));
+    let mut below: Vec<Row> = plan_bar(run).into_iter().collect();
+    below.push(totals(run, drawing.now_ms));
+    let tree =
+        TreeDrawing { run, shown: shown(run, max.saturating_sub(below.len()), drawing.folded), drawing };
     let mut rows = Vec::new();
-    let drawing = TreeDrawing { run, shown: &shown, frame: moment.frame };
-    drawing.agent(root, "", "", &mut rows);
-    rows.push(totals(run, moment.now_ms));
+    tree.agent(root, "", "", &mut rows);
+    rows.extend(below);
     rows
+}
+
+/// The line that an agent leaves when it has completed.
+pub(crate) fn finished(run: &RunView, agent: &AgentId, drawing: DrawOptions<'_>) -> Option<Row> {
+    let agent = run.agents().get(agent)?;
+    Some(agent_row(run, agent, "", DrawOptions { selected: None, ..drawing }))
+}
+
+/// Whether an agent is no longer part of the tree.
+fn has_left(agent: &AgentView) -> bool {
+    agent.stage() == Stage::Completed && !agent.id.is_root()
 }
 
 /// The agents to show: all if there is room, else the most interesting and those that changed last, each with its
 /// ancestors.
-fn shown(run: &RunView, max: usize) -> HashSet<AgentId> {
-    let mut by_interest: Vec<&AgentView> = run.agents().iter().collect();
+fn shown(run: &RunView, max: usize, folded: &HashSet<AgentId>) -> HashSet<AgentId> {
+    let is_folded = |agent: &AgentView| {
+        let mut at = agent.id.parent();
+        while let Some(id) = at {
+            if folded.contains(&id) {
+                return true;
+            }
+            at = id.parent();
+        }
+        false
+    };
+    let mut by_interest: Vec<&AgentView> =
+        run.agents().iter().filter(|agent| !has_left(agent) && !is_folded(agent)).collect();
     by_interest.sort_by_key(|agent| (interest(agent.stage()), std::cmp::Reverse(agent.last_seq)));
     let mut shown = HashSet::new();
     let mut used = 0;
@@ -112,33 +159,15 @@ fn height(agent: &AgentView) -> usize {
 
 struct TreeDrawing<'a> {
     run: &'a RunView,
-    shown: &'a HashSet<AgentId>,
-    frame: usize,
+    shown: HashSet<AgentId>,
+    drawing: DrawOptions<'a>,
 }
 
 impl TreeDrawing<'_> {
     /// Draws an agent and its subtree. `lead` comes before its own row, `below` before the rows beneath.
     fn agent(&self, agent: &AgentView, lead: &str, below: &str, rows: &mut Vec<Row>) {
-        rows.push(self.row(agent, lead));
-        let (shown, hidden): (Vec<&AgentId>, Vec<&AgentId>) =
-            agent.children.iter().partition(|id| self.shown.contains(*id));
-        let mut beneath: Vec<RowContent<'_>> =
-            shown.into_iter().filter_map(|id| self.run.agents().get(id)).map(RowContent::Child).collect();
-        beneath.extend(agent.refused.iter().map(|refusal| {
-            RowContent::Text(Stage::Cancelled, format!("{} refused: {}", refusal.definition, refusal.code))
-        }));
-        let more_refused = agent.refused_count - agent.refused.len();
-        if more_refused > 0 {
-            beneath.push(RowContent::Text(Stage::Cancelled, format!("{more_refused} more refused")));
-        }
-        if !hidden.is_empty() {
-            let over = hidden
-                .iter()
-                .filter(|id| self.run.agents().get(id).is_some_and(|agent| agent.stage().is_over()))
-                .count();
-            let text = format!("{} more, {over} of them done", plural(hidden.len() as u64, "agent"));
-            beneath.push(RowContent::Text(Stage::Queued, text));
-        }
+        rows.push(agent_row(self.run, agent, lead, self.drawing));
+        let beneath = self.beneath(agent);
         let last = beneath.len().saturating_sub(1);
         for (at, item) in beneath.into_iter().enumerate() {
             let (branch, space) = if at == last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
@@ -146,101 +175,96 @@ impl TreeDrawing<'_> {
                 RowContent::Child(child) => {
                     self.agent(child, &format!("{below}{branch}"), &format!("{below}{space}"), rows);
                 }
-                RowContent::Text(stage, text) => {
+                RowContent::Text(sign, text) => {
                     let mut row = Row::default();
-                    let sign = if stage == Stage::Cancelled { "⊘ " } else { "… " };
-                    row.push(Tint::Dim, format!("{below}{branch}")).push(Tint::Dim, format!("{sign}{text}"));
+                    row.push(Tint::Dim, format!("{below}{branch}")).push(Tint::Dim, format!("{sign} {text}"));
                     rows.push(row);
                 }
             }
         }
     }
 
-    fn row(&self, agent: &AgentView, lead: &str) -> Row {
-        let mut row = Row::default();
-        let (sign, tint) = match agent.stage() {
-            // Completed, but cut off by the turn limit.
-            Stage::Completed if agent.is_turn_limited() => ("!", Tint::Busy),
-            stage => sign(stage, self.frame),
-        };
-        row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
-        let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
-        row.push(Tint::Bold, name).push(Tint::Plain, format!(" {}", agent.definition));
-        if let Some(skill) = &agent.skill {
-            row.push(Tint::Plain, format!(" for skill {skill}"));
+    /// What is drawn beneath an agent.
+    fn beneath(&self, agent: &AgentView) -> Vec<RowContent<'_>> {
+        let open = self.run.agents().children(agent).filter(|child| !has_left(child)).collect::<Vec<_>>();
+        let (shown, hidden): (Vec<&AgentView>, Vec<&AgentView>) =
+            open.into_iter().partition(|child| self.shown.contains(&child.id));
+        // Borrowed from the run, not from `agent`.
+        let mut beneath: Vec<RowContent<'_>> = shown
+            .iter()
+            .filter_map(|child| self.run.agents().get(&child.id))
+            .map(RowContent::Child)
+            .collect();
+        beneath.extend(agent.refused.iter().map(|refusal| {
+            RowContent::Text("⊘", format!("{} refused: {}", refusal.definition, refusal.code))
+        }));
+        let more_refused = agent.refused_count - agent.refused.len();
+        if more_refused > 0 {
+            beneath.push(RowContent::Text("⊘", format!("{more_refused} more refused")));
         }
-        if !agent.title.is_empty() {
-            row.push(Tint::Plain, format!(": {}", first_line(&agent.title, TITLE_MAX_CHARS)));
+        if !hidden.is_empty() {
+            let over = hidden.iter().filter(|child| child.stage().is_over()).count();
+            let ended = if over > 0 { format!(", {over} of them ended") } else { String::new() };
+            let text = format!("{} more{ended}", plural(hidden.len() as u64, "agent"));
+            beneath.push(RowContent::Text("…", text));
         }
-        let mut facts = Vec::new();
-        if agent.background {
-            facts.push("background".to_owned());
-        }
-        if agent.attempt > 1 {
-            facts.push(format!("attempt {}", agent.attempt));
-        }
-        if agent.turn > 0 {
-            let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
-            facts.push(format!("turn {}{limit}", agent.turn));
-        }
-        if agent.own.usage.tokens() > 0 {
-            facts.push(format!("{} tokens", count(agent.own.usage.tokens())));
-        }
-        if !facts.is_empty() {
-            row.push(Tint::Dim, format!("  {}", facts.join(", ")));
-        }
-        let activity = self.activity(agent);
-        if !activity.is_empty() {
-            let tint = if agent.stage() == Stage::Failed { Tint::Bad } else { Tint::Dim };
-            row.push(tint, format!("  {activity}"));
-        }
-        row
-    }
-
-    /// What an agent does now or waits for.
-    fn activity(&self, agent: &AgentView) -> String {
-        let blocked = self.run.blocked().of(&agent.id);
-        match (agent.stage(), blocked) {
-            (Stage::Completed, ..) if agent.is_turn_limited() => "completed at its turn limit".to_owned(),
-            (Stage::Completed, ..) => String::new(),
-            (Stage::Running, Some(BlockedOn::Approver { question, .. })) => {
-                let operation: String = question.asked.operation.chars().take(OPERATION_MAX_CHARS).collect();
-                format!("blocked: waits for an approver: {}", term::visible_line(&operation))
-            }
-            (Stage::Running, Some(BlockedOn::Provider(wait))) => on_provider(wait),
-            (Stage::Running, None) if agent.is_saying() => agent.last_lines(1).pop().unwrap_or_default(),
-            (Stage::Running, None) if !agent.asking && agent.open_children > 0 => match agent.open_children {
-                1 => "waits for 1 child".to_owned(),
-                open => format!("waits for {open} children"),
-            },
-            _ => agent.activity.clone(),
-        }
+        beneath
     }
 }
 
 enum RowContent<'a> {
     Child(&'a AgentView),
-    Text(Stage, String),
+    Text(&'static str, String),
 }
 
-/// The spinner of running agents.
-const WHEEL: [&str; 8] = ["⠋", "⠙", "⠸", "⠼", "⠴", "⠦", "⠇", "⠏"];
+/// Columns of the progress bar of a plan.
+const BAR_COLUMNS: usize = 20;
 
-fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {
-    match stage {
-        Stage::Queued => ("◌", Tint::Dim),
-        Stage::Running => (WHEEL[frame % WHEEL.len()], Tint::Busy),
-        Stage::WaitingForMerge => ("◐", Tint::Busy),
-        Stage::Completed => ("✓", Tint::Good),
-        Stage::Failed => ("✗", Tint::Bad),
-        Stage::Cancelled => ("⊘", Tint::Bad),
+/// How far the plan is; `None` if the run has none.
+fn plan_bar(run: &RunView) -> Option<Row> {
+    let steps = run.plan().steps();
+    if steps.is_empty() {
+        return None;
     }
+    let stage = |agent: &Option<AgentId>| Some(run.agents().get(agent.as_ref()?)?.stage());
+    let is_done =
+        |step: &StepView| [stage(&step.agent), stage(&step.repair)].contains(&Some(Stage::Completed));
+    let has_failed = |step: &StepView| {
+        let newest = stage(&step.repair).or(stage(&step.agent));
+        step.refused.is_some() || matches!(newest, Some(Stage::Failed | Stage::Cancelled))
+    };
+    let done = steps.iter().filter(|step| is_done(step)).count();
+    let failed = steps.iter().filter(|step| !is_done(step) && has_failed(step)).count();
+    let filled = BAR_COLUMNS * done / steps.len();
+    let mut row = Row::default();
+    row.push(Tint::Good, "█".repeat(filled)).push(Tint::Dim, "░".repeat(BAR_COLUMNS - filled));
+    row.push(Tint::Plain, format!(" {done} of {} done", plural(steps.len() as u64, "step")));
+    if failed > 0 {
+        row.push(Tint::Bad, format!(", {failed} failed"));
+    }
+    Some(row)
 }
 
-/// The running totals.
+/// What was spent, in money; `None` if nothing was, or if a price is unknown.
+fn cost(usage: &Usage) -> Option<String> {
+    usage.micro_usd.filter(|micros| *micros > 0).map(|micros| Usd::from_micros(micros).to_string())
+}
+
+/// The running totals: time and money first, because the end is cut off on a narrow terminal.
 fn totals(run: &RunView, now_ms: i64) -> Row {
+    let until = if run.status().is_running() { now_ms } else { run.last_at_ms() };
+    let mut parts = vec![elapsed(run.started_at_ms(), until)];
+    let usage = run.usage();
+    if run.is_replay() {
+        parts.push("nothing spent (a replay)".to_owned());
+    } else {
+        parts.push(cost(&usage).unwrap_or_else(|| match usage.micro_usd {
+            Some(_) => Usd::from_micros(0).to_string(),
+            None => "price unknown".to_owned(),
+        }));
+    }
     let counts = run.agents().counts();
-    let mut parts = vec![plural(counts.all(), "agent")];
+    parts.push(plural(counts.all(), "agent"));
     for (number, word) in [
         (counts.running, "running"),
         (counts.queued, "queued"),
@@ -253,14 +277,13 @@ fn totals(run: &RunView, now_ms: i64) -> Row {
         }
     }
     parts.push(plural(run.turns(), "turn"));
-    parts.push(crate::text::spent_by_run(&run.usage(), run.is_replay()));
-    let is_over = !run.status().is_running();
-    let until = if is_over { run.last_at_ms() } else { now_ms };
-    let elapsed = until.saturating_sub(run.started_at_ms()).max(0).cast_unsigned();
-    parts.push(duration(elapsed));
-    let mut row = Row::default();
-    row.push(Tint::Dim, parts.join(" · "));
-    row
+    parts.push(format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens)));
+    Row::tinted(Tint::Dim, parts.join(" · "))
+}
+
+/// The time between two moments. A clock that jumped back gives zero.
+fn elapsed(from_ms: i64, until_ms: i64) -> String {
+    duration(until_ms.saturating_sub(from_ms).max(0).cast_unsigned())
 }
 
 #[cfg(test)]

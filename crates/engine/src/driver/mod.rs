@@ -302,6 +302,10 @@ impl Driver {
     }
 
     fn input(&mut self, input: Input) {
+        if let Input::Model(_) = &input {
+            // The pieces of a reply reach their readers before its event does.
+            self.deltas.flush();
+        }
         let is_stopped_check =
             matches!(&input, Input::Checked { child, .. } if self.files.is_check_stopped(child));
         if let Some(problem) = input.machine_failure().filter(|_| !is_stopped_check) {

@@ -44,6 +44,19 @@ impl Stage {
     }
 }
 
+/// How far the integration of an agent's work is, by its last event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntegrationProgress {
+    /// Its checks passed on the merged files.
+    ChecksPassed,
+    /// A check failed on the merged files.
+    ChecksFailed,
+    /// Its changes do not merge with the files of its parent.
+    Conflicted,
+    /// Its changes are merged into the files of its parent.
+    Merged,
+}
+
 /// A child that the engine refused to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
@@ -96,6 +109,8 @@ pub struct AgentView {
     pub asking: bool,
     /// Its last action, in one line.
     pub activity: String,
+    /// How far its integration is; `None` until the first result.
+    pub integration: Option<IntegrationProgress>,
     /// The number of its last event; 0 if the view has seen none.
     pub last_seq: u64,
     /// Its children, oldest first.
@@ -136,6 +151,7 @@ impl AgentView {
             background: false,
             asking: false,
             activity: String::new(),
+            integration: None,
             last_seq: 0,
             children: Vec::new(),
             open_children: 0,
@@ -247,6 +263,7 @@ impl AgentView {
             EventBody::SubagentAttempt(e) => {
                 self.attempt = e.n;
                 self.turn = 0;
+                self.integration = None;
                 self.activity = printable::line(&event.summary());
             }
             EventBody::ModelCalled(e) => {
@@ -271,6 +288,10 @@ impl AgentView {
             EventBody::SubagentWaitingForMerge(e) => {
                 self.activity = printable::line(&first_line(&e.report.to_shared(), ACTIVITY_MAX_CHARS));
             }
+            EventBody::ChecksPassed(_) => self.integration = Some(IntegrationProgress::ChecksPassed),
+            EventBody::ChecksFailed(_) => self.integration = Some(IntegrationProgress::ChecksFailed),
+            EventBody::WorktreeConflicted(_) => self.integration = Some(IntegrationProgress::Conflicted),
+            EventBody::WorktreeMerged(_) => self.integration = Some(IntegrationProgress::Merged),
             EventBody::InputAnswered(_)
             | EventBody::ToolFinished(_)
             | EventBody::ToolInterrupted(_)

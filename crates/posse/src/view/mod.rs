@@ -34,7 +34,7 @@ mod summary;
 mod timeline;
 mod waits;
 
-pub use agent::{AgentView, Refusal, Stage};
+pub use agent::{AgentView, IntegrationProgress, Refusal, Stage};
 pub use agents::{Agents, StageCounts};
 pub use blocked::{BlockedAgents, BlockedOn};
 pub(crate) use file_history::{FileHistory, FilesAt};

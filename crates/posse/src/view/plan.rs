@@ -14,6 +14,8 @@ pub struct StepView {
     pub title: String,
     /// The sub-agent that executes it, once it was created.
     pub agent: Option<AgentId>,
+    /// The newest sub-agent that repairs it.
+    pub repair: Option<AgentId>,
     /// Why the engine refused to create a sub-agent for it.
     pub refused: Option<Code>,
 }
@@ -28,6 +30,13 @@ impl PlanView {
     /// The steps in the order of the plan; empty if the run has no plan.
     pub fn steps(&self) -> &[StepView] {
         &self.steps
+    }
+
+    /// The step of a sub-agent that failed. A repair that failed may itself be repaired.
+    fn repaired(&mut self, failed: Option<&AgentId>) -> Option<&mut StepView> {
+        let failed = failed?;
+        let is_of = |step: &&mut StepView| [&step.agent, &step.repair].contains(&&Some(failed.clone()));
+        self.steps.iter_mut().find(is_of)
     }
 
     /// The step that a call of the root belongs to.
@@ -46,12 +55,19 @@ impl ViewPart for PlanView {
     fn apply(&mut self, event: &ViewEvent<'_>) {
         match event.body {
             EventBody::RunPlanned(e) => {
-                let step = |title: &String| StepView { title: title.clone(), agent: None, refused: None };
+                let step = |title: &String| StepView {
+                    title: title.clone(),
+                    agent: None,
+                    repair: None,
+                    refused: None,
+                };
                 self.steps = e.plan.steps.iter().map(|planned| step(&planned.title)).collect();
             }
             EventBody::SubagentCreated(e) if e.parent_id.is_root() => {
                 if let Some(step) = self.step_of(&e.call_id) {
                     step.agent = Some(event.agent.clone());
+                } else if let Some(step) = self.repaired(e.contract.parent.repairs.as_ref()) {
+                    step.repair = Some(event.agent.clone());
                 }
             }
             EventBody::SubagentRefused(e) if event.agent.is_root() => {

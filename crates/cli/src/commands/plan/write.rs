@@ -135,7 +135,7 @@ async fn ask(
     signals: &mut Signals,
     context: &Context,
 ) -> Result<PlannerOutcome, CliError> {
-    let mut view = View::new(false, context);
+    let mut view = View::new(false, context).without_detach();
     let starting = view.while_starting(posse, Box::pin(posse.start_request(request, false)));
     let handle = match signals.unless_one_comes(starting).await {
         Ok(started) => started?,
@@ -148,6 +148,7 @@ async fn ask(
         .await?
     {
         DriveOutcome::Stopped(ask) => Ok(PlannerOutcome::Ended(ask.exit())),
+        DriveOutcome::Left(exit) => Ok(PlannerOutcome::Ended(exit)),
         DriveOutcome::Ended(finished) => {
             print_end(&finished, view.shows_figures());
             let RunOutcome { status, text, .. } = &*finished;

@@ -4,6 +4,7 @@ use posse::scripted::ScriptedModel;
 use posse::{EventKind, NewRun, Posse};
 
 use super::*;
+use crate::view::width::cut;
 
 /// Executes a run with this script in memory, and passes its tree to `look` after every event.
 fn trees(script: &str, mut look: impl FnMut(&RunView)) {
@@ -63,8 +64,8 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
                 break;
             }
         }
-        let blocked = saw.iter().filter(|row| row.contains("blocked")).collect::<Vec<_>>();
-        assert!(blocked[0].ends_with(r"blocked: waits for an approver: list:a\n\u{202e}b"), "{blocked:?}");
+        let blocked = saw.iter().filter(|row| row.contains("needs your approval")).collect::<Vec<_>>();
+        assert!(blocked[0].ends_with(r"needs your approval: list:a\n\u{202e}b"), "{blocked:?}");
         assert_eq!(blocked.len(), 1, "until it is answered: {saw:?}");
     });
 }
@@ -147,14 +148,32 @@ fn who_waits_for_a_provider_is_shown_with_until_when() {
 }
 
 fn drawn(tree: &RunView, max: usize) -> Vec<String> {
+    rows_of(tree, max, 200).iter().map(|row| without_times(&row.text())).collect()
+}
+
+/// The rows at a moment when every agent has worked for 12.3 s.
+fn rows_of(tree: &RunView, max: usize, columns: usize) -> Vec<Row> {
     let run = tree.agents().root().expect("a root").id.as_str().to_owned();
-    let moment = Moment { frame: 0, now_ms: tree.last_at_ms() };
-    let mut texts: Vec<String> =
-        rows(tree, max, moment).iter().map(|row| row.text().replace(&run, "k3f9ab2c")).collect();
-    // The last part is a time.
-    let totals = texts.last_mut().expect("totals");
-    totals.truncate(totals.rfind(" · ").expect("a time"));
-    texts
+    let (folded, now_ms) = (HashSet::new(), tree.started_at_ms() + 12_300);
+    let drawing = DrawOptions { frame: 0, now_ms, columns, folded: &folded, selected: None };
+    let mut rows = rows(tree, max, drawing);
+    for (_, text) in rows.iter_mut().flat_map(|row| &mut row.pieces) {
+        *text = text.replace(&run, "k3f9ab2c");
+    }
+    rows
+}
+
+/// The text with every duration replaced by one of the same length.
+fn without_times(text: &str) -> String {
+    let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    for at in 1..words.len() {
+        let is_unit = matches!(words[at].trim_end_matches(','), "ms" | "s");
+        if is_unit && words[at - 1].starts_with(|c: char| c.is_ascii_digit()) {
+            words[at - 1] = "T".to_owned();
+            words[at] = words[at].replace("ms", "s");
+        }
+    }
+    words.join(" ")
 }
 
 fn fan_out(children: usize) -> String {
@@ -187,17 +206,19 @@ fn a_tree_shows_refusals_attempts_and_endings() {
 
 #[test]
 fn a_wide_tree_never_takes_more_rows_than_there_are() {
-    let mut widest = 0;
+    let (mut widest, mut hidden) = (0, 0);
     let mut last = Vec::new();
     trees(&fan_out(300), |tree| {
         let rows = drawn(tree, 12);
         assert!(rows.len() <= 13, "{rows:#?}");
+        hidden += usize::from(rows.iter().any(|row| row.contains(" agents more")));
         widest = widest.max(tree.agents().counts().all());
         last = rows;
     });
     assert_eq!(widest, 301);
-    assert!(last[10].ends_with(" agents more, 291 of them done"), "{last:#?}");
-    assert!(last[11].starts_with("301 agents · 301 completed · "), "{last:#?}");
+    assert!(hidden > 0, "there was no moment with more agents than rows");
+    assert_eq!(last.len(), 2, "the children have left the tree: {last:#?}");
+    assert!(last[1].contains("301 agents · 301 completed · "), "{last:#?}");
 }
 
 #[test]
@@ -219,4 +240,45 @@ fn those_at_work_are_shown_before_those_that_have_ended() {
         }
     });
     assert!(seen, "there was such a moment");
+}
+
+const BUSY: &str = r"
+- when: {definition: coder, turn: 1}
+  reply:
+    tool_calls:
+      - {name: task, input: {subagent_type: explore, description: find every place that reads the clock, prompt: one}}
+      - {name: task, input: {subagent_type: general, description: replace the clock by a port of the engine, prompt: two}}
+      - {name: task, input: {subagent_type: general, description: break it, prompt: three}}
+    usage: {input_tokens: 12000, output_tokens: 800}
+- when: {definition: explore, turn: 1}
+  reply:
+    text: I read the clock of the scheduler first, because everything else depends on it.
+    tool_calls: [{name: list, input: {path: .}}]
+    usage: {input_tokens: 1000, output_tokens: 10}
+- when: {definition: explore}
+  reply: {text: found}
+  latency_ms: 2000
+- when: {contains: three}
+  error: {status: 400, message: broken}
+- reply: {text: done, usage: {input_tokens: 100, output_tokens: 10}}
+";
+
+/// What a user needs of each agent survives on a narrow terminal: sign, id, definition, time and activity.
+#[test]
+fn a_row_keeps_the_essentials_at_every_width() {
+    let mut shown = [60, 80, 120].map(|columns| (columns, String::new()));
+    trees(BUSY, |tree| {
+        let has_turn = tree.agents().iter().any(|agent| agent.definition == "explore" && agent.turn == 2);
+        if has_turn && tree.agents().counts().failed > 0 {
+            for (columns, text) in shown.iter_mut().filter(|(_, text)| text.is_empty()) {
+                let rows = rows_of(tree, 20, *columns);
+                let texts = rows.iter().map(|row| without_times(&cut(row, *columns).text()));
+                *text = texts.collect::<Vec<_>>().join("\n");
+            }
+        }
+    });
+    let [narrow, usual, wide] = shown.map(|(_, text)| text);
+    insta::assert_snapshot!("rows_at_60_columns", narrow);
+    insta::assert_snapshot!("rows_at_80_columns", usual);
+    insta::assert_snapshot!("rows_at_120_columns", wide);
 }

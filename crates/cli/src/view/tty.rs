@@ -1,0 +1,94 @@
+//! The keyboard of the terminal while the view has it: keys arrive one by one, and are not echoed. Ctrl-C and Ctrl-Z
+//! still send signals.
+
+use std::io::{IsTerminal, PipeWriter};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::getpgrp;
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+};
+use tokio::sync::mpsc;
+
+use super::keys::{Key, read_keys};
+
+/// Limit of keys that wait to be handled; further ones are lost.
+const KEYS_MAX: usize = 64;
+/// Bytes of one read.
+const READ_BYTES: usize = 256;
+
+/// The keyboard. Dropping it restores the terminal and discards what was typed and not read.
+pub(super) struct Keyboard {
+    saved: Termios,
+    keys: mpsc::Receiver<Key>,
+    /// Closed on drop, which ends the reading thread.
+    open: Option<PipeWriter>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Keyboard {
+    /// Takes the keyboard; `None` if standard input is no terminal, or one that another job uses.
+    pub(super) fn take() -> Option<Self> {
+        let stdin = std::io::stdin();
+        if !stdin.is_terminal() || !is_in_foreground() {
+            return None;
+        }
+        let saved = tcgetattr(&stdin).ok()?;
+        let mut modes = saved.clone();
+        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        tcsetattr(&stdin, OptionalActions::Now, &modes).ok()?;
+        let (sender, keys) = mpsc::channel(KEYS_MAX);
+        let mut keyboard = Self { saved, keys, open: None, reader: None };
+        let (closed, open) = std::io::pipe().ok()?;
+        keyboard.open = Some(open);
+        // A separate thread: a read of a terminal cannot be cancelled, so it starts only once there is a key.
+        let read = move || {
+            let stdin = std::io::stdin();
+            loop {
+                let mut watched = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
+                while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
+                if !watched[1].revents().is_empty() {
+                    return;
+                }
+                let mut bytes = [0; READ_BYTES];
+                let Ok(count @ 1..) = rustix::io::read(&stdin, &mut bytes) else { return };
+                for key in read_keys(&bytes[..count]) {
+                    // Someone who types faster than keys are handled loses some.
+                    let _ = sender.try_send(key);
+                }
+            }
+        };
+        keyboard.reader = Some(std::thread::Builder::new().name("posse-keys".to_owned()).spawn(read).ok()?);
+        Some(keyboard)
+    }
+
+    /// The next key; waits forever once the terminal is gone.
+    pub(super) async fn key(&mut self) -> Key {
+        match self.keys.recv().await {
+            Some(key) => key,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        drop(self.open.take());
+        // The thread must not read what is typed from now on.
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
+        // A job in the background that changes the terminal is stopped by the kernel.
+        if is_in_foreground() {
+            let stdin = std::io::stdin();
+            let _ = tcflush(&stdin, QueueSelector::IFlush);
+            let _ = tcsetattr(&stdin, OptionalActions::Now, &self.saved);
+        }
+    }
+}
+
+/// Whether the terminal belongs to this job. A terminal that is not the session's belongs to everyone.
+pub(crate) fn is_in_foreground() -> bool {
+    tcgetpgrp(std::io::stdin()).map_or(true, |group| group == getpgrp())
+}
