@@ -226,23 +226,34 @@ fn compare_mail(mail: &[Mail], run: &Run) -> Result<(), VerifyError> {
     }
 }
 
-/// Whether an older version wrote `found` where this one writes `expected`: older versions did not count turn limits in the
-/// figures, and stored no numbers of events in force.
+/// Whether an older version wrote `found` where this one writes `expected`. Older versions did not count in the figures
+/// what was refused, which files changed, or what is known of the cost, and the oldest no turn limits; they stored no
+/// numbers of events in force.
 fn is_of_older_version(expected: &AgentRow, found: &AgentRow) -> bool {
     let mut expected = expected.clone();
     if found.events_in_force.is_none() {
         expected.events_in_force = None;
     }
-    if expected == *found {
-        return true;
-    }
-    let before = |json: &str| match serde_json::from_str::<Figures>(json) {
-        Ok(figures) => serde_json::to_string(&Figures { turn_limited: 0, ..figures }).unwrap_or_default(),
+    let without_outcome = |figures: Figures| Figures {
+        refused: 0,
+        files_changed: None,
+        usage: figures.usage.without_known_cost(),
+        ..figures
+    };
+    let without_turn_limits = |figures: Figures| Figures { turn_limited: 0, ..without_outcome(figures) };
+    *found == expected
+        || *found == with_figures(&expected, without_outcome)
+        || *found == with_figures(&expected, without_turn_limits)
+}
+
+/// The row with other figures.
+fn with_figures(row: &AgentRow, change: impl Fn(Figures) -> Figures) -> AgentRow {
+    let changed = |json: &str| match serde_json::from_str(json) {
+        Ok(figures) => serde_json::to_string(&change(figures)).unwrap_or_default(),
         Err(_) => json.to_owned(),
     };
-    expected.usage_json = before(&expected.usage_json);
-    expected.subtree_usage_json = before(&expected.subtree_usage_json);
-    expected == *found
+    let (usage_json, subtree_usage_json) = (changed(&row.usage_json), changed(&row.subtree_usage_json));
+    AgentRow { usage_json, subtree_usage_json, ..row.clone() }
 }
 
 impl From<HistoryError> for VerifyError {

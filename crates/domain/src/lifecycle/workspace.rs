@@ -177,6 +177,7 @@ impl Run {
     ) -> Result<(), IllegalEvent> {
         let agent = self.waiting(event)?;
         let merging = agent.files.merging.as_ref().map(|merging| merging.commit);
+        let files = agent.files.merging.as_ref().map_or(0, |merging| merging.paths);
         if (passed.change == Change::Merged) != merging.is_some() {
             return Err(illegal(
                 event,
@@ -194,7 +195,7 @@ impl Run {
             parent.files.merged = Some(commit);
         }
         self.keep_report_line(&event.agent, &report);
-        Ok(())
+        self.count_files(event, Some(files))
     }
 
     /// The event's agent, which must be a child that waits for its merge.
