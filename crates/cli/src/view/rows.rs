@@ -183,9 +183,11 @@ impl TreeDrawing<'_> {
             let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
             facts.push(format!("turn {}{limit}", agent.turn));
         }
-        if agent.own.usage.tokens() > 0 {
-            facts.push(format!("{} tokens", count(agent.own.usage.tokens())));
+        // The tokens of a call that was cut off are not known.
+        if agent.own.usage.answered_tokens() > 0 {
+            facts.push(format!("{} tokens", count(agent.own.usage.answered_tokens())));
         }
+        facts.extend(files_fact(agent));
         if !facts.is_empty() {
             row.push(Tint::Dim, format!("  {}", facts.join(", ")));
         }
@@ -218,6 +220,15 @@ impl TreeDrawing<'_> {
     }
 }
 
+/// What an agent that has ended changed. A child that could change files and changed none may have claimed that it did.
+pub(crate) fn files_fact(agent: &AgentView) -> Option<String> {
+    match agent.files_changed()? {
+        0 if !agent.is_unchanged() => None,
+        0 => Some("no changes".to_owned()),
+        files => Some(plural(files, "file")),
+    }
+}
+
 enum RowContent<'a> {
     Child(&'a AgentView),
     Text(Stage, String),
@@ -240,7 +251,12 @@ fn sign(stage: Stage, frame: usize) -> (&'static str, Tint) {
 /// The running totals.
 fn totals(run: &RunView, now_ms: i64) -> Row {
     let counts = run.agents().counts();
-    let mut parts = vec![plural(counts.all(), "agent")];
+    let is_over = !run.status().is_running();
+    let until = if is_over { run.last_at_ms() } else { now_ms };
+    let elapsed = until.saturating_sub(run.started_at_ms()).max(0).cast_unsigned();
+    // A narrow terminal cuts the end of the row, so the most important parts come first.
+    let mut parts = vec![duration(elapsed), crate::text::cost_of_run(&run.usage(), run.is_replay())];
+    parts.push(plural(counts.all(), "agent"));
     for (number, word) in [
         (counts.running, "running"),
         (counts.queued, "queued"),
@@ -253,11 +269,7 @@ fn totals(run: &RunView, now_ms: i64) -> Row {
         }
     }
     parts.push(plural(run.turns(), "turn"));
-    parts.push(crate::text::spent_by_run(&run.usage(), run.is_replay()));
-    let is_over = !run.status().is_running();
-    let until = if is_over { run.last_at_ms() } else { now_ms };
-    let elapsed = until.saturating_sub(run.started_at_ms()).max(0).cast_unsigned();
-    parts.push(duration(elapsed));
+    parts.push(crate::text::tokens(&run.usage()));
     let mut row = Row::default();
     row.push(Tint::Dim, parts.join(" · "));
     row
