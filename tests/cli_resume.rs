@@ -79,10 +79,11 @@ fn the_progress_of_a_resumed_run_is_told_from_there() {
 
 /// Redacts how long no process executed the run, and the estimated cost of an interrupted call.
 fn redact_owner(screen: &str) -> String {
-    let cut = |line: &str| match [" after [TIME]", " tokens in"].iter().find_map(|mark| line.find(mark)) {
-        Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
-        None => line.to_owned(),
-    };
+    let cut =
+        |line: &str| match [" after [TIME]", " completed: [TIME]"].iter().find_map(|mark| line.find(mark)) {
+            Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+            None => line.to_owned(),
+        };
     screen.lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 

@@ -261,3 +261,55 @@ impl From<HistoryError> for VerifyError {
         VerifyError::Store(StoreError::Failed(error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use posse_domain::budget::Usage;
+    use posse_domain::lifecycle::AgentState;
+
+    use super::*;
+
+    fn row(figures: Figures) -> AgentRow {
+        let json = serde_json::to_string(&figures).expect("JSON");
+        AgentRow {
+            id: "k3f9ab2c".parse().expect("an id"),
+            terms: None,
+            state: AgentState::Closed,
+            final_status: None,
+            close_reason: None,
+            result: None,
+            error: None,
+            usage_json: json.clone(),
+            subtree_usage_json: json,
+            completed_at_ms: None,
+            events_in_force: Some(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn rows_of_every_older_version_are_accepted_and_others_are_not() {
+        let call = Usage { input_tokens: 100, output_tokens: 10, micro_usd: Some(7), ..Usage::ZERO };
+        let usage = call + call.as_cut_off();
+        let now = Figures {
+            turns: 2,
+            turn_limited: 1,
+            refused: 3,
+            files_changed: Some(4),
+            usage,
+            ..Figures::default()
+        };
+        let before_outcome =
+            Figures { refused: 0, files_changed: None, usage: usage.without_known_cost(), ..now };
+        let before_turn_limits = Figures { turn_limited: 0, ..before_outcome };
+        for older in [before_outcome, before_turn_limits] {
+            assert!(is_of_older_version(&row(now), &row(older)), "{older:?}");
+            let without_events = AgentRow { events_in_force: None, ..row(older) };
+            assert!(is_of_older_version(&row(now), &without_events), "{older:?}");
+            let wrong = Figures { turns: 1, ..older };
+            assert!(!is_of_older_version(&row(now), &row(wrong)), "{wrong:?}");
+            let cheaper = Figures { usage: call, ..older };
+            assert!(!is_of_older_version(&row(now), &row(cheaper)), "the reserve counts in every version");
+        }
+        assert!(!is_of_older_version(&row(now), &row(Figures { refused: 2, ..now })));
+    }
+}
