@@ -111,18 +111,17 @@ fn agent_row(
 fn heading(view: &RunView) -> String {
     let run = view.run().map(|run| run.to_string()).unwrap_or_default();
     let word = view.shown_status().as_str();
-    let status = match (view.holder(), view.shown_status()) {
-        (Some(holder), _) => format!("{word}, run by {holder}"),
-        (None, ShownStatus::Interrupted) => {
-            format!("{word}, no process is running it: `posse resume {run}`")
-        }
-        (None, _) if view.is_turn_limited() => format!("{word} at its turn limit"),
-        (None, _) => word.to_owned(),
-    };
-    let mut text = format!("run {run}: {}\n{status}", term::line(view.title()));
-    let preposition = if view.status().is_running() { "for" } else { "after" };
     let took = duration(view.elapsed_ms(now_ms()));
-    let _ = writeln!(text, " {preposition} {took}, {}", plural(view.agents().counts().all(), "agent"));
+    let status = match (view.holder(), view.shown_status()) {
+        (Some(holder), _) if view.status().is_running() => format!("{word} for {took}, run by {holder}"),
+        (None, ShownStatus::Interrupted) => {
+            format!("{word} after {took}, no process is running it: `posse resume {run}`")
+        }
+        _ if view.is_turn_limited() => format!("{word} at its turn limit after {took}"),
+        _ => format!("{word} after {took}"),
+    };
+    let agents = plural(view.agents().counts().all(), "agent");
+    let mut text = format!("run {run}: {}\n{status}, {agents}\n", term::line(view.title()));
     let usage = view.usage();
     let _ = writeln!(text, "{}, {}", cost_of_run(&usage, view.is_replay()), tokens(&usage));
     if let Some(recorded) = view.replay_of() {
@@ -187,13 +186,13 @@ fn title(agent: &AgentView, view: &RunView) -> String {
         }
         (Some(failure), _) => format!("{title} {}", term::line(&format!("[{failure}]"))),
         (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
-        (None, None) if is_executed && !agent.activity.is_empty() => {
-            format!("{title} [{}]", term::line(&agent.activity))
+        (None, None) => {
+            let now = agent.current_activity().filter(|_| is_executed);
+            match now.or_else(|| files_fact(agent)) {
+                Some(fact) => format!("{title} [{}]", term::line(&fact)),
+                None => title,
+            }
         }
-        (None, None) => match files_fact(agent) {
-            Some(files) => format!("{title} [{files}]"),
-            None => title,
-        },
     }
 }
 

@@ -136,7 +136,7 @@ impl TreeDrawing<'_> {
                 .iter()
                 .filter(|id| self.run.agents().get(id).is_some_and(|agent| agent.stage().is_over()))
                 .count();
-            let text = format!("{} more, {over} of them done", plural(hidden.len() as u64, "agent"));
+            let text = format!("{}, {over} of them done", plural(hidden.len() as u64, "more agent"));
             beneath.push(RowContent::Text(Stage::Queued, text));
         }
         let last = beneath.len().saturating_sub(1);

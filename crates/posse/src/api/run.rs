@@ -459,8 +459,7 @@ impl Agent {
             open_calls: agent.open_calls,
             refused: agent.own.refused,
             files_changed: agent.files_changed(),
-            activity: Some(agent.activity.clone())
-                .filter(|text| !agent.stage().is_over() && !text.is_empty()),
+            activity: agent.current_activity(),
             wall_ms,
             usage: (&usage).into(),
             subtree_usage: (&agent.subtree.usage).into(),

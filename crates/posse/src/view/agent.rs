@@ -224,6 +224,17 @@ impl AgentView {
         self.stage() == Stage::Completed && self.files_changed() == Some(0)
     }
 
+    /// What it does now, in one line. None if it has ended, or if the view has seen no event of it.
+    pub fn current_activity(&self) -> Option<String> {
+        match self.stage() {
+            stage if stage.is_over() => None,
+            Stage::Running if self.asking => {
+                Some(format!("waits for the reply of its model, turn {}", self.turn))
+            }
+            _ => Some(self.activity.clone()).filter(|text| !text.is_empty()),
+        }
+    }
+
     /// Whether its model is writing a reply and some of it has arrived.
     pub fn is_saying(&self) -> bool {
         self.asking && !self.saying.is_empty()
