@@ -79,11 +79,10 @@ fn the_progress_of_a_resumed_run_is_told_from_there() {
 
 /// Redacts how long no process executed the run, and the estimated cost of an interrupted call.
 fn redact_owner(screen: &str) -> String {
-    let cut =
-        |line: &str| match [" after [TIME]", " completed: [TIME]"].iter().find_map(|mark| line.find(mark)) {
-            Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
-            None => line.to_owned(),
-        };
+    let cut = |line: &str| match [" after [TIME]", " tokens in"].iter().find_map(|mark| line.find(mark)) {
+        Some(end) => line[..end].trim_end_matches(|c: char| c.is_ascii_digit()).to_owned(),
+        None => line.to_owned(),
+    };
     screen.lines().map(cut).collect::<Vec<_>>().join("\n")
 }
 
@@ -110,7 +109,7 @@ fn a_run_that_somebody_carries_is_left_alone() {
     let ps = home.posse(&["ps", "--json"]).json();
     assert_eq!((&ps["status"], &ps["pid"]), (&json!("running"), &json!(going.pid())));
     let show = home.posse(&["show", &run]).exits(0);
-    assert!(show.stdout.contains(&format!("running, run by process {}", going.pid())), "{}", show.stdout);
+    assert!(show.stdout.contains(&format!(", run by process {}, 2 agents", going.pid())), "{}", show.stdout);
 }
 
 #[test]

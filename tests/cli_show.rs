@@ -94,6 +94,9 @@ fn a_run_is_shown_as_json() {
     assert!(taken.is_some_and(|bytes| bytes.is_u64()), "what it takes on disk");
     assert!(show["elapsed_ms"].is_u64());
     show["elapsed_ms"] = json!(0);
+    assert!(show["refused"][0]["at"].is_string() && show["refused"][0]["seq"].is_u64());
+    show["refused"][0]["at"] = json!("");
+    show["refused"][0]["seq"] = json!(0);
     for part in ["agents", "by_depth"] {
         for entry in show[part].as_array_mut().expect("a list") {
             assert!(entry["wall_ms"].is_u64());
@@ -114,14 +117,16 @@ fn a_run_is_shown_as_json() {
         show,
         json!({
             "version": 1, "run": run, "status": "completed", "turns_exhausted": false, "elapsed_ms": 0,
-            "usage": usage(3400, 170), "refused": [], "refused_count": 0,
+            "usage": usage(3400, 170), "refused_count": 1,
+            "refused": [{"agent": format!("{run}.1"), "operation": "write:a.txt", "code": "PERMISSION_DENIED",
+                         "by": "grant", "reason": "the tool is not among the agent's tools", "at": "", "seq": 0}],
             "agents": [
                 {"id": run, "parent": null, "depth": 0, "definition": "coder", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 2,
                  "open_calls": 0, "refused": 0, "files_changed": 0, "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
                 {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
-                 "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
+                 "open_calls": 0, "refused": 1, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
                 {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "state": "closed",
                  "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
                  "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},

@@ -93,6 +93,20 @@ fn a_run_on_a_terminal_is_a_tree_that_is_left_standing() {
 }
 
 #[test]
+fn the_closing_line_is_whole_however_narrow_the_terminal_is() {
+    for columns in [30, 60, 80] {
+        let home = Home::new();
+        home.write("script.yaml", "- reply: {text: done, usage: {input_tokens: 1000, output_tokens: 100}}\n");
+        let command = on_a_real_terminal(&home, &["run", "--model", "scripted/script.yaml", "x"]);
+        let (written, code) = on_terminal(command, columns, 24);
+        assert_eq!(code, Some(0), "{written}");
+        let screen = last_frame(&written);
+        let whole = ", price unknown, 1 agent, 1 turn, 1000 tokens in, 100 out\n";
+        assert!(screen.contains(whole), "{columns}: {screen}");
+    }
+}
+
+#[test]
 fn without_colour_or_on_a_dumb_terminal_there_are_only_lines() {
     for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
         let home = Home::new();
