@@ -109,7 +109,7 @@ fn a_run_that_somebody_carries_is_left_alone() {
     let ps = home.posse(&["ps", "--json"]).json();
     assert_eq!((&ps["status"], &ps["pid"]), (&json!("running"), &json!(going.pid())));
     let show = home.posse(&["show", &run]).exits(0);
-    assert!(show.stdout.contains(&format!("running, run by process {}", going.pid())), "{}", show.stdout);
+    assert!(show.stdout.contains(&format!(", run by process {}, 2 agents", going.pid())), "{}", show.stdout);
 }
 
 #[test]

@@ -44,17 +44,20 @@ fn the_events_and_the_result_are_json_lines() {
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "Where is main?"]).exits(0);
     assert_eq!(done.stderr, "");
     let mut lines = done.json_lines();
-    let result = lines.pop().expect("a result");
+    let mut result = lines.pop().expect("a result");
     let run = run_of(&result);
+    assert!(result["elapsed_ms"].is_u64());
+    result["elapsed_ms"] = json!(0);
     assert_eq!(
         result,
         json!({
             "type": "result", "version": 1, "run": run, "status": "completed", "text": "It is in src/main.rs.",
             "usage": {
                 "input_tokens": 3400, "output_tokens": 170, "cached_tokens": 0, "cache_write_tokens": 0,
-                "reasoning_tokens": 0, "usd": null,
+                "reasoning_tokens": 0, "usd_known": 0.0, "usd_at_most": null, "unpriced_tokens": 3570,
+                "cut_off_calls": 0, "cut_off_tokens_at_most": 0,
             },
-            "turns": 4, "agents": 2, "failed": [], "turns_exhausted": false, "turn_limited": [], "exit": 0,
+            "elapsed_ms": 0, "refused": [], "refused_count": 0, "unchanged": [], "turns": 4, "agents": 2, "failed": [], "turns_exhausted": false, "turn_limited": [], "exit": 0,
         })
     );
     for (number, event) in lines.iter().enumerate() {
@@ -73,7 +76,7 @@ fn a_known_price_is_a_number() {
         "{facts: {price: {input: 3, output: 15}}, rules: [{reply: {text: done, usage: {input_tokens: 1000, output_tokens: 100}}}]}",
     );
     let result = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(0).result();
-    assert_eq!(result["usage"]["usd"], json!(0.0045));
+    assert_eq!(result["usage"]["usd_known"], json!(0.0045));
 }
 
 #[test]

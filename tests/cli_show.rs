@@ -92,6 +92,11 @@ fn a_run_is_shown_as_json() {
     let mut show = home.posse(&["show", "--json", &run[..4]]).exits(0).json();
     let taken = show.as_object_mut().and_then(|show| show.remove("disk_bytes"));
     assert!(taken.is_some_and(|bytes| bytes.is_u64()), "what it takes on disk");
+    assert!(show["elapsed_ms"].is_u64());
+    show["elapsed_ms"] = json!(0);
+    assert!(show["refused"][0]["at"].is_string() && show["refused"][0]["seq"].is_u64());
+    show["refused"][0]["at"] = json!("");
+    show["refused"][0]["seq"] = json!(0);
     for part in ["agents", "by_depth"] {
         for entry in show[part].as_array_mut().expect("a list") {
             assert!(entry["wall_ms"].is_u64());
@@ -101,7 +106,9 @@ fn a_run_is_shown_as_json() {
     let spent = |input: u64, output: u64, usd: Option<f64>| {
         json!({
             "input_tokens": input, "output_tokens": output, "cached_tokens": 0, "cache_write_tokens": 0,
-            "reasoning_tokens": 0, "usd": usd,
+            "reasoning_tokens": 0, "usd_known": 0.0, "usd_at_most": usd,
+            "unpriced_tokens": if usd.is_some() { 0 } else { input + output },
+            "cut_off_calls": 0, "cut_off_tokens_at_most": 0,
         })
     };
     let usage = |input, output| spent(input, output, None);
@@ -109,17 +116,20 @@ fn a_run_is_shown_as_json() {
     assert_eq!(
         show,
         json!({
-            "version": 1, "run": run, "status": "completed", "turns_exhausted": false,
+            "version": 1, "run": run, "status": "completed", "turns_exhausted": false, "elapsed_ms": 0,
+            "usage": usage(3400, 170), "refused_count": 1,
+            "refused": [{"agent": format!("{run}.1"), "operation": "write:a.txt", "code": "PERMISSION_DENIED",
+                         "by": "grant", "reason": "the tool is not among the agent's tools", "at": "", "seq": 0}],
             "agents": [
                 {"id": run, "parent": null, "depth": 0, "definition": "coder", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 2,
-                 "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
+                 "open_calls": 0, "refused": 0, "files_changed": 0, "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
                 {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
-                 "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
+                 "open_calls": 0, "refused": 1, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
                 {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "state": "closed",
                  "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
-                 "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
+                 "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
             ],
             "by_depth": [
                 {"depth": 0, "agents": 1, "turns": 2, "tool_calls": 2, "wall_ms": 0, "usage": usage(2700, 120)},

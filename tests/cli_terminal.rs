@@ -93,6 +93,20 @@ fn a_run_on_a_terminal_is_a_tree_that_is_left_standing() {
 }
 
 #[test]
+fn the_closing_line_is_whole_however_narrow_the_terminal_is() {
+    for columns in [30, 60, 80] {
+        let home = Home::new();
+        home.write("script.yaml", "- reply: {text: done, usage: {input_tokens: 1000, output_tokens: 100}}\n");
+        let command = on_a_real_terminal(&home, &["run", "--model", "scripted/script.yaml", "x"]);
+        let (written, code) = on_terminal(command, columns, 24);
+        assert_eq!(code, Some(0), "{written}");
+        let screen = last_frame(&written);
+        let whole = ", price unknown, 1 agent, 1 turn, 1000 tokens in, 100 out\n";
+        assert!(screen.contains(whole), "{columns}: {screen}");
+    }
+}
+
+#[test]
 fn a_dumb_terminal_and_the_flag_plain_get_only_lines() {
     for (flags, term) in [(&[] as &[&str], "dumb"), (&["--plain", "--color=never"], "xterm")] {
         let home = Home::new();

@@ -28,7 +28,11 @@ fn a_run_cut_off_by_its_turn_limit_shows_it_everywhere_and_exits_with_5() {
     let home = home();
     let plain = home.posse(&["run", "--model", MODEL, "--max-turns", "3", "work"]).exits(5);
     assert_eq!(plain.stdout, "Half of it.\n");
-    assert!(plain.stderr.contains("completed at its turn limit: 1 agent, 3 turns"), "{}", plain.stderr);
+    assert!(
+        plain.stderr.contains("completed at its turn limit: ") && plain.stderr.contains(", 1 agent, 3 turns"),
+        "{}",
+        plain.stderr
+    );
     assert!(plain.stderr.contains("--max-turns gives more turns"), "{}", plain.stderr);
 
     let result =

@@ -26,6 +26,7 @@ mod cli_logs;
 mod cli_models;
 mod cli_money;
 mod cli_nested_settings;
+mod cli_outcome;
 mod cli_permissions;
 mod cli_plan;
 mod cli_plan_run;

@@ -231,6 +231,13 @@ impl From<posse::Error> for CliError {
             )),
             posse::Error::NotCompleted { run, .. } => CliError::failed(message)
                 .hint(format!("read it with `posse diff {run}`, then `posse apply --unfinished {run}`")),
+            posse::Error::IsReplay { run, recorded } => CliError::failed(message).hint(format!(
+                "`posse diff {run}` shows what it changed{}",
+                match recorded.parse::<posse::RunId>() {
+                    Ok(recorded) => format!(", and `posse apply {recorded}` applies the recorded run"),
+                    Err(_) => String::new(),
+                }
+            )),
             posse::Error::NoFiles(run) => {
                 CliError::failed(message).hint(format!("`posse report {run}` prints what it found"))
             }

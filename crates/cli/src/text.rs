@@ -53,32 +53,109 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
-/// Tokens and money in a few words. An unknown price is named, never shown as zero.
+/// Money and tokens in a few words.
 pub(crate) fn spent(usage: &Usage) -> String {
-    one_line(usage, "")
+    format!("{}, {}", cost(usage), tokens(usage))
 }
 
-/// The same for a run. The usage of a replay was spent when it was recorded, and not again.
-pub(crate) fn spent_by_run(usage: &Usage, is_replay: bool) -> String {
-    if is_replay { format!("nothing spent ({})", one_line(usage, "recorded: ")) } else { spent(usage) }
+/// The cost of a run. The usage of a replay was spent when it was recorded, and not again.
+pub(crate) fn cost_of_run(usage: &Usage, is_replay: bool) -> String {
+    if is_replay { format!("nothing spent (recorded: {})", cost(usage)) } else { cost(usage) }
 }
 
-fn one_line(usage: &Usage, what: &str) -> String {
+/// The cost. What was spent is never mixed with what a call that was cut off may have cost at most, and an unknown price is
+/// named, never shown as zero.
+pub(crate) fn cost(usage: &Usage) -> String {
+    let known = Usd::from_micros(usage.known_micro_usd());
+    let cut = match usage.cut_off.calls {
+        0 => None,
+        1 => Some("1 call was cut off".to_owned()),
+        calls => Some(format!("{} were cut off", plural(calls, "call"))),
+    };
+    match (usage.micro_usd_at_most(), cut) {
+        (Some(_), None) => known.to_string(),
+        (Some(most), Some(cut)) if most == known.micros() => format!("{known} ({cut})"),
+        (Some(most), Some(cut)) => format!("≤ {} ({known} known, {cut})", rounded_up(most)),
+        (None, None) => priced_part(usage),
+        (None, Some(cut)) => format!("{} ({cut})", priced_part(usage)),
+    }
+}
+
+/// The known cost beside tokens of unknown price.
+fn priced_part(usage: &Usage) -> String {
+    let unpriced = usage.unpriced_tokens();
+    if unpriced == usage.answered_tokens() {
+        return "price unknown".to_owned();
+    }
+    let known = Usd::from_micros(usage.known_micro_usd());
+    match unpriced {
+        0 => known.to_string(),
+        tokens => format!("{known} + {} tokens of unknown price", count(tokens)),
+    }
+}
+
+/// The cost in a cell of a table.
+pub(crate) fn cost_cell(usage: &Usage) -> String {
+    let known = Usd::from_micros(usage.known_micro_usd());
+    match usage.micro_usd_at_most() {
+        Some(most) if most == known.micros() => known.to_string(),
+        Some(most) => format!("≤{}", rounded_up(most)),
+        None if known.micros() == 0 => "unknown".to_owned(),
+        None => format!("{known}+?"),
+    }
+}
+
+/// From this amount on, a maximum is shown in whole cents.
+const CENTS_FROM_MICROS: u64 = 100_000;
+const MICROS_PER_CENT: u64 = 10_000;
+
+/// A maximum, without digits that would suggest a precision that it does not have.
+fn rounded_up(micros: u64) -> Usd {
+    let cents = micros.div_ceil(MICROS_PER_CENT).saturating_mul(MICROS_PER_CENT);
+    Usd::from_micros(if micros < CENTS_FROM_MICROS { micros } else { cents })
+}
+
+/// The tokens of the calls that were answered.
+pub(crate) fn tokens(usage: &Usage) -> String {
     let cached = match usage.cached_tokens {
         0 => String::new(),
         cached => format!(" ({} cached)", count(cached)),
     };
-    let tokens =
-        format!("{what}{} tokens in{cached}, {} out", count(usage.input_tokens), count(usage.output_tokens));
-    match usage.micro_usd {
-        Some(micros) => format!("{tokens}, {}", Usd::from_micros(micros)),
-        None => format!("{tokens}, price unknown"),
-    }
+    let (input, output) = (usage.answered_input_tokens(), usage.answered_output_tokens());
+    format!("{} tokens in{cached}, {} out", count(input), count(output))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cost_separates_what_is_known_from_its_maximum() {
+        let call = |micro_usd| Usage { input_tokens: 4_000, output_tokens: 200, micro_usd, ..Usage::ZERO };
+        let (cheap, dear, unpriced) = (call(Some(300)), call(Some(324_495)), call(None));
+        let cut = dear.as_cut_off();
+        let cases = [
+            (Usage::ZERO, "$0.00", "$0.00"),
+            (cheap, "$0.0003", "$0.0003"),
+            (cheap + cut, "≤ $0.33 ($0.0003 known, 1 call was cut off)", "≤$0.33"),
+            (cheap + cut + cut + cut, "≤ $0.98 ($0.0003 known, 3 calls were cut off)", "≤$0.98"),
+            (cheap.as_cut_off(), "≤ $0.0003 ($0.00 known, 1 call was cut off)", "≤$0.0003"),
+            (unpriced, "price unknown", "unknown"),
+            (unpriced + cheap, "$0.0003 + 4200 tokens of unknown price", "$0.0003+?"),
+            (
+                unpriced + cheap + cut,
+                "$0.0003 + 4200 tokens of unknown price (1 call was cut off)",
+                "$0.0003+?",
+            ),
+            (unpriced.as_cut_off() + cheap, "$0.0003 (1 call was cut off)", "$0.0003+?"),
+            (call(Some(0)).as_cut_off(), "$0.00 (1 call was cut off)", "$0.00"),
+        ];
+        for (usage, words, cell) in cases {
+            assert_eq!((cost(&usage).as_str(), cost_cell(&usage).as_str()), (words, cell));
+        }
+        assert_eq!(tokens(&(cheap + cut)), "4000 tokens in, 200 out");
+        assert_eq!(cost_of_run(&cheap, true), "nothing spent (recorded: $0.0003)");
+    }
 
     #[test]
     fn durations_and_counts_are_short() {

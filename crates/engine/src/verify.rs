@@ -226,27 +226,90 @@ fn compare_mail(mail: &[Mail], run: &Run) -> Result<(), VerifyError> {
     }
 }
 
-/// Whether an older version wrote `found` where this one writes `expected`: older versions did not count turn limits in the
-/// figures, and stored no numbers of events in force.
+/// Whether an older version wrote `found` where this one writes `expected`. Older versions did not count in the figures
+/// what was refused, which files changed, or what is known of the cost, and the oldest no turn limits; they stored no
+/// numbers of events in force.
 fn is_of_older_version(expected: &AgentRow, found: &AgentRow) -> bool {
     let mut expected = expected.clone();
     if found.events_in_force.is_none() {
         expected.events_in_force = None;
     }
-    if expected == *found {
-        return true;
-    }
-    let before = |json: &str| match serde_json::from_str::<Figures>(json) {
-        Ok(figures) => serde_json::to_string(&Figures { turn_limited: 0, ..figures }).unwrap_or_default(),
+    let without_outcome = |figures: Figures| Figures {
+        refused: 0,
+        files_changed: None,
+        usage: figures.usage.without_known_cost(),
+        ..figures
+    };
+    let without_turn_limits = |figures: Figures| Figures { turn_limited: 0, ..without_outcome(figures) };
+    *found == expected
+        || *found == with_figures(&expected, without_outcome)
+        || *found == with_figures(&expected, without_turn_limits)
+}
+
+/// The row with other figures.
+fn with_figures(row: &AgentRow, change: impl Fn(Figures) -> Figures) -> AgentRow {
+    let changed = |json: &str| match serde_json::from_str(json) {
+        Ok(figures) => serde_json::to_string(&change(figures)).unwrap_or_default(),
         Err(_) => json.to_owned(),
     };
-    expected.usage_json = before(&expected.usage_json);
-    expected.subtree_usage_json = before(&expected.subtree_usage_json);
-    expected == *found
+    let (usage_json, subtree_usage_json) = (changed(&row.usage_json), changed(&row.subtree_usage_json));
+    AgentRow { usage_json, subtree_usage_json, ..row.clone() }
 }
 
 impl From<HistoryError> for VerifyError {
     fn from(error: HistoryError) -> Self {
         VerifyError::Store(StoreError::Failed(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use posse_domain::budget::Usage;
+    use posse_domain::lifecycle::AgentState;
+
+    use super::*;
+
+    fn row(figures: Figures) -> AgentRow {
+        let json = serde_json::to_string(&figures).expect("JSON");
+        AgentRow {
+            id: "k3f9ab2c".parse().expect("an id"),
+            terms: None,
+            state: AgentState::Closed,
+            final_status: None,
+            close_reason: None,
+            result: None,
+            error: None,
+            usage_json: json.clone(),
+            subtree_usage_json: json,
+            completed_at_ms: None,
+            events_in_force: Some(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn rows_of_every_older_version_are_accepted_and_others_are_not() {
+        let call = Usage { input_tokens: 100, output_tokens: 10, micro_usd: Some(7), ..Usage::ZERO };
+        let usage = call + call.as_cut_off();
+        let now = Figures {
+            turns: 2,
+            turn_limited: 1,
+            refused: 3,
+            files_changed: Some(4),
+            usage,
+            ..Figures::default()
+        };
+        let before_outcome =
+            Figures { refused: 0, files_changed: None, usage: usage.without_known_cost(), ..now };
+        let before_turn_limits = Figures { turn_limited: 0, ..before_outcome };
+        for older in [before_outcome, before_turn_limits] {
+            assert!(is_of_older_version(&row(now), &row(older)), "{older:?}");
+            let without_events = AgentRow { events_in_force: None, ..row(older) };
+            assert!(is_of_older_version(&row(now), &without_events), "{older:?}");
+            let wrong = Figures { turns: 1, ..older };
+            assert!(!is_of_older_version(&row(now), &row(wrong)), "{wrong:?}");
+            let cheaper = Figures { usage: call, ..older };
+            assert!(!is_of_older_version(&row(now), &row(cheaper)), "the reserve counts in every version");
+        }
+        assert!(!is_of_older_version(&row(now), &row(Figures { refused: 2, ..now })));
     }
 }

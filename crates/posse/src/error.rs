@@ -73,6 +73,14 @@ pub enum Error {
         /// How it ended.
         status: RunStatus,
     },
+    /// The run is a replay, whose files are a copy of its own.
+    #[error("run {run} is a replay of {recorded}: it worked on a copy, and there is nothing to apply")]
+    IsReplay {
+        /// The replay.
+        run: RunId,
+        /// The recorded run, or the bundle.
+        recorded: String,
+    },
     /// No agent of the run could change files.
     #[error("run {0} has no files of its own: no agent in it could change files")]
     NoFiles(RunId),

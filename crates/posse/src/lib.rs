@@ -76,7 +76,7 @@ pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use gc::GcRequest;
 pub use jiff::tz::TimeZone;
 pub use new_run::NewRun;
-pub use outcome::RunOutcome;
+pub use outcome::{ReplayVerdict, RunOutcome};
 pub use posse_definitions::{Definitions, builtin, nearest, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, Usd, effective_max_depth};
 pub use posse_domain::code::Code;
@@ -388,7 +388,15 @@ impl Posse {
     async fn with_count(&self, mut finished: RunOutcome) -> Result<RunOutcome, Error> {
         let state = self.current_state(&finished.run).await?;
         finished.agents = state.agents().counts().all();
+        finished.elapsed_ms = state.elapsed_ms(state.last_at_ms());
+        let children = state.agents().iter().filter(|agent| !agent.id.is_root());
+        finished.unchanged =
+            children.filter(|agent| agent.is_unchanged()).map(|agent| agent.id.clone()).collect();
+        finished.refused = self.refused_of(&state, u64::MAX).await?;
         finished.is_replay = state.is_replay();
+        if let Some(name) = state.replay_of() {
+            finished.replay = Some(self.replay_verdict(&finished, name).await?);
+        }
         if finished.result.is_some() {
             // For information only: an unreadable directory does not change how the run ended.
             finished.disk_bytes = self.disk_bytes(&finished.run).await.ok().flatten();

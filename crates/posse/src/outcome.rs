@@ -3,8 +3,10 @@
 use posse_domain::budget::{Figures, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::{EventBody, FailedChild, RunResult, TurnLimited};
-use posse_domain::id::RunId;
+use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::{FailKind, FailureReason, RunStatus};
+
+use crate::view::RefusedOperations;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +25,14 @@ pub struct RunOutcome {
     pub usage: Usage,
     /// Whether it is a replay of a recorded run.
     pub is_replay: bool,
+    /// How a replay compares with the recorded run.
+    pub replay: Option<ReplayVerdict>,
+    /// How long the run took.
+    pub elapsed_ms: u64,
+    /// The operations that were refused.
+    pub refused: RefusedOperations,
+    /// The sub-agents that completed and can change files, but changed none.
+    pub unchanged: Vec<AgentId>,
     /// The turns of all agents.
     pub turns: u64,
     /// The number of agents.
@@ -39,6 +49,17 @@ pub struct RunOutcome {
     pub disk_bytes: Option<u64>,
 }
 
+/// How the model requests of a replay compare with those of the recorded run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplayVerdict {
+    /// How many requests were the recorded ones.
+    pub same: u64,
+    /// How many requests were recorded; `None` if the recording is gone.
+    pub recorded: Option<u64>,
+    /// Whether a request differed, which ended the replay.
+    pub differs: bool,
+}
+
 impl RunOutcome {
     pub(crate) fn from_event(run: &RunId, body: &EventBody) -> Option<Self> {
         let finished = |status, text, figures: Figures, failed: &[FailedChild]| RunOutcome {
@@ -49,6 +70,10 @@ impl RunOutcome {
             fail_kind: fail_kind_of(body),
             usage: figures.usage,
             is_replay: false,
+            replay: None,
+            elapsed_ms: 0,
+            refused: RefusedOperations::default(),
+            unchanged: Vec::new(),
             turns: figures.turns,
             agents: 0,
             failed: failed.to_vec(),

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use posse_domain::code::Code;
+use posse_domain::event::{EventBody, EventKind};
 use posse_domain::id::RunId;
 use posse_domain::permission::Approvals;
 use posse_domain::request::RunRequest;
@@ -16,7 +18,8 @@ use posse_workspace::{Layout, RepositoryError};
 
 use crate::base::BaseReader;
 use crate::bundle::{self, BUNDLE_EXTENSION, BaseFile, BundleError};
-use crate::{Error, Posse, RequestField};
+use crate::view::{ViewEvent, ViewPart};
+use crate::{Error, Posse, ReplayVerdict, RequestField, RunOutcome};
 
 /// The folder of the state directory for the files of replays.
 const REPLAYS: &str = "replays";
@@ -315,6 +318,40 @@ impl Posse {
             }
         }
         Ok(())
+    }
+}
+
+/// The model requests of a replay.
+#[derive(Default)]
+struct ReplayedRequests {
+    same: u64,
+}
+
+impl ViewPart for ReplayedRequests {
+    fn needs(&self, kind: EventKind) -> bool {
+        kind == EventKind::ModelReplied
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        let EventBody::ModelReplied(e) = event.body else { return };
+        let differs = e.error.as_ref().is_some_and(|error| error.code == Code::ReplayDiffers);
+        self.same += u64::from(!differs);
+    }
+}
+
+impl Posse {
+    /// How a replay that has ended compares with the recorded run, which its model names.
+    pub(crate) async fn replay_verdict(
+        &self,
+        finished: &RunOutcome,
+        name: &str,
+    ) -> Result<ReplayVerdict, Error> {
+        let ReplayedRequests { same } = self.fold(&finished.run).await?;
+        // The recorded run may have been removed since.
+        let recorded = self.recorded(name).await.ok().map(|recorded| recorded.calls() as u64);
+        let differs = finished.failure.as_ref().is_some_and(|failure| failure.code == Code::ReplayDiffers);
+        // A call that was interrupted with its process was sent twice.
+        Ok(ReplayVerdict { same: same.min(recorded.unwrap_or(same)), recorded, differs })
     }
 }
 

@@ -13,7 +13,7 @@ use posse_engine::ports::{
 };
 
 use crate::view::{AgentCommits, FileHistory, FilesAt, started_from};
-use crate::{Error, Posse, RunOutcome};
+use crate::{Error, Posse, RunOutcome, replayed};
 
 /// Which runs may be applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -123,7 +123,11 @@ impl Posse {
     /// Applies a run's changes to its original folder: all of them, or none if there is any conflict. A repeat changes
     /// nothing.
     pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
-        let status = self.summary(run).await?.status;
+        let summary = self.summary(run).await?;
+        if let Some(recorded) = replayed(&summary.model) {
+            return Err(Error::IsReplay { run: run.clone(), recorded: recorded.to_owned() });
+        }
+        let status = summary.status;
         match (status, which) {
             (RunStatus::Completed, _) | (RunStatus::Failed | RunStatus::Cancelled, ApplyWhich::Ended) => {}
             (RunStatus::Running, _) => return Err(Error::StillRunning(run.clone())),

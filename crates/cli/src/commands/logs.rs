@@ -1,13 +1,14 @@
 //! `posse logs`.
 
-use posse::{AgentId, JournalEvent, Posse, api};
+use posse::view::{REFUSED_LISTED_MAX, RefusedOperation};
+use posse::{AgentId, EventBody, JournalEvent, Posse, RunId, api};
 
 use super::wait::interrupted;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{AgentArg, PartArg, check_known};
-use crate::output::{Output, reader_gone};
+use crate::output::{Output, note, reader_gone};
 use crate::runtime;
 use crate::term;
 use crate::text::clock;
@@ -28,6 +29,9 @@ pub(crate) struct LogsArgs {
     /// Only events of this agent of the run, such as 2.1
     #[arg(long, value_name = "AGENT")]
     agent: Option<PartArg>,
+    /// Only operations that were refused, each with the source of the refusal
+    #[arg(long, conflicts_with = "follow")]
+    refused: bool,
     /// Print each event as a JSON line
     #[arg(long)]
     json: bool,
@@ -59,6 +63,9 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
             Some(named)
         }
     };
+    if args.refused && !args.json {
+        return print_refused(args, posse, &run, only.as_ref()).await;
+    }
     let summary = posse.runs(run.as_str(), 1).await?.into_iter().next();
     let (ended, head) = summary.map_or((true, 0), |run| (!run.status.is_running(), run.events));
     // With a number beyond the end, the final event would be skipped and the wait would never end.
@@ -81,12 +88,45 @@ async fn print(args: &LogsArgs, posse: &Posse) -> Result<Exit, CliError> {
                 }
             }
         };
-        print_event(&mut output, &next, only.as_ref(), args.json)?;
+        let is_shown = !args.refused || matches!(&next.body, EventBody::ToolFinished(e) if e.is_refused());
+        if is_shown {
+            print_event(&mut output, &next, only.as_ref(), args.json)?;
+        }
         if next.kind.ends_run() {
             break;
         }
     }
     output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// Prints the operations that were refused.
+async fn print_refused(
+    args: &LogsArgs,
+    posse: &Posse,
+    run: &RunId,
+    only: Option<&AgentId>,
+) -> Result<Exit, CliError> {
+    let refused = posse.refused(run).await?;
+    let is_shown =
+        |one: &&RefusedOperation| one.seq > args.after && only.is_none_or(|only| one.agent == *only);
+    let mut output = Output::new();
+    for one in refused.iter().filter(is_shown) {
+        output.own(&format!(
+            "{:>6}  {}  {:12}  {}  {} ({})\n",
+            one.seq,
+            clock(one.at_ms),
+            one.agent,
+            term::visible_line(&one.operation),
+            one.code,
+            term::line(&one.reason),
+        ))?;
+    }
+    output.flush()?;
+    match refused.count().saturating_sub(REFUSED_LISTED_MAX as u64) {
+        0 => {}
+        more => note(&format!("and {more} more; `posse logs {run} --refused --json` prints all of them")),
+    }
     Ok(Exit::DONE)
 }
 

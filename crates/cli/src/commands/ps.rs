@@ -72,6 +72,14 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     }
 }
 
+/// The request. A replay is marked, because it spent nothing and cannot be applied.
+fn title(run: &RunSummary) -> String {
+    match posse::replayed(&run.model) {
+        Some(recorded) => format!("[replay of {recorded}] {}", run.title),
+        None => run.title.clone(),
+    }
+}
+
 fn table(runs: &[ListedRun], now_ms: i64) -> String {
     let mut table =
         format!("{:8}  {:11}  {:>7}  {:>6}  {:>12}  REQUEST\n", "RUN", "STATUS", "PID", "AGENTS", "STARTED");
@@ -90,7 +98,7 @@ fn table(runs: &[ListedRun], now_ms: i64) -> String {
             },
             run.agents,
             ago(run.created_at_ms, now_ms),
-            term::line(&run.title),
+            term::line(&title(run)),
         );
     }
     table

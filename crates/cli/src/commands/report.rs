@@ -11,6 +11,7 @@ use crate::ids::WorkArg;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
+use crate::view::refused_lines;
 
 /// Print the report of a run, or of one of its agents
 ///
@@ -25,7 +26,7 @@ pub(crate) struct ReportArgs {
 /// Prints a report.
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (agent, report, turn_limited, files) = runtime::looking(async {
+    let (agent, report, turn_limited, refused, files) = runtime::looking(async {
         let agent = args.work.find(&posse).await?;
         let report = posse.report(&agent).await?;
         let record = posse.agent(&agent).await?;
@@ -33,7 +34,11 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
             Some(_) => posse.write_reports(&agent).await,
             None => Ok(None),
         };
-        Ok((agent, report, record.agent.is_turn_limited(), files))
+        let refused = match report.is_some() && record.agent.subtree.refused > 0 {
+            true => Some(posse.refused(&agent.run()).await?),
+            false => None,
+        };
+        Ok((agent, report, record.agent.is_turn_limited(), refused, files))
     })?;
     let Some(report) = report else {
         return Err(CliError::failed(format!("{agent} has not reported yet"))
@@ -53,6 +58,12 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
     output.flush()?;
     if turn_limited {
         note(&format!("{agent} was cut off by its turn limit: its work may be unfinished"));
+    }
+    if let Some(refused) = &refused {
+        let run = agent.run();
+        for line in refused_lines(run.as_str(), refused) {
+            note(&line);
+        }
     }
     match files {
         Ok(Some(ReportFiles { dir, .. })) if agent.is_root() => {

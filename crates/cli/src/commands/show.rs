@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use jiff::tz::TimeZone;
-use posse::view::{AgentView, RunFigures, ShownStatus};
+use posse::view::{AgentView, RunFigures, ShownStatus, Stage};
 use posse::{CloseReason, FailKind, Figures, RunResult, RunView, api};
 
 use crate::blocked;
@@ -14,8 +14,9 @@ use crate::ids::RunArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{bytes, count, duration, now_ms, plural};
-use crate::view::work;
+use crate::text::{bytes, cost_cell, cost_of_run, count, duration, now_ms, plural, tokens};
+use crate::view::rows::files_fact;
+use crate::view::{Work, refused_lines};
 
 /// Show a run with its agents, and what each of them spent
 #[derive(Debug, clap::Args)]
@@ -52,7 +53,10 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
 /// The run's changes to files, and its disk usage.
 fn files(view: &RunView, result: Option<&RunResult>, disk_bytes: Option<u64>) -> String {
     match (result, view.run(), disk_bytes) {
-        (Some(result), Some(run), _) => format!("{}\n", work(run.as_str(), result, disk_bytes)),
+        (Some(result), Some(run), _) => {
+            let work = Work { status: view.status(), is_replay: view.is_replay(), disk_bytes };
+            format!("{}\n", work.lines(run.as_str(), result))
+        }
         (_, _, Some(taken)) => format!("{} on disk\n", bytes(taken)),
         (_, _, None) => String::new(),
     }
@@ -62,6 +66,9 @@ fn page(view: &RunView, files: &str) -> String {
     let figures = view.figures(now_ms());
     let mut page = heading(view);
     page.push_str(files);
+    for line in view.run().iter().flat_map(|run| refused_lines(run.as_str(), view.refused())) {
+        let _ = writeln!(page, "{line}");
+    }
     page.push('\n');
     let named = in_tree_order(view).into_iter().map(|(lead, agent)| {
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
@@ -94,27 +101,32 @@ fn agent_row(
     figures: &RunFigures<'_>,
     view: &RunView,
 ) -> String {
-    let names = [name, agent.definition.as_str(), stage(agent)];
-    figures_row(width, names, &cells(&figures.own(agent)), &title(agent, view))
+    let names = [name, agent.definition.as_str(), stage(agent, view)];
+    let own = figures.own(agent);
+    // The calls in progress count too: an agent at work is not idle.
+    let own = Figures { tool_calls: own.tool_calls + agent.open_calls, ..own };
+    figures_row(width, names, &cells(&own), &title(agent, view))
 }
 
 fn heading(view: &RunView) -> String {
     let run = view.run().map(|run| run.to_string()).unwrap_or_default();
     let word = view.shown_status().as_str();
+    let took = duration(view.elapsed_ms(now_ms()));
     let status = match (view.holder(), view.shown_status()) {
-        (Some(holder), _) => format!("{word}, run by {holder}"),
+        (Some(holder), _) if view.status().is_running() => format!("{word} for {took}, run by {holder}"),
         (None, ShownStatus::Interrupted) => {
-            format!("{word}, no process is running it: `posse resume {run}`")
+            format!("{word} after {took}, no process is running it: `posse resume {run}`")
         }
-        (None, _) if view.is_turn_limited() => format!("{word} at its turn limit"),
-        (None, _) => word.to_owned(),
+        _ if view.is_turn_limited() => format!("{word} at its turn limit after {took}"),
+        _ => format!("{word} after {took}"),
     };
-    let mut text = format!("run {run}: {}\n{status}", term::line(view.title()));
-    if let Some(ended) = view.ended_at_ms() {
-        let took = ended.saturating_sub(view.started_at_ms()).max(0).cast_unsigned();
-        let _ = write!(text, " after {}", duration(took));
+    let agents = plural(view.agents().counts().all(), "agent");
+    let mut text = format!("run {run}: {}\n{status}, {agents}\n", term::line(view.title()));
+    let usage = view.usage();
+    let _ = writeln!(text, "{}, {}", cost_of_run(&usage, view.is_replay()), tokens(&usage));
+    if let Some(recorded) = view.replay_of() {
+        let _ = writeln!(text, "a replay of {}", term::line(recorded));
     }
-    let _ = writeln!(text, ", {}", plural(view.agents().counts().all(), "agent"));
     let _ = writeln!(text, "started {} in {}", api::timestamp(view.started_at_ms()), term::line(view.dir()));
     text
 }
@@ -129,13 +141,12 @@ const FIGURES_HEAD: [&str; 6] = ["TURNS", "CALLS", "IN", "OUT", "USD", "WALL"];
 
 fn cells(figures: &Figures) -> Cells {
     let usage = &figures.usage;
-    let usd = usage.micro_usd.map(posse::Usd::from_micros);
     [
         figures.turns.to_string(),
         figures.tool_calls.to_string(),
-        count(usage.input_tokens),
-        count(usage.output_tokens),
-        usd.map_or_else(|| "unknown".to_owned(), |usd| usd.to_string()),
+        count(usage.answered_input_tokens()),
+        count(usage.answered_output_tokens()),
+        cost_cell(usage),
         duration(figures.wall_ms),
     ]
 }
@@ -150,8 +161,14 @@ fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], t
     format!("{}\n", row.trim_end())
 }
 
-fn stage(agent: &AgentView) -> &'static str {
+fn stage(agent: &AgentView, view: &RunView) -> &'static str {
     match (agent.close_reason, agent.final_status) {
+        // No process executes the run, so no agent of it runs.
+        (None, None)
+            if agent.stage() == Stage::Running && view.shown_status() == ShownStatus::Interrupted =>
+        {
+            "interrupted"
+        }
         (Some(CloseReason::Failed(FailKind::Cancelled)), _) => "cancelled",
         (_, Some(_)) if agent.is_turn_limited() => "turn limit",
         (_, Some(status)) => status.as_str(),
@@ -162,10 +179,20 @@ fn stage(agent: &AgentView) -> &'static str {
 fn title(agent: &AgentView, view: &RunView) -> String {
     let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
     let title = term::line(&format!("{skill}{}", agent.title));
+    let is_executed = view.holder().is_some() && agent.stage() == Stage::Running;
     match (&agent.failure, blocked::words(view.blocked(), &agent.id)) {
+        (Some(failure), _) if agent.stage() == Stage::Cancelled => {
+            format!("{title} {}", term::line(&format!("[{}]", failure.reason)))
+        }
         (Some(failure), _) => format!("{title} {}", term::line(&format!("[{failure}]"))),
         (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
-        (None, None) => title,
+        (None, None) => {
+            let now = agent.current_activity().filter(|_| is_executed);
+            match now.or_else(|| files_fact(agent)) {
+                Some(fact) => format!("{title} [{}]", term::line(&fact)),
+                None => title,
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::view::{AgentView, SpendingOfRuns, SpendingTotal};
-use posse::{Figures, RunView, Usd, api};
+use posse::{Figures, RunView, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -14,7 +14,7 @@ use crate::ids::RunArg;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
-use crate::text::{count, duration, now_ms, plural};
+use crate::text::{cost, cost_cell, count, duration, now_ms, plural};
 
 /// How many of the newest runs are in the sums over all runs.
 const RUNS_MAX: u32 = 10_000;
@@ -23,8 +23,8 @@ const NAME_MAX_CHARS: usize = 40;
 
 /// Show what was spent: of one run by agent, depth and model, or of all runs by model and day
 ///
-/// Money is counted with the prices of the time of each call; with one unknown price in it, a sum is unknown. Replays
-/// spend nothing and are not in the sums over all runs.
+/// Money is counted with the prices of the time of each call. In a table, ≤ is the maximum of a sum with calls that were
+/// cut off, and +? is a sum with calls of unknown price. Replays spend nothing and are not in the sums over all runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
     /// The run [default: all runs]
@@ -72,6 +72,7 @@ fn page(all: &SpendingOfRuns) -> String {
     page.push_str(&table("DAY", all.by_day.iter().rev().map(|(day, sum)| (day.clone(), *sum))));
     page.push('\n');
     page.push_str(&row("total", &cells(&all.total)));
+    let _ = writeln!(page, "\n{}", cost(&all.total.figures.usage));
     page
 }
 
@@ -98,6 +99,7 @@ fn run_page(view: &RunView) -> String {
     ));
     page.push('\n');
     page.push_str(&table("MODEL", figures.by_model().into_iter()));
+    let _ = writeln!(page, "\n{}", cost(&view.usage()));
     page
 }
 
@@ -112,10 +114,10 @@ fn cells(sum: &SpendingTotal) -> Cells {
         sum.agents.to_string(),
         turns.to_string(),
         tool_calls.to_string(),
-        count(usage.input_tokens),
+        count(usage.answered_input_tokens()),
         count(usage.cached_tokens),
-        count(usage.output_tokens),
-        usage.micro_usd.map_or_else(|| "unknown".to_owned(), |micros| Usd::from_micros(micros).to_string()),
+        count(usage.answered_output_tokens()),
+        cost_cell(usage),
         duration(*wall_ms),
     ]
 }

@@ -15,7 +15,7 @@ use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{clock, duration, spent};
+use crate::text::{clock, cost, duration, spent};
 
 /// Show everything that one agent received, replied and did
 ///
@@ -192,8 +192,9 @@ fn replied(e: &ModelReplied) -> (String, Vec<String>) {
     let took = duration(e.elapsed_ms);
     if let Some(error) = &e.error {
         let status = error.status.map(|status| format!(", status {status}")).unwrap_or_default();
+        let cost = if e.usage.tokens() > 0 { format!(", {}", cost(&e.charged())) } else { String::new() };
         return (
-            format!("turn {}: the model failed after {took} ({}{status})", e.turn, error.code),
+            format!("turn {}: the model failed after {took} ({}{status}){cost}", e.turn, error.code),
             vec![error.message.clone()],
         );
     }

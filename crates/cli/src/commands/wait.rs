@@ -34,7 +34,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
     if args.json {
         output.json(&api::Outcome::new(&finished, None))?;
     } else {
-        view::print(&mut output, &finished, true)?;
+        view::print(&mut output, &finished)?;
     }
     Ok(Exit::of(&finished))
 }

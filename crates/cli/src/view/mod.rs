@@ -10,6 +10,7 @@
 //! | `notify` | the bell and desktop notices |
 
 mod controls;
+mod ending;
 mod files_progress;
 mod keys;
 mod live;
@@ -27,8 +28,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use posse::{
-    Code, Delta, EventBody, FailKind, FilesProgress, FinalStatus, JournalEvent, PendingQuestion, Posse,
-    RunId, RunOutcome, RunResult, RunView, api,
+    Delta, EventBody, FilesProgress, FinalStatus, JournalEvent, PendingQuestion, Posse, RunId, RunOutcome,
+    RunView, api,
 };
 
 use crate::context::Context;
@@ -38,8 +39,8 @@ use crate::foreground::WaitingProcess;
 use crate::output::{Output, note};
 use crate::questions::write_out;
 use crate::term;
-use crate::text::{bytes, plural, spent_by_run};
 pub(crate) use controls::Wish;
+pub(crate) use ending::{Work, print, print_end, refused_lines};
 pub(crate) use files_progress::next_report;
 use keys::Key;
 use live::Live;
@@ -47,11 +48,6 @@ use plain::LineView;
 pub(crate) use screen::TerminalEvent;
 pub(crate) use tty::is_in_foreground;
 pub(crate) use width::clip;
-
-/// Limit of agents that the end of a run lists as cut off by their turn limit.
-const TURN_LIMITED_SHOWN_MAX: usize = 10;
-/// Limit of omitted paths that the end of a run lists.
-const LEFT_OUT_SHOWN_MAX: usize = 10;
 
 /// How a run is shown.
 pub(crate) struct View {
@@ -344,15 +340,9 @@ impl View {
         let written = if matches!(self.kind, ViewType::Json) {
             self.output.json(&api::Outcome::new(finished, applied))
         } else {
-            let with_figures = self.shows_figures();
-            print(&mut self.output, finished, with_figures)
+            print(&mut self.output, finished)
         };
         self.unless_gone(written)
-    }
-
-    /// Whether the end shows what the run spent: the live tree has shown it already.
-    pub(crate) fn shows_figures(&self) -> bool {
-        matches!(self.kind, ViewType::Plain(_))
     }
 
     /// A run continues without a reader: its work is not lost with the pipe, and its exit code still counts.
@@ -365,101 +355,4 @@ impl View {
             other => other,
         }
     }
-}
-
-/// Prints how a run ended, with what it spent if `with_figures` is set.
-pub(crate) fn print(output: &mut Output, finished: &RunOutcome, with_figures: bool) -> Result<(), CliError> {
-    print_end(finished, with_figures);
-    if !finished.text.is_empty() {
-        output.paragraph(&finished.text)?;
-    }
-    output.flush()
-}
-
-/// A reason of several lines, such as a check's output, indented beneath its first line.
-fn indented(reason: &str) -> String {
-    reason.trim_end().replace('\n', "\n    ")
-}
-
-/// Prints how a run ended, without its report.
-pub(crate) fn print_end(finished: &RunOutcome, with_figures: bool) {
-    let figures = if with_figures {
-        let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));
-        format!(": {agents}, {turns}, {}", spent_by_run(&finished.usage, finished.is_replay))
-    } else {
-        String::new()
-    };
-    let limit = if finished.turns_exhausted { " at its turn limit" } else { "" };
-    note(&format!("run {} {}{limit}{figures}", finished.run, finished.status));
-    for child in &finished.failed {
-        let ended = match child.code {
-            Code::Cancelled => "cancelled".to_owned(),
-            code => format!("failed ({code})"),
-        };
-        note(&format!("  {} {ended}: {}", child.id, indented(&child.reason)));
-    }
-    for child in finished.turn_limited.iter().take(TURN_LIMITED_SHOWN_MAX) {
-        let required = if child.required { ", and the run needs it" } else { "" };
-        note(&format!("  {} completed at its turn limit{required}", child.id));
-    }
-    match finished.turn_limited.len().saturating_sub(TURN_LIMITED_SHOWN_MAX) {
-        0 => {}
-        more => note(&format!("  and {} more", plural(more as u64, "agent"))),
-    }
-    if finished.is_turn_limited() {
-        note("  the work may be unfinished: --max-turns gives more turns");
-    }
-    if let Some(reason) = finished.why() {
-        note(&format!("  {}", indented(&reason)));
-        if finished.fail_kind == Some(FailKind::Budget) {
-            note(
-                "  a new run with a higher limit has more room: --max-tokens, --max-usd, --max-time, --max-agents",
-            );
-        }
-    }
-    if let Some(result) = &finished.result {
-        note(&work(finished.run.as_str(), result, finished.disk_bytes));
-    }
-}
-
-/// Names instruction files in a result: the user should read them before the next agent does.
-fn instructions(paths: &[String]) -> String {
-    if paths.is_empty() {
-        return String::new();
-    }
-    let named: Vec<String> =
-        paths.iter().take(LEFT_OUT_SHOWN_MAX).map(|path| term::visible_line(path)).collect();
-    let more = match paths.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!(
-        "\n  read before you apply the result, because agents and tools obey it: {}{more}",
-        named.join(", ")
-    )
-}
-
-/// Where the work of a run is, its disk usage, and what to type next.
-pub(crate) fn work(run: &str, result: &RunResult, disk_bytes: Option<u64>) -> String {
-    if let (0, Some(problem)) = (result.files, &result.problem) {
-        return format!("its changes could not be published: {problem}");
-    }
-    let files = plural(result.files, "file");
-    let branch = result.branch.as_ref().map(|branch| format!(" on branch {branch}")).unwrap_or_default();
-    let taken = disk_bytes.map(|taken| format!(" ({} on disk)", bytes(taken))).unwrap_or_default();
-    let problem = result.problem.as_ref().map(|problem| format!("\n  there is no branch: {problem}"));
-    let problem = problem.unwrap_or_default();
-    // Files that no agent may change: the user has to know before relying on the result.
-    let left_out =
-        result.left_out.iter().take(LEFT_OUT_SHOWN_MAX).fold(String::new(), |text, path| {
-            format!("{text}\n  omitted from the result: {}", term::line(path))
-        });
-    let more = match result.left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
-        0 => String::new(),
-        more => format!("\n  and {more} more; posse salvage {run} has all of it"),
-    };
-    let instructions = instructions(&result.instructions);
-    format!(
-        "{files} changed{branch}{taken}; posse diff {run}, posse apply {run}{problem}{left_out}{more}{instructions}"
-    )
 }

@@ -8,9 +8,9 @@ mod agent_row;
 use std::collections::HashSet;
 
 use posse::view::{AgentView, Stage, StepView};
-use posse::{AgentId, RunView, Usage, Usd};
+use posse::{AgentId, RunView, Usage};
 
-use crate::text::{count, duration, plural};
+use crate::text::{cost_cell, duration, plural};
 use agent_row::agent_row;
 
 /// The colour of a piece of a row.
@@ -212,6 +212,15 @@ impl TreeDrawing<'_> {
     }
 }
 
+/// What an agent that has ended changed. A child that could change files and changed none may have claimed that it did.
+pub(crate) fn files_fact(agent: &AgentView) -> Option<String> {
+    match agent.files_changed()? {
+        0 if !agent.is_unchanged() => None,
+        0 => Some("no changes".to_owned()),
+        files => Some(plural(files, "file")),
+    }
+}
+
 enum RowContent<'a> {
     Child(&'a AgentView),
     Text(&'static str, String),
@@ -245,24 +254,16 @@ fn plan_bar(run: &RunView) -> Option<Row> {
     Some(row)
 }
 
-/// What was spent, in money; `None` if nothing was, or if a price is unknown.
+/// What was spent, in a few characters; `None` if nothing is known to be spent.
 fn cost(usage: &Usage) -> Option<String> {
-    usage.micro_usd.filter(|micros| *micros > 0).map(|micros| Usd::from_micros(micros).to_string())
+    (usage.micro_usd_at_most() != Some(0)).then(|| cost_cell(usage)).filter(|cost| cost != "unknown")
 }
 
 /// The running totals: time and money first, because the end is cut off on a narrow terminal.
 fn totals(run: &RunView, now_ms: i64) -> Row {
     let until = if run.status().is_running() { now_ms } else { run.last_at_ms() };
     let mut parts = vec![elapsed(run.started_at_ms(), until)];
-    let usage = run.usage();
-    if run.is_replay() {
-        parts.push("nothing spent (a replay)".to_owned());
-    } else {
-        parts.push(cost(&usage).unwrap_or_else(|| match usage.micro_usd {
-            Some(_) => Usd::from_micros(0).to_string(),
-            None => "price unknown".to_owned(),
-        }));
-    }
+    parts.push(crate::text::cost_of_run(&run.usage(), run.is_replay()));
     let counts = run.agents().counts();
     parts.push(plural(counts.all(), "agent"));
     for (number, word) in [
@@ -277,7 +278,7 @@ fn totals(run: &RunView, now_ms: i64) -> Row {
         }
     }
     parts.push(plural(run.turns(), "turn"));
-    parts.push(format!("{} tokens in, {} out", count(usage.input_tokens), count(usage.output_tokens)));
+    parts.push(crate::text::tokens(&run.usage()));
     Row::tinted(Tint::Dim, parts.join(" · "))
 }
 

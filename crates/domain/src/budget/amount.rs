@@ -62,11 +62,10 @@ impl TryFrom<f64> for Usd {
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (dollars, micros) = (self.0 / MICROS_PER_USD, self.0 % MICROS_PER_USD);
-        if micros.is_multiple_of(10_000) {
-            write!(f, "${dollars}.{:02}", micros / 10_000)
-        } else {
-            write!(f, "${dollars}.{micros:06}")
-        }
+        let decimals = format!("{micros:06}");
+        // Cents, and more decimals only if they are not zero.
+        let digits = decimals.trim_end_matches('0').len().max(2);
+        write!(f, "${dollars}.{}", &decimals[..digits])
     }
 }
 
@@ -220,6 +219,8 @@ mod tests {
     fn money_is_shown_in_cents_unless_it_is_finer() {
         assert_eq!(Usd::from_micros(1_500_000).to_string(), "$1.50");
         assert_eq!(Usd::from_micros(1).to_string(), "$0.000001");
+        assert_eq!(Usd::from_micros(300).to_string(), "$0.0003");
+        assert_eq!(Usd::from_micros(2_000_000).to_string(), "$2.00");
     }
 
     #[test]

@@ -259,7 +259,7 @@ impl Ledger {
 
     /// Charges the whole reservation of a call whose usage is unknown, as after a crash.
     pub fn forfeit(&mut self, agent: &AgentId, reserved: Amount) -> Result<(), LedgerError> {
-        self.charge(agent, reserved, reserved.as_usage())
+        self.charge(agent, reserved, reserved.as_usage().as_cut_off())
     }
 
     /// Counts turns, tool calls and wall time. Usage normally goes through [`charge`](Self::charge). Usage that is
@@ -524,7 +524,7 @@ mod tests {
         let amount = granted(ledger.reserve(&root(), &unpriced, Purpose::Work));
         assert_eq!(amount, Amount { input_tokens: 1_000_000, output_tokens: 64_000, micro_usd: None });
         ledger.forfeit(&root(), amount).expect("settled");
-        assert_eq!(ledger.own(&root()).map(|own| own.usage), Some(amount.as_usage()));
+        assert_eq!(ledger.own(&root()).map(|own| own.usage), Some(amount.as_usage().as_cut_off()));
     }
 
     #[test]
@@ -794,7 +794,7 @@ mod tests {
         let own = *ledger.own(&child).expect("child");
         assert_eq!(
             own,
-            Figures { turns: 2, tool_calls: 4, wall_ms: 60, turn_limited: 0, usage: usage(11, 10) }
+            Figures { turns: 2, tool_calls: 4, wall_ms: 60, usage: usage(11, 10), ..Figures::default() }
         );
         let all = *ledger.subtree(&root()).expect("root");
         assert_eq!(all, own + *ledger.own(&root()).expect("root"));

@@ -27,6 +27,6 @@ pub use reserve::{
     REPORT_INPUT_TOKENS, REPORT_OUTPUT_TOKENS, REPORT_TOKENS, Reservation,
 };
 pub use terms::{Budget, InvalidBudget};
-pub use usage::{Figures, Usage};
+pub use usage::{CutOffCalls, Figures, Usage};
 
 pub(crate) use reserve::whose;

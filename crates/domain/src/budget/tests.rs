@@ -219,7 +219,7 @@ impl Model {
         let usage = match percent {
             None => {
                 self.ledger.forfeit(&id, reserved).expect("reserved");
-                reserved.as_usage()
+                reserved.as_usage().as_cut_off()
             }
             Some(percent) => {
                 let mut usage = Usage {

@@ -147,7 +147,7 @@ pub struct ModelReplied {
     pub error: Option<CallError>,
     /// The tokens and cost of the call.
     pub usage: Usage,
-    /// Whether `usage` is the reserved maximum, because the true usage is unknown.
+    /// Whether `usage` is the reserved maximum, because the true usage is unknown: the call was cut off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
     /// Whether the reply reached its maximum length and was cut off. A tool call that was incomplete then is not in it.
@@ -158,4 +158,11 @@ pub struct ModelReplied {
     pub tag: Option<String>,
     /// The duration of the call.
     pub elapsed_ms: u64,
+}
+
+impl ModelReplied {
+    /// What the call counts in sums.
+    pub fn charged(&self) -> Usage {
+        if self.estimated { self.usage.as_cut_off() } else { self.usage }
+    }
 }

@@ -113,6 +113,18 @@ pub struct ToolFinished {
     pub elapsed_ms: u64,
 }
 
+impl ToolFinished {
+    /// Whether the call was refused: it did not run, because the agent may not execute the operation. A call that returns
+    /// the failure of a child did run.
+    pub fn is_refused(&self) -> bool {
+        let is_forbidden = matches!(
+            self.code,
+            Some(Code::PermissionDenied | Code::OwnershipViolation | Code::SpawnNotAllowed)
+        );
+        is_forbidden && !self.ok && self.child.is_none()
+    }
+}
+
 /// The content of a file when an agent last saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

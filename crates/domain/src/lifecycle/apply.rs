@@ -170,8 +170,7 @@ impl Run {
             EventBody::ToolFinished(ToolFinished { call_id, .. })
             | EventBody::ToolInterrupted(ToolInterrupted { call_id, .. }) => {
                 self.call_ended(event, call_id)?;
-                let one = Figures { tool_calls: 1, ..Figures::default() };
-                self.ledger.record(id, one).map_err(|error| illegal(event, error.to_string()))?;
+                self.count(event, Figures::of_call(&event.body))?;
             }
             EventBody::CancelRequested(e) => {
                 let cancel = Cancel { by: e.by.clone(), reason: e.reason.clone(), kill: e.kill };
@@ -180,6 +179,7 @@ impl Run {
             EventBody::RunCompleted(e) => {
                 self.end_run(event, Outcome::Completed { text: e.text.clone() })?;
                 self.count_turn_limit(event, e.turns_exhausted)?;
+                self.count_files(event, Some(e.result.as_ref().map_or(0, |result| result.files)))?;
             }
             EventBody::RunFailed(e) => {
                 let outcome = Outcome::Failed {
@@ -189,9 +189,11 @@ impl Run {
                     text: e.text.clone(),
                 };
                 self.end_run(event, outcome)?;
+                self.count_files(event, e.result.as_ref().map(|result| result.files))?;
             }
             EventBody::RunCancelled(e) => {
                 self.end_run(event, Outcome::Cancelled { reason: e.reason.clone() })?;
+                self.count_files(event, e.result.as_ref().map(|result| result.files))?;
             }
             EventBody::ToolIntended(e) => {
                 let agent = self.live(event)?;
@@ -300,8 +302,16 @@ impl Run {
 
     /// Counts an agent that its turn limit cut off.
     pub(super) fn count_turn_limit(&mut self, event: &Event, is_cut: bool) -> Result<(), IllegalEvent> {
-        let one = Figures { turn_limited: u64::from(is_cut), ..Figures::default() };
-        self.ledger.record(&event.agent, one).map_err(|error| illegal(event, error.to_string()))
+        self.count(event, Figures { turn_limited: u64::from(is_cut), ..Figures::default() })
+    }
+
+    /// Counts the files that the accepted work of the event's agent changed.
+    pub(super) fn count_files(&mut self, event: &Event, files: Option<u64>) -> Result<(), IllegalEvent> {
+        self.count(event, Figures { files_changed: files, ..Figures::default() })
+    }
+
+    fn count(&mut self, event: &Event, figures: Figures) -> Result<(), IllegalEvent> {
+        self.ledger.record(&event.agent, figures).map_err(|error| illegal(event, error.to_string()))
     }
 
     fn created(&mut self, event: &Event, created: &SubagentCreated) -> Result<(), IllegalEvent> {
@@ -459,7 +469,7 @@ impl Run {
         let reserved = reserved.ok_or_else(|| illegal(event, "no call is under way"))?;
         // A failed call is a call retry, not a turn, but its cost counts.
         let turn = Figures { turns: u64::from(replied.error.is_none()), ..Figures::default() };
-        let settled = self.ledger.charge(&event.agent, reserved, replied.usage);
+        let settled = self.ledger.charge(&event.agent, reserved, replied.charged());
         settled
             .and_then(|()| self.ledger.record(&event.agent, turn))
             .map_err(|error| illegal(event, error.to_string()))

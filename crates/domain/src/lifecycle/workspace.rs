@@ -167,7 +167,7 @@ impl Run {
             return Err(illegal(event, "it is merged already"));
         }
         agent.files.merging = Some(merged.clone());
-        Ok(())
+        self.count_files(event, Some(merged.paths))
     }
 
     pub(super) fn integration_passed(
@@ -194,7 +194,8 @@ impl Run {
             parent.files.merged = Some(commit);
         }
         self.keep_report_line(&event.agent, &report);
-        Ok(())
+        // A merge has counted its files already.
+        self.count_files(event, (passed.change != Change::Merged).then_some(0))
     }
 
     /// The event's agent, which must be a child that waits for its merge.

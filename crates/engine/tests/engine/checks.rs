@@ -202,7 +202,7 @@ fn balanced(run: &Run, events: &[Event]) {
     for event in events {
         match &event.body {
             EventBody::ModelReplied(e) => {
-                sum += e.usage;
+                sum += e.charged();
                 turns += u64::from(e.error.is_none());
             }
             EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => calls += 1,

@@ -24,6 +24,7 @@ fn tokens(tokens: u64) -> Usage {
         micro_usd: None,
         cache_write_tokens: 0,
         reasoning_tokens: 0,
+        ..Usage::ZERO
     }
 }
 

@@ -62,6 +62,7 @@ fn answer(seed: u64, request: &ModelRequest) -> ScriptedAnswer {
         micro_usd: None,
         cache_write_tokens: 0,
         reasoning_tokens: 0,
+        ..Usage::ZERO
     };
     if request.purpose == Purpose::Report {
         let text = if chance.one_in(10) { "" } else { "My report." };

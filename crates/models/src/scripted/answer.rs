@@ -254,6 +254,7 @@ impl ScriptedReply {
             micro_usd: None,
             cache_write_tokens: 0,
             reasoning_tokens: 0,
+            ..Usage::ZERO
         }
     }
 }

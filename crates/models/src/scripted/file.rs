@@ -139,6 +139,7 @@ fn reply_of(raw: RawReply) -> ScriptedAnswer {
             micro_usd: None,
             cache_write_tokens: 0,
             reasoning_tokens: 0,
+            ..Usage::ZERO
         }),
     }
 }

@@ -260,6 +260,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         micro_usd: None,
         cache_write_tokens: 0,
         reasoning_tokens: 0,
+        ..Usage::ZERO
     };
     assert_eq!(ask(&said, request()).expect("a reply").usage, usage);
     // 9 characters of system prompt and 15 of conversation; 8 of text and 4 + 2 of a call without arguments.
@@ -271,6 +272,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         micro_usd: None,
         cache_write_tokens: 0,
         reasoning_tokens: 0,
+        ..Usage::ZERO
     };
     assert_eq!(ask(&estimated, request()).expect("a reply").usage, usage);
 }
@@ -323,6 +325,7 @@ fn an_answer_made_in_code_is_like_one_from_a_file() {
         micro_usd: Some(3),
         cache_write_tokens: 0,
         reasoning_tokens: 0,
+        ..Usage::ZERO
     };
     let rule = Rule::new(RuleConditions::any().agent("2.*").expect("glob"), answer.usage(usage)).times(1);
     let model =

@@ -178,6 +178,7 @@ async fn every_figure_that_the_provider_gives_is_counted() {
             cache_write_tokens: 300,
             reasoning_tokens: 120,
             micro_usd: None,
+            ..Usage::ZERO
         };
         assert_eq!(reply.usage, usage, "{:?}", case.wire_format);
     }

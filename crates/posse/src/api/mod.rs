@@ -36,8 +36,8 @@ pub use machine::{
 pub use permission::{Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question};
 pub use plan::{PlanCheck, PlanProblem};
 pub use run::{
-    Agent, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, RunDetail, RunReference,
-    RunStatus, RunSummary,
+    Agent, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, Refused, RefusedBy,
+    ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};
@@ -69,9 +69,9 @@ impl<'a, T: Object> VersionedObject<'a, T> {
 /// Tokens and money.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// Tokens of all input.
+    /// The input of all calls that were answered.
     pub input_tokens: u64,
-    /// Tokens of all output.
+    /// The output of all calls that were answered.
     pub output_tokens: u64,
     /// The part of the input that was read from a cache.
     pub cached_tokens: u64,
@@ -79,19 +79,31 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// The part of the output that was reasoning.
     pub reasoning_tokens: u64,
-    /// Dollars; null if the price is unknown.
-    pub usd: Option<f64>,
+    /// The cost in dollars of all calls that were answered and whose price is known.
+    pub usd_known: f64,
+    /// The maximum cost in dollars: `usd_known`, and the maximum of each call that was cut off; null if a price is unknown.
+    pub usd_at_most: Option<f64>,
+    /// The tokens of calls that were answered and whose price is unknown.
+    pub unpriced_tokens: u64,
+    /// How many calls were cut off before their reply, so that their usage is unknown.
+    pub cut_off_calls: u64,
+    /// The maximum of tokens that the calls that were cut off can have used.
+    pub cut_off_tokens_at_most: u64,
 }
 
 impl From<&crate::Usage> for Usage {
     fn from(usage: &crate::Usage) -> Self {
         Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
+            input_tokens: usage.answered_input_tokens(),
+            output_tokens: usage.answered_output_tokens(),
             cached_tokens: usage.cached_tokens,
             cache_write_tokens: usage.cache_write_tokens,
             reasoning_tokens: usage.reasoning_tokens,
-            usd: usage.micro_usd.map(|micros| Usd::from_micros(micros).as_f64()),
+            usd_known: Usd::from_micros(usage.known_micro_usd()).as_f64(),
+            usd_at_most: usage.micro_usd_at_most().map(|micros| Usd::from_micros(micros).as_f64()),
+            unpriced_tokens: usage.unpriced_tokens(),
+            cut_off_calls: usage.cut_off.calls,
+            cut_off_tokens_at_most: usage.cut_off.input_tokens.saturating_add(usage.cut_off.output_tokens),
         }
     }
 }

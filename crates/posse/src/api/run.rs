@@ -106,6 +106,91 @@ pub struct FailedAgent {
     pub reason: String,
 }
 
+/// What refused an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedBy {
+    /// A rule, a definition or a contract denies it.
+    Rule,
+    /// It needs an approval, and no user could be asked.
+    NoApprover,
+    /// A user denied it.
+    User,
+    /// A hook denied it.
+    Hook,
+    /// The agent does not own the path.
+    Ownership,
+    /// The agent does not have the tool, or may not have children.
+    Grant,
+    /// Something that no rule allows: a protected name, a path outside of the workspace, a host that tools may not reach.
+    Policy,
+}
+
+impl From<view::RefusedBy> for RefusedBy {
+    fn from(by: view::RefusedBy) -> Self {
+        match by {
+            view::RefusedBy::Rule => Self::Rule,
+            view::RefusedBy::NoApprover => Self::NoApprover,
+            view::RefusedBy::User => Self::User,
+            view::RefusedBy::Hook => Self::Hook,
+            view::RefusedBy::Ownership => Self::Ownership,
+            view::RefusedBy::Grant => Self::Grant,
+            view::RefusedBy::Policy => Self::Policy,
+        }
+    }
+}
+
+/// An operation that was refused.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Refused {
+    /// The agent that requested it.
+    pub agent: String,
+    /// The operation, as `tool:specifier`; only the tool if the specifier is unknown.
+    pub operation: String,
+    /// The code of the call's result.
+    pub code: Code,
+    /// What refused it.
+    pub by: RefusedBy,
+    /// The source of the refusal in words.
+    pub reason: String,
+    /// When it was refused.
+    pub at: String,
+    /// The number of the event that ended the call.
+    pub seq: u64,
+}
+
+impl From<&view::RefusedOperation> for Refused {
+    fn from(refused: &view::RefusedOperation) -> Self {
+        Self {
+            agent: refused.agent.to_string(),
+            operation: refused.operation.clone(),
+            code: refused.code,
+            by: refused.by.into(),
+            reason: refused.reason.clone(),
+            at: timestamp(refused.at_ms),
+            seq: refused.seq,
+        }
+    }
+}
+
+/// How the model requests of a replay compare with those of the recorded run.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+pub struct ReplayVerdict {
+    /// How many requests were the recorded ones.
+    pub same: u64,
+    /// How many requests were recorded; null if the recording is gone.
+    pub recorded: Option<u64>,
+    /// Whether a request differed, which ended the replay.
+    pub differs: bool,
+}
+
+impl From<crate::ReplayVerdict> for ReplayVerdict {
+    fn from(verdict: crate::ReplayVerdict) -> Self {
+        let crate::ReplayVerdict { same, recorded, differs } = verdict;
+        Self { same, recorded, differs }
+    }
+}
+
 /// Distinguishes an outcome from the events before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -130,6 +215,11 @@ pub struct Outcome {
     /// Whether it is a replay: nothing was spent, and `usage` is that of the recorded run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replay: bool,
+    /// How a replay compares with the recorded run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_verdict: Option<ReplayVerdict>,
+    /// How long the run took.
+    pub elapsed_ms: u64,
     /// The turns of all agents.
     pub turns: u64,
     /// The number of agents in the run.
@@ -140,6 +230,12 @@ pub struct Outcome {
     pub turns_exhausted: bool,
     /// The sub-agents that completed, but ran out of turns.
     pub turn_limited: Vec<String>,
+    /// The first operations that were refused.
+    pub refused: Vec<Refused>,
+    /// How many operations were refused in total.
+    pub refused_count: u64,
+    /// The sub-agents that completed and can change files, but changed none.
+    pub unchanged: Vec<String>,
     /// The run's changes to files, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,
@@ -169,11 +265,16 @@ impl Outcome {
             text: why.unwrap_or_else(|| finished.text.clone()),
             usage: (&finished.usage).into(),
             replay: finished.is_replay,
+            replay_verdict: finished.replay.map(Into::into),
+            elapsed_ms: finished.elapsed_ms,
             turns: finished.turns,
             agents: finished.agents,
             failed: failed.collect(),
             turns_exhausted: finished.turns_exhausted,
             turn_limited: finished.turn_limited.iter().map(|child| child.id.to_string()).collect(),
+            refused: finished.refused.iter().map(Refused::from).collect(),
+            refused_count: finished.refused.count(),
+            unchanged: finished.unchanged.iter().map(ToString::to_string).collect(),
             result: finished.result.clone(),
             disk_bytes: finished.disk_bytes,
             applied,
@@ -213,6 +314,9 @@ pub struct RunSummary {
     pub waiting: usize,
     /// Whether it completed, but its root or a required sub-agent ran out of turns.
     pub turns_exhausted: bool,
+    /// Whether it is a replay of a recorded run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replay: bool,
 }
 
 impl From<&crate::ListedRun> for RunSummary {
@@ -239,6 +343,7 @@ impl RunSummary {
             holder: run.holder.as_ref().map(|holder| holder.label.clone()),
             waiting,
             turns_exhausted,
+            replay: crate::replayed(&run.model).is_some(),
         }
     }
 }
@@ -309,8 +414,17 @@ pub struct Agent {
     pub close_reason: Option<CloseReason>,
     /// Its own turns, without its children's.
     pub turns: u64,
-    /// Its own tool calls, without its children's.
+    /// Its own tool calls that have ended, without its children's.
     pub tool_calls: u64,
+    /// Its own tool calls in progress, as far as the last events of the run tell.
+    pub open_calls: u64,
+    /// Its own tool calls that were refused.
+    pub refused: u64,
+    /// How many files its accepted work changed; null if it cannot change files, or if no work of it was accepted.
+    pub files_changed: Option<u64>,
+    /// What a running agent does, in words, as far as the last events of the run tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity: Option<String>,
     /// How long it has been open.
     pub wall_ms: u64,
     /// What the agent itself spent.
@@ -342,6 +456,10 @@ impl Agent {
             close_reason: agent.close_reason.map(Into::into),
             turns,
             tool_calls,
+            open_calls: agent.open_calls,
+            refused: agent.own.refused,
+            files_changed: agent.files_changed(),
+            activity: agent.current_activity(),
             wall_ms,
             usage: (&usage).into(),
             subtree_usage: (&agent.subtree.usage).into(),
@@ -385,6 +503,17 @@ pub struct RunDetail {
     pub status: RunStatus,
     /// Whether the root ran out of turns.
     pub turns_exhausted: bool,
+    /// The recorded run or the bundle that it replays, if it is a replay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay_of: Option<String>,
+    /// How long it took, or has been running.
+    pub elapsed_ms: u64,
+    /// What all agents spent.
+    pub usage: Usage,
+    /// The first operations that were refused.
+    pub refused: Vec<Refused>,
+    /// How many operations were refused in total.
+    pub refused_count: u64,
     /// Its agents in the order of their creation, the root first.
     pub agents: Vec<Agent>,
     /// What the agents of each depth spent.
@@ -412,6 +541,11 @@ impl RunDetail {
             run: run.run_str().to_owned(),
             status: run.shown_status().into(),
             turns_exhausted: run.is_turn_limited(),
+            replay_of: run.replay_of().map(str::to_owned),
+            elapsed_ms: run.elapsed_ms(now_ms),
+            usage: (&run.usage()).into(),
+            refused: run.refused().iter().map(Refused::from).collect(),
+            refused_count: run.refused().count(),
             agents: run.agents().iter().map(agent).collect(),
             by_depth: figures.by_depth().iter().map(|(depth, total)| Depth::new(*depth, total)).collect(),
             result: result.cloned(),

@@ -1,13 +1,17 @@
 //! One agent for display: its state, its spending, its current activity.
 
+use std::sync::LazyLock;
+
 use posse_domain::code::Code;
 use posse_domain::event::{
     EventBody, FinalStatus, ModelReplied, QueuedFor, RunStarted, SubagentClosed, SubagentCreated,
 };
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
+use posse_domain::permission::ToolSet;
 use posse_domain::printable;
 use posse_domain::text::first_line;
+use posse_engine::ports::Tool;
 use posse_engine::{Delta, DeltaCall, DeltaPart};
 
 use super::ViewEvent;
@@ -111,6 +115,10 @@ pub struct AgentView {
     pub activity: String,
     /// How far its integration is; `None` until the first result.
     pub integration: Option<IntegrationProgress>,
+    /// Whether its tools can change files.
+    pub can_write: bool,
+    /// How many tool calls of its last reply have no result yet.
+    pub open_calls: u64,
     /// The number of its last event; 0 if the view has seen none.
     pub last_seq: u64,
     /// Its children, oldest first.
@@ -152,6 +160,8 @@ impl AgentView {
             asking: false,
             activity: String::new(),
             integration: None,
+            can_write: false,
+            open_calls: 0,
             last_seq: 0,
             children: Vec::new(),
             open_children: 0,
@@ -170,6 +180,7 @@ impl AgentView {
             state: AgentState::Running,
             skill: execution.skill.as_deref().map(printable::line),
             turn_limit: execution.max_turns,
+            can_write: can_write(&started.contract.permissions.allowed_tools),
             ..Self::new(id.clone(), &execution.definition, title, &execution.model, at_ms)
         }
     }
@@ -180,6 +191,7 @@ impl AgentView {
             background: created.background,
             skill: created.skill.as_deref().map(printable::line),
             turn_limit: created.turn_limit,
+            can_write: can_write(&contract.permissions.allowed_tools),
             ..Self::new(
                 id.clone(),
                 &created.definition,
@@ -218,6 +230,27 @@ impl AgentView {
         self.own.turn_limited > 0
     }
 
+    /// How many files its accepted work changed. None if it cannot change files, or if no work of it was accepted.
+    pub fn files_changed(&self) -> Option<u64> {
+        self.own.files_changed.filter(|files| self.can_write || *files > 0)
+    }
+
+    /// Whether its work was accepted without any change, although it can change files.
+    pub fn is_unchanged(&self) -> bool {
+        self.stage() == Stage::Completed && self.files_changed() == Some(0)
+    }
+
+    /// What it does now, in one line. None if it has ended, or if the view has seen no event of it.
+    pub fn current_activity(&self) -> Option<String> {
+        match self.stage() {
+            stage if stage.is_over() => None,
+            Stage::Running if self.asking => {
+                Some(format!("waits for the reply of its model, turn {}", self.turn))
+            }
+            _ => Some(self.activity.clone()).filter(|text| !text.is_empty()),
+        }
+    }
+
     /// Whether its model is writing a reply and some of it has arrived.
     pub fn is_saying(&self) -> bool {
         self.asking && !self.saying.is_empty()
@@ -249,8 +282,28 @@ impl AgentView {
     }
 
     pub(super) fn apply(&mut self, event: &ViewEvent<'_>) {
-        self.last_seq = event.seq;
         self.apply_lifecycle(event);
+        if let EventBody::SubagentRefused(e) = event.body {
+            self.refused_count += 1;
+            if self.refused.len() < REFUSALS_MAX {
+                self.refused.push(Refusal { definition: printable::line(&e.definition), code: e.code });
+            }
+        }
+        self.apply_activity(event);
+    }
+
+    /// Applies what rows do not hold: the agent's turn and what it does.
+    pub(super) fn apply_activity(&mut self, event: &ViewEvent<'_>) {
+        self.last_seq = event.seq;
+        match event.body {
+            EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => {
+                self.open_calls = self.open_calls.saturating_sub(1);
+            }
+            EventBody::ModelReplied(e) => {
+                self.open_calls = e.reply.as_ref().map_or(0, |reply| reply.calls.len() as u64);
+            }
+            _ => {}
+        }
         match event.body {
             EventBody::SubagentQueued(e) => {
                 let waits = match e.waits_for {
@@ -278,12 +331,6 @@ impl AgentView {
                     self.saying.clear();
                 }
                 self.activity = reply_line(e);
-            }
-            EventBody::SubagentRefused(e) => {
-                self.refused_count += 1;
-                if self.refused.len() < REFUSALS_MAX {
-                    self.refused.push(Refusal { definition: printable::line(&e.definition), code: e.code });
-                }
             }
             EventBody::SubagentWaitingForMerge(e) => {
                 self.activity = printable::line(&first_line(&e.report.to_shared(), ACTIVITY_MAX_CHARS));
@@ -372,6 +419,15 @@ impl AgentView {
             self.saying.drain(..cut);
         }
     }
+}
+
+/// Whether one of these tools can change files.
+pub(super) fn can_write(tools: &ToolSet) -> bool {
+    static WRITERS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+        let writes = |tool: &Tool| tool.class.changes_workspace();
+        crate::builtin_tools().iter().filter(|tool| writes(tool)).map(|tool| tool.name).collect()
+    });
+    tools.iter().any(|tool| WRITERS.contains(&tool.as_str()))
 }
 
 /// A reply as an activity.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use posse_domain::event::{EventBody, EventKind};
+use posse_domain::event::{Change, EventBody, EventKind};
 use posse_domain::id::AgentId;
 use posse_engine::Delta;
 
@@ -87,6 +87,13 @@ impl Agents {
         }
     }
 
+    /// Takes the activity of an agent from an event that the figures and states of the tree already include.
+    pub(super) fn recall_activity(&mut self, event: &ViewEvent<'_>) {
+        if let Some(agent) = self.get_mut(event.agent) {
+            agent.apply_activity(event);
+        }
+    }
+
     /// Adds an agent whose parent is already in the tree.
     pub(super) fn add(&mut self, agent: AgentView) {
         *self.counts.of(agent.stage()) += 1;
@@ -158,16 +165,27 @@ fn figures_of(event: &ViewEvent<'_>, created_at_ms: i64) -> Figures {
     match event.body {
         // A failed call is a call retry, not a turn, but its cost counts.
         EventBody::ModelReplied(e) => {
-            Figures { turns: u64::from(e.error.is_none()), ..Figures::from(e.usage) }
+            Figures { turns: u64::from(e.error.is_none()), ..Figures::from(e.charged()) }
         }
-        EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => Figures { tool_calls: 1, ..none },
+        body @ (EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_)) => Figures::of_call(body),
+        EventBody::WorktreeMerged(e) => Figures { files_changed: Some(e.paths), ..none },
+        EventBody::IntegrationPassed(e) if e.change != Change::Merged => {
+            Figures { files_changed: Some(0), ..none }
+        }
         EventBody::SubagentWaitingForMerge(e) => {
             Figures { turn_limited: u64::from(e.turns_exhausted), ..none }
         }
-        EventBody::RunCompleted(e) => Figures { wall_ms, turn_limited: u64::from(e.turns_exhausted), ..none },
-        EventBody::SubagentClosed(_) | EventBody::RunFailed(_) | EventBody::RunCancelled(_) => {
-            Figures { wall_ms, ..none }
+        EventBody::RunCompleted(e) => {
+            let files_changed = Some(e.result.as_ref().map_or(0, |result| result.files));
+            Figures { wall_ms, turn_limited: u64::from(e.turns_exhausted), files_changed, ..none }
         }
+        EventBody::RunFailed(e) => {
+            Figures { wall_ms, files_changed: e.result.as_ref().map(|result| result.files), ..none }
+        }
+        EventBody::RunCancelled(e) => {
+            Figures { wall_ms, files_changed: e.result.as_ref().map(|result| result.files), ..none }
+        }
+        EventBody::SubagentClosed(_) => Figures { wall_ms, ..none },
         _ => none,
     }
 }

@@ -9,13 +9,16 @@ use posse_domain::printable;
 use posse_engine::ports::{AgentRow, RunEntry, StoreError};
 
 use super::{
-    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RunSummary, RunView,
-    SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent, ViewPart,
+    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
+    RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent, ViewPart,
 };
 use crate::{Error, Posse};
 
 /// How often rows are read until no commit happens in between; after that the journal is read.
 const ROW_READS_MAX: u32 = 3;
+
+/// How many of the last events tell what the agents of a running run do.
+const ACTIVITY_EVENTS: u64 = 1_000;
 
 /// The parts of a view that are folded from the events that rows name.
 #[derive(Default)]
@@ -99,6 +102,10 @@ impl Posse {
             }
             view.plan = parts.plan;
             view.timeline = self.last_events(run, before.head.seq).await?;
+            view.refused = self.refused_of(&view, before.head.seq).await?;
+            if before.row.ended_at_ms.is_none() {
+                self.recall_activities(&mut view, before.head.seq).await?;
+            }
             return Ok(view);
         }
         let mut view = RunView { holder: self.sound(run).await?.holder, ..RunView::default() };
@@ -116,6 +123,38 @@ impl Posse {
         let entry = self.sound(run).await?;
         let rows = self.store.agents(&self.key(run)).await?;
         self.view_of_rows(&entry, &rows).await
+    }
+
+    /// The refused operations of a run, up to the event `until`. Rows count them, so that the journal is read only if there
+    /// are any.
+    pub(crate) async fn refused_of(&self, view: &RunView, until: u64) -> Result<RefusedOperations, Error> {
+        let is_any = view.agents.root().is_some_and(|root| root.subtree.refused > 0);
+        match view.run().filter(|_| is_any) {
+            Some(run) => self.fold_up_to(&run, until).await,
+            None => Ok(RefusedOperations::default()),
+        }
+    }
+
+    /// Every operation of a run that was refused, from its whole journal.
+    pub async fn refused(&self, run: &RunId) -> Result<RefusedOperations, Error> {
+        self.sound(run).await?;
+        self.fold(run).await
+    }
+
+    /// Adds what agents do now, as far as the last events tell.
+    async fn recall_activities(&self, view: &mut RunView, until: u64) -> Result<(), Error> {
+        let key = self.key(&view.run().ok_or_else(|| Error::NoRun(String::new()))?);
+        let after = until.saturating_sub(ACTIVITY_EVENTS);
+        let agents = &mut view.agents;
+        posse_engine::read_events(&*self.store, &key, after, |stored| {
+            if stored.seq <= until {
+                let event = posse_engine::decode(&key, &stored)?;
+                agents.recall_activity(&ViewEvent::new(stored.seq, &event));
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(())
     }
 
     async fn view_of_rows(&self, entry: &RunEntry, rows: &[AgentRow]) -> Result<RunView, Error> {

@@ -10,6 +10,7 @@
 //! | `agent`, `agents` | one agent, and the tree of all agents |
 //! | `questions`, `waits`, `blocked` | what agents wait for outside of the run |
 //! | `files`, `file_history` | the commits of each agent, and its files at a moment |
+//! | `refusals` | the operations that were refused |
 //! | `plan`, `timeline` | the other parts |
 //! | `spending` | figures as of a moment, and sums of them |
 //! | `summary` | a run as an entry of a list, from its row alone |
@@ -28,6 +29,7 @@ mod files;
 mod load;
 mod plan;
 mod questions;
+mod refusals;
 mod rows;
 mod spending;
 mod summary;
@@ -42,6 +44,7 @@ pub(crate) use files::started_from;
 pub use files::{AgentCommits, AgentFiles};
 pub use plan::{PlanView, StepView};
 pub use questions::{OpenQuestion, OpenQuestions};
+pub use refusals::{REFUSED_LISTED_MAX, RefusedBy, RefusedOperation, RefusedOperations};
 pub use rows::AgentRecord;
 pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
@@ -123,6 +126,7 @@ pub struct RunView {
     starts_from_rows: bool,
     plan: PlanView,
     timeline: Timeline,
+    refused: RefusedOperations,
     title: String,
     dir: String,
     holder: Option<Holder>,
@@ -152,6 +156,7 @@ impl RunView {
         self.files.take(event);
         self.plan.take(event);
         self.timeline.take(event);
+        self.refused.take(event);
     }
 
     /// Applies a piece of a reply in progress. A piece that arrives after its reply changes nothing.
@@ -214,6 +219,18 @@ impl RunView {
         &self.timeline
     }
 
+    /// The operations that were refused.
+    pub fn refused(&self) -> &RefusedOperations {
+        &self.refused
+    }
+
+    /// How long it took, or has been running as of `now_ms`. An interrupted run counts until its last event.
+    pub fn elapsed_ms(&self, now_ms: i64) -> u64 {
+        let is_executed = self.status().is_running() && self.holder().is_some();
+        let until = self.ended_at_ms().unwrap_or(if is_executed { now_ms } else { self.last_at_ms });
+        until.saturating_sub(self.started_at_ms()).max(0).cast_unsigned()
+    }
+
     /// The status by the events so far.
     pub fn status(&self) -> RunStatus {
         self.agents.root().map_or(RunStatus::Running, AgentView::run_status)
@@ -242,6 +259,11 @@ impl RunView {
     /// Whether it is a replay: its figures are those of the recorded run, and nothing was spent again.
     pub fn is_replay(&self) -> bool {
         self.agents.root().is_some_and(|root| crate::replayed(&root.model).is_some())
+    }
+
+    /// The recorded run or the bundle that it replays, if it is a replay.
+    pub fn replay_of(&self) -> Option<&str> {
+        self.agents.root().and_then(|root| crate::replayed(&root.model))
     }
 
     /// When it started, in milliseconds since 1970; 0 before its first event.

@@ -2,11 +2,12 @@
 
 use posse_domain::contract::Contract;
 use posse_domain::id::AgentId;
-use posse_domain::permission::Authority;
+use posse_domain::permission::{Authority, ToolSet};
 use posse_domain::printable;
 use posse_engine::ports::{AgentRow, AgentTerms, StoreError};
 use serde::Deserialize;
 
+use super::agent::can_write;
 use super::{AgentView, Agents};
 use crate::Error;
 
@@ -27,6 +28,14 @@ pub struct AgentRecord {
 struct ContractSummary {
     step: StepSummary,
     execution: ExecutionSummary,
+    #[serde(default)]
+    permissions: PermissionSummary,
+}
+
+#[derive(Default, Deserialize)]
+struct PermissionSummary {
+    #[serde(default)]
+    allowed_tools: ToolSet,
 }
 
 #[derive(Deserialize)]
@@ -64,12 +73,13 @@ impl AgentView {
         let figures = |json: &str| serde_json::from_str(json).map_err(|_| bad("figures"));
         let contract: ContractSummary =
             serde_json::from_str(&terms.contract_json).map_err(|_| bad("contract"))?;
-        let ContractSummary { step, execution } = contract;
+        let ContractSummary { step, execution, permissions } = contract;
         let created_at_ms = terms.created_at_ms;
         let mut agent =
             Self::new(row.id.clone(), &terms.definition, &step.title, &execution.model, created_at_ms);
         agent.skill = execution.skill.as_deref().map(printable::line);
         agent.turn_limit = execution.max_turns;
+        agent.can_write = can_write(&permissions.allowed_tools);
         agent.state = row.state;
         agent.final_status = row.final_status;
         agent.close_reason = row.close_reason;

@@ -11,7 +11,7 @@ pub(super) fn check(journal: &Journal, findings: &mut Findings) {
     let mut spent: BTreeMap<&AgentId, Usage> = BTreeMap::new();
     for event in &journal.events {
         if let EventBody::ModelReplied(replied) = &event.body {
-            *spent.entry(&event.agent_id).or_default() += replied.usage;
+            *spent.entry(&event.agent_id).or_default() += replied.charged();
         }
     }
     for agent in agents {

@@ -150,7 +150,7 @@ async fn ask(
         DriveOutcome::Stopped(ask) => Ok(PlannerOutcome::Ended(ask.exit())),
         DriveOutcome::Left(exit) => Ok(PlannerOutcome::Ended(exit)),
         DriveOutcome::Ended(finished) => {
-            print_end(&finished, view.shows_figures());
+            print_end(&finished);
             let RunOutcome { status, text, .. } = &*finished;
             if *status == RunStatus::Completed {
                 Ok(PlannerOutcome::Answer(text.clone()))

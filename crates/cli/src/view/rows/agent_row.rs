@@ -3,7 +3,7 @@
 use posse::view::{AgentView, BlockedOn, IntegrationProgress, Stage};
 use posse::{RunView, first_line};
 
-use super::{DrawOptions, Row, Tint, cost, elapsed};
+use super::{DrawOptions, Row, Tint, cost, elapsed, files_fact};
 use crate::blocked::on_provider;
 use crate::term;
 use crate::text::count;
@@ -82,11 +82,14 @@ fn more_figures(agent: &AgentView, is_folded: bool) -> Vec<String> {
     }
     let (own, tree) = (agent.own.usage, agent.subtree.usage);
     figures.extend(cost(&tree));
-    if own.tokens() > 0 {
-        figures.push(format!("{} tokens", count(own.tokens())));
+    figures.extend(files_fact(agent));
+    // The tokens of a call that was cut off are not known.
+    let (own, tree) = (own.answered_tokens(), tree.answered_tokens());
+    if own > 0 {
+        figures.push(format!("{} tokens", count(own)));
     }
-    if tree.tokens() > own.tokens() {
-        figures.push(format!("{} with its children", count(tree.tokens())));
+    if tree > own {
+        figures.push(format!("{} with its children", count(tree)));
     }
     if agent.background {
         figures.push("background".to_owned());

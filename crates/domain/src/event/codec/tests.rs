@@ -83,7 +83,15 @@ fn rule() -> Rule {
 }
 
 fn figures() -> Figures {
-    Figures { turns: 1, tool_calls: 2, wall_ms: 3, turn_limited: 4, usage: usage() }
+    Figures {
+        turns: 1,
+        tool_calls: 2,
+        wall_ms: 3,
+        turn_limited: 4,
+        refused: 5,
+        files_changed: Some(6),
+        usage: usage() + usage().as_cut_off(),
+    }
 }
 
 fn usage() -> Usage {
@@ -94,6 +102,7 @@ fn usage() -> Usage {
         cache_write_tokens: 2,
         reasoning_tokens: 3,
         micro_usd: Some(6),
+        ..Usage::ZERO
     }
 }
 

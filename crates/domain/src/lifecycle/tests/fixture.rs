@@ -339,6 +339,7 @@ impl PlayedRun {
                 micro_usd: Some(3),
                 cache_write_tokens: 0,
                 reasoning_tokens: 0,
+                ..Usage::ZERO
             },
             estimated: false,
             tag: None,

@@ -157,6 +157,7 @@ impl UsageIn {
             cache_write_tokens: written,
             reasoning_tokens: self.details.and_then(|details| details.thinking_tokens).unwrap_or(0),
             micro_usd: None,
+            ..Usage::ZERO
         })
     }
 }

@@ -209,6 +209,7 @@ impl UsageIn {
             cache_write_tokens: prompt.and_then(|details| details.cache_write_tokens).unwrap_or(0).min(input),
             reasoning_tokens: reasoning.unwrap_or(0).min(output),
             micro_usd: None,
+            ..Usage::ZERO
         })
     }
 }

@@ -301,6 +301,7 @@ fn usage(usage: &Value) -> Option<Usage> {
         cache_write_tokens: count("/input_tokens_details/cache_write_tokens").unwrap_or(0),
         reasoning_tokens: count("/output_tokens_details/reasoning_tokens").unwrap_or(0),
         micro_usd: None,
+        ..Usage::ZERO
     })
 }
 

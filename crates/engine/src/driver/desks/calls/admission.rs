@@ -93,7 +93,10 @@ pub(super) fn admit(
     };
     if verdict.decision != Decision::Deny {
         // The user is not asked about a call that ownership forbids anyway.
-        check_ownership(agent, tool, specifier.as_deref())?;
+        if let Err((refused, verdict)) = check_ownership(agent, tool, specifier.as_deref()) {
+            emit_decision(core, id, &call.id, &operation, &verdict);
+            return Err(refused);
+        }
     }
     if !agent.questions.is_empty() && agent.questions.contains_key(&call.id) {
         return resolve_answer(core, id, call, &operation, &verdict);
@@ -134,14 +137,21 @@ fn check_arguments(input: &Value) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-fn check_ownership(agent: &OpenAgent, tool: &Tool, specifier: Option<&str>) -> Result<(), ToolFailure> {
+/// Refuses a write to a path that the agent does not own, with the verdict for the journal.
+fn check_ownership(
+    agent: &OpenAgent,
+    tool: &Tool,
+    specifier: Option<&str>,
+) -> Result<(), (ToolFailure, Verdict)> {
     let owns = &agent.contract.step.owns;
     let outside = tool.class == EffectClass::Write
         && !owns.is_empty()
         && specifier.is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
     if outside {
-        let text = format!("this agent may only change {}", owns.join(", "));
-        return Err(ToolFailure { code: Code::OwnershipViolation, text });
+        let owns = owns.join(", ");
+        let text = format!("this agent may only change {owns}");
+        let verdict = Verdict { decision: Decision::Deny, because: DecisionReason::NotOwned { owns } };
+        return Err((ToolFailure { code: Code::OwnershipViolation, text }, verdict));
     }
     Ok(())
 }
