@@ -15,7 +15,7 @@ const SCHEMA: &str = include_str!("../docs/schemas/api.schema.json");
 const OBJECTS: &[(&str, &[&str])] = &[
     ("run", &["Event", "Outcome", "RunReference"]),
     ("resume", &["Event", "Outcome"]),
-    ("wait", &["Outcome"]),
+    ("wait", &["Outcome", "AgentOutcome"]),
     ("ps", &["RunSummary"]),
     ("show", &["RunDetail"]),
     ("stats", &["RunStats", "AllStats"]),
@@ -23,6 +23,9 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("trace", &["Event"]),
     ("approve", &["Question", "Answer"]),
     ("deny", &["Question", "Answer"]),
+    ("approvals", &["Question", "StoredApproval"]),
+    ("rm", &["GcResult"]),
+    ("models", &["ModelList"]),
     ("explain", &["Explanation"]),
     ("verify", &["Verification"]),
     ("salvage", &["Salvage"]),
@@ -61,7 +64,8 @@ pub(crate) fn check(args: &[String], stdout: &str) {
             "doctor" => read_back::<api::MachineReport>(&object),
             "apply" => read_back::<api::ApplyResult>(&object),
             "salvage" => read_back::<api::Salvage>(&object),
-            "gc" => read_back::<api::GcResult>(&object),
+            "gc" | "rm" => read_back::<api::GcResult>(&object),
+            "models" => read_back::<api::ModelList>(&object),
             "export" => read_back::<api::ExportResult>(&object),
             _ => {}
         }

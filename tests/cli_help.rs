@@ -36,7 +36,34 @@ fn the_version_is_told() {
 }
 
 #[test]
-fn without_a_verb_the_help_is_shown_as_a_mistake() {
+fn without_a_verb_the_first_verbs_are_named() {
     let done = Home::new().posse(&[]).exits(2);
     assert!(done.stdout.is_empty() && done.stderr.contains("Usage: posse"), "{done:?}");
+    for first in ["posse run \"", "posse demo", "posse ps", "posse help"] {
+        assert!(done.stderr.contains(first), "{first}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn help_is_a_verb_and_names_what_people_type() {
+    let home = Home::new();
+    let whole = home.posse(&["help"]).exits(0).stdout;
+    assert_eq!(whole, home.posse(&["--help"]).exits(0).stdout);
+    assert_eq!(home.posse(&["help", "run"]).exits(0).stdout, home.posse(&["run", "--help"]).exits(0).stdout);
+    let check = home.posse(&["help", "plan", "check"]).exits(0).stdout;
+    assert!(check.contains("Examples:\n  posse plan check plan.yaml"), "{check}");
+    for verb in home.verbs() {
+        let help = home.posse(&[&verb, "--help"]).exits(0).stdout;
+        assert!(help.contains("Examples:\n  posse "), "{verb}: {help}");
+    }
+    home.write("script.yaml", "- reply: {text: done}\n");
+    home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
+    for (typed, verb) in [("list", "ps"), ("ls", "ps"), ("status", "show"), ("log", "logs")] {
+        assert_eq!(
+            home.posse(&[typed, "--json"]).exits(0).stdout,
+            home.posse(&[verb, "--json"]).exits(0).stdout
+        );
+    }
+    home.posse(&["stop", "@"]).exits(1);
+    home.posse(&["remove", "@", "--yes"]).exits(0);
 }

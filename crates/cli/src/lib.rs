@@ -7,12 +7,14 @@
 mod args;
 mod blocked;
 mod commands;
+mod confirm;
 mod context;
 mod detach;
 mod drive;
 mod env;
 mod error;
 mod exit;
+mod help;
 mod ids;
 mod json;
 mod output;
@@ -21,6 +23,7 @@ mod questions;
 mod runtime;
 mod setting_flags;
 mod signals;
+mod since;
 mod term;
 mod text;
 mod typed_flags;
@@ -30,10 +33,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use posse::ports::{Faults, Tool};
 
-use crate::args::Cli;
 use crate::context::Context;
 
 /// What a test binary adds to the command.
@@ -52,7 +53,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
     posse::init();
     let args: Vec<OsString> = args.into_iter().collect();
     let program = program(args.first());
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match args::parse(args) {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };

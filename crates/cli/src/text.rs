@@ -53,6 +53,11 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// Money in a table. An unknown price is named, never shown as zero.
+pub(crate) fn cost(usage: &Usage) -> String {
+    usage.micro_usd.map_or_else(|| "unknown".to_owned(), |micros| Usd::from_micros(micros).to_string())
+}
+
 /// Tokens and money in a few words. An unknown price is named, never shown as zero.
 pub(crate) fn spent(usage: &Usage) -> String {
     one_line(usage, "")

@@ -105,9 +105,9 @@ pub use posse_engine::{
 };
 pub use posse_files::discovery;
 pub use posse_models::{
-    BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, Prices, Provider,
-    ProviderError, ProviderQueues, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models,
-    prices_taken, scripted,
+    BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, PricedModel, Prices,
+    Provider, ProviderError, ProviderQueues, ProviderWords, Providers, Proxy, TextModels, ToolCalls,
+    ollama_models, prices_taken, scripted,
 };
 pub use posse_sandbox as sandbox;
 pub use posse_sandbox::init;
@@ -297,6 +297,12 @@ impl Posse {
     pub async fn cancel(&self, agent: &AgentId, reason: &str) -> Result<(), Error> {
         let reason = reason.to_owned();
         self.post(agent, MailCommand::Cancel { agent: agent.clone(), reason, kill: false }).await
+    }
+
+    /// Like [`cancel`](Self::cancel), but running tool calls are stopped at once.
+    pub async fn kill(&self, agent: &AgentId, reason: &str) -> Result<(), Error> {
+        let reason = reason.to_owned();
+        self.post(agent, MailCommand::Cancel { agent: agent.clone(), reason, kill: true }).await
     }
 
     /// Sends a message to a running agent, which reads it before its next turn.

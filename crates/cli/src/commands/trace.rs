@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     runtime::looking(async {
-        let agent = args.agent.find(&posse).await?;
+        let agent = args.agent.find(&posse, context).await?;
         let record = posse.agent(&agent).await?;
         let is_open = record.agent.final_status.is_none();
         let blocked = if is_open { posse.blocked(&agent.run()).await? } else { BlockedAgents::default() };
