@@ -24,6 +24,7 @@ mod runtime;
 mod setting_flags;
 mod signals;
 mod since;
+mod stdin;
 mod term;
 mod text;
 mod typed_flags;

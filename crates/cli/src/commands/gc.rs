@@ -25,7 +25,7 @@ pub(crate) struct GcArgs {
     #[arg(long)]
     dry_run: bool,
     /// Remove whole runs that ended at least this long ago, with their journals; 0 removes all ended runs
-    #[arg(long, value_name = "AGE")]
+    #[arg(long, value_name = "AGE", allow_negative_numbers = true)]
     runs: Option<Age>,
     /// Do not ask, for scripts
     #[arg(long, short, conflicts_with = "dry_run")]
