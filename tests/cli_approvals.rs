@@ -1,6 +1,9 @@
 //! Approving with a question before it, and taking back what is always allowed.
 
+use std::fmt::Write;
 use std::fs;
+
+use serde_json::json;
 
 use crate::cli_asking::Terminal;
 use crate::support::{Home, RunningCommand, run_of};
@@ -9,10 +12,9 @@ fn home(commands: &[&str]) -> Home {
     let home = Home::new();
     let mut script = String::new();
     for (turn, command) in commands.iter().enumerate() {
-        script += &format!(
-            "- when: {{turn: {}}}\n  reply: {{tool_calls: [{{name: bash, input: {{command: {command:?}}}}}]}}\n",
-            turn + 1
-        );
+        // JSON is YAML too, and escapes control characters.
+        let call = json!([{"name": "bash", "input": {"command": command}}]);
+        let _ = writeln!(script, "- when: {{turn: {}}}\n  reply: {{tool_calls: {call}}}", turn + 1);
     }
     home.write("script.yaml", &(script + "- reply: {text: all done}\n"));
     home

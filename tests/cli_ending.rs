@@ -20,7 +20,7 @@ fn kill_stops_calls_at_once_and_cancels_the_run() {
     let home = Home::new();
     let (going, run) = stubborn(&home);
     let waited = home.posse(&["wait", &run, "--timeout", "1s"]).exits(124);
-    assert!(waited.stderr.contains("has not ended after 1s; it goes on"), "{}", waited.stderr);
+    assert!(waited.stderr.contains("has not ended after 1s; it continues"), "{}", waited.stderr);
     let refused = home.posse(&["rm", "--yes", &run]).exits(1).stderr;
     assert!(refused.contains(&run), "{refused}");
     home.posse(&["kill", &run, "--reason", "stuck"]).exits(0);

@@ -24,7 +24,7 @@ Runs and agents, in every verb:
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
   4 a key is missing or refused   5 a limit ended it: budget, timeout, turns
-  124 `wait --timeout` gave up; the run goes on
+  124 `wait --timeout` gave up; the run continues
   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
 
 Files:

@@ -39,6 +39,7 @@ posse plan check plan.yaml
 posse run --plan plan.yaml",
     ),
     ("plan check", "posse plan check plan.yaml\nposse plan check --json plan.yaml"),
+    ("plan schema", "posse plan schema > plan.schema.json"),
     ("demo", "posse demo\nposse demo --fast"),
     (
         "resume",

@@ -7,6 +7,7 @@
 mod args;
 mod blocked;
 mod commands;
+mod complete;
 mod confirm;
 mod context;
 mod detach;
@@ -53,6 +54,9 @@ pub struct Extras {
 pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode {
     posse::init();
     let args: Vec<OsString> = args.into_iter().collect();
+    if complete::answered(&args) {
+        return ExitCode::SUCCESS;
+    }
     let program = program(args.first());
     let cli = match args::parse(args) {
         Ok(cli) => cli,

@@ -12,7 +12,7 @@ use crate::output::note;
 
 /// Largest context that is read from standard input.
 const CONTEXT_MAX_BYTES: usize = 1024 * 1024;
-/// How long standard input may be silent before the user is told that it is read.
+/// How long standard input may be silent before a note says that it is read.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// The request, for `-`.

@@ -1,5 +1,5 @@
 //! Names of files and directories in which users keep keys. A snapshot of a user's folder omits them, unless git tracks them
-//! or `workspace.copy` names them: nobody who starts a run in a folder means to show an agent their keys.
+//! or `workspace.copy` names them: a user who starts a run in a folder does not mean to show their keys to agents.
 
 /// Directories of keys, at any depth.
 const DIRS: [&str; 6] = [".ssh", ".aws", ".gnupg", ".kube", ".azure", ".password-store"];

@@ -79,7 +79,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Init(args) => init::init(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
-        Command::Completions(args) => completions::completions(&args),
+        Command::Completions(args) => completions::completions(&args, context),
         Command::Man(args) => man::man(&args),
         Command::Background(args) => background::background(&args, context),
     }

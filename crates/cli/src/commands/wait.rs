@@ -18,7 +18,7 @@ use crate::view;
 
 /// Wait until a run, or one of its agents, has ended; the exit code is that of the run or the agent
 ///
-/// The exit code is 124 if the time of `--timeout` has passed: the run goes on.
+/// The exit code is 124 if the time of `--timeout` has passed: the run continues.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WaitArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
 }
 
 fn timed_out(agent: &AgentId, limit: Duration) -> Exit {
-    note(&format!("{agent} has not ended after {}; it goes on", typed(limit)));
+    note(&format!("{agent} has not ended after {}; it continues", typed(limit)));
     Exit::TIMED_OUT
 }
 

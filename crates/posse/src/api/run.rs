@@ -451,7 +451,7 @@ impl RunDetail {
         }
     }
 
-    /// Only this agent and its subtree; the sums by depth, which are those of the whole run, are left out.
+    /// Only this agent and its subtree; the sums by depth, which are those of the whole run, are omitted.
     pub fn of_subtree(mut self, agent: &crate::AgentId) -> Self {
         let beneath = format!("{agent}.");
         self.agents.retain(|known| known.id == agent.as_str() || known.id.starts_with(&beneath));
