@@ -59,7 +59,7 @@ fn completions_know_verbs_runs_agents_skills_models_and_values() {
     for verb in home.verbs() {
         has(&[&verb[..1]], &verb);
     }
-    assert!(!offered(&home, &["_"]).iter().any(|verb| verb.contains("background")));
+    assert!(!offered(&home, &[""]).iter().any(|verb| verb.contains("background")));
     for verb in ["show", "logs", "cancel", "rm", "apply", "wait"] {
         has(&[verb, ""], &run);
         has(&[verb, ""], "@");

@@ -203,7 +203,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let trace = home.posse(&["trace", &agent]).exits(0);
     assert!(trace.stdout.contains(&format!("blocked: {waits}")), "{}", trace.stdout);
     let wrong = home.posse(&["approve", "--yes", &agent, "call_9_9"]).exits(1);
-    assert!(wrong.stderr.contains("no such call waits"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("the call call_9_9 does not wait for an answer"), "{}", wrong.stderr);
     let pointless = home.posse(&["approve", "--yes", "--always"]).exits(1);
     assert!(pointless.stderr.contains("run, by the rule `write` asks every time"), "{}", pointless.stderr);
     let approved = home.posse(&["approve", "--yes", "--json"]).exits(0);
@@ -219,7 +219,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let late = home.posse(&["approve", "--yes", &run]).exits(1);
     assert!(late.stderr.contains("has ended"), "{}", late.stderr);
     let nothing = home.posse(&["deny", "--yes"]).exits(1);
-    assert!(nothing.stderr.contains("no call waits for an answer"), "{}", nothing.stderr);
+    assert!(nothing.stderr.contains("nothing is waiting for approval"), "{}", nothing.stderr);
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod cli_money;
 mod cli_names;
 mod cli_nested_settings;
 mod cli_permissions;
+mod cli_places;
 mod cli_plan;
 mod cli_plan_run;
 mod cli_project_settings;

@@ -52,7 +52,9 @@ fn with_completers(mut command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     for name in names {
         let whole = if path.is_empty() { name.clone() } else { format!("{path} {name}") };
-        command = command.mut_subcommand(name, |verb| with_completers(verb, &whole));
+        // A shell would offer an alias in place of the verb that it begins like.
+        let without_aliases = |verb: Command| verb.visible_alias(None::<&'static str>);
+        command = command.mut_subcommand(name, |verb| with_completers(without_aliases(verb), &whole));
     }
     command.mut_args(|argument| match completer(path, &argument) {
         None => argument,

@@ -68,7 +68,7 @@ pub(super) fn answer(which: &CallSelector, answer: &Answer, context: &Context) -
             .hint("name the one you mean by its agent, and its call if need be; nothing was done"));
     }
     let Some((info, question)) = waiting.pop() else {
-        return Err(nothing_waits(has_answered, which.run.as_ref()));
+        return Err(nothing_waits(has_answered, which)?);
     };
     if *answer == Answer::Always && question.always.is_none() {
         return Err(CliError::failed(format!(
@@ -100,15 +100,21 @@ pub(super) fn answer(which: &CallSelector, answer: &Answer, context: &Context) -
 }
 
 /// The error for a selection without a call that waits.
-fn nothing_waits(has_answered: bool, run: Option<&AgentArg>) -> CliError {
-    match run {
+fn nothing_waits(has_answered: bool, which: &CallSelector) -> Result<CliError, CliError> {
+    let (_, call) = which.rest()?;
+    Ok(match (&which.run, call) {
         _ if has_answered => {
             CliError::failed("the call was already answered").hint("it takes effect once its run is resumed")
         }
-        Some(run) => CliError::failed(format!("nothing is waiting for approval in {run}"))
+        (_, Some(call)) => {
+            let call = term::visible_line(call);
+            CliError::failed(format!("the call {call} does not wait for an answer"))
+                .hint("`posse approvals` lists what waits")
+        }
+        (Some(run), None) => CliError::failed(format!("nothing is waiting for approval in {run}"))
             .hint("`posse approvals` lists what waits"),
-        None => CliError::failed("nothing is waiting for approval"),
-    }
+        (None, None) => CliError::failed("nothing is waiting for approval"),
+    })
 }
 
 /// The question before an answer.
