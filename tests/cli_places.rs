@@ -162,3 +162,33 @@ fn a_negative_number_is_answered_with_what_is_expected() {
         assert!(refused.contains(expected) && !refused.contains("tip: to pass"), "{flag}: {refused}");
     }
 }
+
+#[test]
+fn a_trace_shows_the_instructions_and_terms_of_an_agent() {
+    let home = Home::new();
+    home.write("../script.yaml", DONE);
+    home.write("AGENTS.md", "Always answer in rhyme.\n");
+    let plan = "
+goal: look
+steps:
+  - {title: one, description: Look., agent: general, owns: ['src/**'], success_criteria: [it was looked at]}
+";
+    home.write("../plan.yaml", plan);
+    home.posse(&["run", "--model", "scripted/../script.yaml", "--plan", "../plan.yaml"]).exits(0);
+    let root = home.posse(&["trace"]).exits(0).stdout;
+    assert!(root.contains("    AGENTS.md:\n    Always answer in rhyme.\n"), "{root}");
+    let child = home.posse(&["trace", "@.1"]).exits(0).stdout;
+    assert!(child.contains("owns: src/**\ndone when: it was looked at\n"), "{child}");
+}
+
+#[test]
+fn a_model_without_a_provider_is_answered_with_what_was_probably_meant() {
+    let home = Home::new();
+    home.write("first.yaml", DONE);
+    for (model, example) in
+        [("first.yaml", "`scripted/first.yaml`"), ("", "`anthropic/"), ("mine", "`ollama/mine`")]
+    {
+        let refused = home.posse(&["run", "--model", model, "x"]).exits(2).stderr;
+        assert!(refused.contains(&format!("for example {example}")), "{model}: {refused}");
+    }
+}

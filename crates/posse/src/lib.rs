@@ -78,7 +78,7 @@ pub use outcome::RunOutcome;
 pub use posse_definitions::{Definitions, builtin, nearest, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, Usd, effective_max_depth};
 pub use posse_domain::code::Code;
-pub use posse_domain::contract::Criterion;
+pub use posse_domain::contract::{Criterion, StepTerms};
 pub use posse_domain::definition::{Definition, Mode, Trust};
 pub use posse_domain::event::{EventBody, EventKind, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AGENT_ID_MAX_LEN, AgentId, RUN_ID_LEN, RunId};

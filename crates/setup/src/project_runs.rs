@@ -70,9 +70,10 @@ mod tests {
     async fn runs_anywhere_in_a_repository_belong_to_it_and_those_below_a_plain_folder_do_not() {
         let home = tempfile::tempdir().expect("a directory");
         let home = home.path().canonicalize().expect("a path");
-        for dir in ["repo/.git", "repo/sub", "plain/sub"] {
+        for dir in ["repo/.git/objects", "repo/.git/refs", "repo/sub", "plain/sub"] {
             std::fs::create_dir_all(home.join(dir)).expect("a directory");
         }
+        std::fs::write(home.join("repo/.git/HEAD"), "ref: refs/heads/main\n").expect("a repository");
         let script = ScriptedModel::from_yaml("- reply: {text: done}\n", "one.yaml").expect("a script");
         let posse = Posse::builder().model("scripted/one", script).in_memory().open().expect("open");
         let top = run_in(&posse, &home.join("repo")).await;

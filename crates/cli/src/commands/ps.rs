@@ -236,6 +236,6 @@ mod tests {
         assert_eq!(shown_dir("/home/ada/work", home), "~/work");
         assert_eq!(shown_dir("/srv/work", home), "/srv/work");
         let long = shown_dir("/srv/a-rather-long-folder/with/more", None);
-        assert_eq!((long.chars().count(), long.as_str()), (DIR_MAX_CHARS, "…er-long-folder/with/more"));
+        assert_eq!((long.chars().count(), long.as_str()), (DIR_MAX_CHARS, "…r-long-folder/with/more"));
     }
 }

@@ -78,6 +78,16 @@ impl Row<'_> {
     }
 }
 
+/// A full name for a name without a provider: that of a script for a file, else that of a local model.
+fn example(name: &str) -> String {
+    let is_script = [".yaml", ".yml"].iter().any(|end| name.ends_with(end));
+    match name {
+        "" => "anthropic/claude-sonnet-5-5".to_owned(),
+        name if is_script => format!("scripted/{name}"),
+        name => format!("ollama/{name}"),
+    }
+}
+
 impl Providers {
     /// Takes the settings, and the variables that may contain keys and base URLs.
     pub fn new(
@@ -137,7 +147,11 @@ impl Providers {
             if !is_given {
                 let near = prices::nearest_model(name);
                 let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-                return Err(ProviderError::UnknownModel { name: name.to_owned(), hint });
+                return Err(ProviderError::UnknownModel {
+                    example: example(name),
+                    name: name.to_owned(),
+                    hint,
+                });
             }
         }
         Ok((COMPATIBLE.to_owned(), name.to_owned()))
