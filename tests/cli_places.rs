@@ -174,7 +174,8 @@ steps:
   - {title: one, description: Look., agent: general, owns: ['src/**'], success_criteria: [it was looked at]}
 ";
     home.write("../plan.yaml", plan);
-    home.posse(&["run", "--model", "scripted/../script.yaml", "--plan", "../plan.yaml"]).exits(0);
+    // The report ignores the criterion, so the step fails; the trace shows why.
+    home.posse(&["run", "--model", "scripted/../script.yaml", "--plan", "../plan.yaml"]).exits(1);
     let root = home.posse(&["trace"]).exits(0).stdout;
     assert!(root.contains("    AGENTS.md:\n    Always answer in rhyme.\n"), "{root}");
     let child = home.posse(&["trace", "@.1"]).exits(0).stdout;

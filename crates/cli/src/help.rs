@@ -157,7 +157,8 @@ fn examples(path: &str) -> Option<&'static str> {
 }
 
 fn indented(lines: &str) -> String {
-    lines.lines().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_owned()
+    let lines: Vec<String> = lines.lines().map(|line| format!("  {line}")).collect();
+    lines.join("\n")
 }
 
 /// The verbs in their groups, each with its first line.

@@ -32,6 +32,7 @@ fn provider(name: &str, providers: &Providers) -> ModelProvider {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "a price has far fewer digits than a float")]
 fn known(model: PricedModel) -> KnownModel {
     let dollars = |usd: Usd| usd.micros() as f64 / 1_000_000.0;
     KnownModel {

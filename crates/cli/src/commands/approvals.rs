@@ -1,5 +1,6 @@
 //! `posse approvals`.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use posse::{FoundQuestions, Pattern, QuestionScope, api};
@@ -94,10 +95,10 @@ fn stored_page(stored: &[StoredOperation]) -> String {
     let mut dir = None;
     for StoredOperation { dir: of, operation } in stored {
         if dir != Some(of) {
-            page.push_str(&format!("Always allowed in {}:\n", term::visible_line(of)));
+            let _ = writeln!(page, "Always allowed in {}:", term::visible_line(of));
             dir = Some(of);
         }
-        page.push_str(&format!("  {}\n", term::visible_line(operation.as_str())));
+        let _ = writeln!(page, "  {}", term::visible_line(operation.as_str()));
     }
     page
 }

@@ -305,12 +305,15 @@ impl RequestParts<'_> {
         }
         let mut prompt = prompt.unwrap_or_else(|| self.text.clone());
         if let Some(context) = context {
-            prompt.push_str(&format!("\n\nThe user passed this text with the request:\n\n{context}"));
+            prompt.push_str("\n\nThe user passed this text with the request:\n\n");
+            prompt.push_str(context);
         }
         if let Some(below) = below {
-            prompt.push_str(&format!(
-                "\n\nThe user is in the directory `{below}` of the workspace, and paths in the request may be relative to it."
-            ));
+            prompt.extend([
+                "\n\nThe user is in the directory `",
+                below,
+                "` of the workspace, and paths in the request may be relative to it.",
+            ]);
         }
         Some(prompt)
     }
