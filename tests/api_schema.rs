@@ -17,7 +17,7 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("continue", &["Event", "Outcome", "RunReference"]),
     ("retry", &["Event", "Outcome", "RunReference"]),
     ("resume", &["Event", "Outcome"]),
-    ("wait", &["Outcome"]),
+    ("wait", &["Outcome", "AgentOutcome"]),
     ("attach", &["Event", "Outcome"]),
     ("ps", &["RunSummary"]),
     ("show", &["RunDetail"]),
@@ -26,6 +26,9 @@ const OBJECTS: &[(&str, &[&str])] = &[
     ("trace", &["Event"]),
     ("approve", &["Question", "Answer"]),
     ("deny", &["Question", "Answer"]),
+    ("approvals", &["Question", "StoredApproval"]),
+    ("rm", &["GcResult"]),
+    ("models", &["ModelList"]),
     ("explain", &["Explanation"]),
     ("verify", &["Verification"]),
     ("salvage", &["Salvage"]),
@@ -64,7 +67,8 @@ pub(crate) fn check(args: &[String], stdout: &str) {
             "doctor" => read_back::<api::MachineReport>(&object),
             "apply" => read_back::<api::ApplyResult>(&object),
             "salvage" => read_back::<api::Salvage>(&object),
-            "gc" => read_back::<api::GcResult>(&object),
+            "gc" | "rm" => read_back::<api::GcResult>(&object),
+            "models" => read_back::<api::ModelList>(&object),
             "export" => read_back::<api::ExportResult>(&object),
             _ => {}
         }

@@ -183,7 +183,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let home = home(&[write("asked.txt")]);
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
-    home.posse(&["approve"]).exits(0);
+    home.posse(&["approve", "--yes"]).exits(0);
     terminal.until("answered elsewhere");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");

@@ -150,7 +150,7 @@ fn a_run_that_does_not_exist_is_said_so_and_nothing_is_made() {
     }
     refused(&home, &["send", "k3f9.1", "hello"], &["there is no run `k3f9`"]);
     refused(&home, &["explain", "k3f9.1", "read"], &["there is no run `k3f9`"]);
-    refused(&home, &["show", "k3f9.1"], &["that is an agent; its run is `k3f9`"]);
+    refused(&home, &["verify", "k3f9.1"], &["that is an agent; its run is `k3f9`"]);
     refused(&home, &["resume", "--last"], &["no run was interrupted"]);
     refused(&home, &["frobnicate"], &["frobnicate"]);
     let ps = home.posse(&["ps"]).exits(0);

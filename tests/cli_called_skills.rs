@@ -280,7 +280,7 @@ fn a_skill_that_a_person_let_in_is_readable_from_then_on() {
     let mut going = home.start(&args);
     let asked = going.until_event("", "agent.input_requested");
     assert_eq!(asked["detail"]["operation"], "skill:evil", "{asked:#}");
-    home.posse(&["approve", &run_of(&asked)]).exits(0);
+    home.posse(&["approve", "--yes", &run_of(&asked)]).exits(0);
     let read = results(&going.finish().exits(0));
     assert!(read.last().is_some_and(|(ok, text)| *ok && text.contains("the notes of evil")), "{read:?}");
 }

@@ -19,14 +19,61 @@ fn every_verb_has_its_help() {
 }
 
 #[test]
-fn shells_can_complete_every_verb() {
+fn shells_get_a_script_that_asks_the_command() {
     let home = Home::new();
-    let verbs = home.verbs();
     for shell in ["bash", "fish", "zsh"] {
         let script = home.posse(&["completions", shell]).exits(0).stdout;
-        assert!(verbs.iter().all(|verb| script.contains(verb)), "{shell}");
+        assert!(
+            script.contains("_POSSE_COMPLETE") && script.contains(env!("CARGO_BIN_EXE_posse")),
+            "{script}"
+        );
     }
     home.posse(&["completions", "tcsh"]).exits(2);
+}
+
+/// What fish offers for the last of these words.
+fn offered(home: &Home, words: &[&str]) -> Vec<String> {
+    let mut command = home.command(&[&["--", "posse"], words].concat());
+    command.env("_POSSE_COMPLETE", "fish");
+    let done = crate::support::Done::of(command).exits(0);
+    done.stdout.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn completions_know_verbs_runs_agents_skills_models_and_values() {
+    let home = Home::new();
+    let script = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
+- reply: {text: done}
+";
+    home.write("script.yaml", script);
+    home.write(".posse/agents/mine.md", "---\nname: mine\ndescription: My own.\n---\nWork.\n");
+    home.write(".posse/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies up.\n---\nTidy.\n");
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let run = crate::support::run_of(&done.result());
+    let has = |words: &[&str], expected: &str| {
+        let offered = offered(&home, words);
+        assert!(offered.iter().any(|word| word == expected), "{words:?}: {expected} in {offered:?}");
+    };
+    for verb in home.verbs() {
+        has(&[&verb[..1]], &verb);
+    }
+    assert!(!offered(&home, &[""]).iter().any(|verb| verb.contains("background")));
+    for verb in ["show", "logs", "cancel", "rm", "apply", "wait"] {
+        has(&[verb, ""], &run);
+        has(&[verb, ""], "@");
+    }
+    has(&["trace", &format!("{run}.")], &format!("{run}.1"));
+    has(&["run", "--agent", "m"], "mine");
+    has(&["agents", "show", "ex"], "explore");
+    has(&["run", "--skill", ""], "tidy");
+    has(&["run", "--model", "s"], "sonnet");
+    has(&["run", "--on-ask", ""], "escalate");
+    has(&["ps", "--status", "w"], "waiting");
+    has(&["logs", "--kind", "run."], "run.started");
+    home.set("ANTHROPIC_API_KEY", "sk-canary-0123456789");
+    has(&["run", "--model", "anthropic/claude-s"], "anthropic/claude-sonnet-5-5");
 }
 
 #[test]
@@ -36,7 +83,33 @@ fn the_version_is_told() {
 }
 
 #[test]
-fn without_a_verb_the_help_is_shown_as_a_mistake() {
+fn without_a_verb_the_first_verbs_are_named() {
     let done = Home::new().posse(&[]).exits(2);
     assert!(done.stdout.is_empty() && done.stderr.contains("Usage: posse"), "{done:?}");
+    for first in ["posse run \"", "posse demo", "posse ps", "posse help"] {
+        assert!(done.stderr.contains(first), "{first}: {}", done.stderr);
+    }
+}
+
+#[test]
+fn help_is_a_verb_and_names_what_people_type() {
+    let home = Home::new();
+    let whole = home.posse(&["help"]).exits(0).stdout;
+    assert_eq!(whole, home.posse(&["--help"]).exits(0).stdout);
+    assert_eq!(home.posse(&["help", "run"]).exits(0).stdout, home.posse(&["run", "--help"]).exits(0).stdout);
+    let check = home.posse(&["help", "plan", "check"]).exits(0).stdout;
+    assert!(check.contains("Examples:\n  posse plan check plan.yaml"), "{check}");
+    for verb in home.verbs() {
+        let help = home.posse(&[&verb, "--help"]).exits(0).stdout;
+        assert!(help.contains("Examples:\n  posse "), "{verb}: {help}");
+    }
+    home.write("script.yaml", "- reply: {text: done}\n");
+    home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
+    for (typed, verb) in [("list", "ps"), ("ls", "ps"), ("status", "show"), ("log", "logs")] {
+        let flag: &[&str] = if verb == "ps" { &["-q"] } else { &[] };
+        let printed = |verb| home.posse(&[&[verb], flag].concat()).exits(0).stdout;
+        assert_eq!(printed(typed), printed(verb), "{typed}");
+    }
+    home.posse(&["stop", "@"]).exits(1);
+    home.posse(&["remove", "@", "--yes"]).exits(0);
 }

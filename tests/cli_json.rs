@@ -46,8 +46,11 @@ fn every_object_of_every_verb_has_its_version() {
         (false, &["retry", &run, "--json"]),
         (true, &["attach", &run, "--json"]),
         (true, &["resume", &run, "--json"]),
-        (false, &["approve", &run, "--json"]),
-        (false, &["deny", &run, "--json"]),
+        (false, &["approve", "--yes", &run, "--json"]),
+        (false, &["deny", "--yes", &run, "--json"]),
+        (false, &["approvals", "--json"]),
+        (true, &["models", "--json"]),
+        (true, &["wait", &child, "--json"]),
         (true, &["verify", &run, "--json"]),
         (true, &["verify", "--all", "--json"]),
         (true, &["explain", &child, "bash:ls", "--json"]),
@@ -60,6 +63,7 @@ fn every_object_of_every_verb_has_its_version() {
         (true, &["trust", "--list", "--json"]),
         (true, &["doctor", "--json"]),
         (true, &["apply", &run, "--json"]),
+        (true, &["rm", "--yes", "@", "--json"]),
     ];
     for (prints, args) in rows {
         let done = home.posse(args);

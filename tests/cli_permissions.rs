@@ -202,11 +202,11 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     assert_eq!(home.posse(&["show", "--json", &run]).json()["agents"][1]["blocked"], waits);
     let trace = home.posse(&["trace", &agent]).exits(0);
     assert!(trace.stdout.contains(&format!("blocked: {waits}")), "{}", trace.stdout);
-    let wrong = home.posse(&["approve", &agent, "call_9_9"]).exits(1);
-    assert!(wrong.stderr.contains("no such call waits"), "{}", wrong.stderr);
-    let pointless = home.posse(&["approve", "--always"]).exits(1);
+    let wrong = home.posse(&["approve", "--yes", &agent, "call_9_9"]).exits(1);
+    assert!(wrong.stderr.contains("the call call_9_9 does not wait for an answer"), "{}", wrong.stderr);
+    let pointless = home.posse(&["approve", "--yes", "--always"]).exits(1);
     assert!(pointless.stderr.contains("run, by the rule `write` asks every time"), "{}", pointless.stderr);
-    let approved = home.posse(&["approve", "--json"]).exits(0);
+    let approved = home.posse(&["approve", "--yes", "--json"]).exits(0);
     assert!(approved.stderr.contains("write:by-the-child.txt"), "{}", approved.stderr);
     let line = approved.json();
     assert_eq!(
@@ -216,15 +216,16 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     going.finish().exits(0);
     assert!(home.made(&run, "by-the-child.txt"));
     assert_eq!(check_explained(&home, &run), 1);
-    let late = home.posse(&["approve", &run]).exits(1);
+    let late = home.posse(&["approve", "--yes", &run]).exits(1);
     assert!(late.stderr.contains("has ended"), "{}", late.stderr);
-    let nothing = home.posse(&["deny"]).exits(1);
-    assert!(nothing.stderr.contains("no call waits for an answer"), "{}", nothing.stderr);
+    let nothing = home.posse(&["deny", "--yes"]).exits(1);
+    assert!(nothing.stderr.contains("nothing is waiting for approval"), "{}", nothing.stderr);
 }
 
 #[test]
 fn an_answer_given_between_a_kill_and_a_resume_counts() {
-    for (verb, happens) in [(&["approve"] as &[&str], true), (&["deny", "--reason", "not this file"], false)]
+    for (verb, happens) in
+        [(&["approve", "--yes"] as &[&str], true), (&["deny", "--yes", "--reason", "not this file"], false)]
     {
         let home = home(&[write("asked.txt")], &[]);
         let mut going = started(&home, &["--ask", "write", "--on-ask", "escalate"]);
@@ -260,7 +261,7 @@ fn a_question_outlives_its_process_and_is_answered_after_the_resume() {
     going.kill();
     let mut resumed = home.start(&["resume", "--json", &run]);
     resumed.until_event("", "run.resumed");
-    home.posse(&["approve", &run]).exits(0);
+    home.posse(&["approve", "--yes", &run]).exits(0);
     let done = resumed.finish().exits(0);
     assert!(of_kind(&done.json_lines(), "agent.input_requested").is_empty(), "not asked twice");
     assert!(home.made(&run, "asked.txt"));
@@ -288,21 +289,21 @@ fn several_questions_are_listed_and_one_is_picked() {
             event["detail"]["operation"] == "read:b.txt" && event["kind"] == "agent.input_requested"
         }));
     }
-    let listed = home.posse(&["approve"]);
+    let listed = home.posse(&["approve", "--yes"]);
     let several = listed.exits(2);
     assert!(several.stderr.contains("calls wait for an answer"), "{}", several.stderr);
     let lines: Vec<&str> = several.stdout.lines().collect();
-    assert_eq!(lines.len(), home.posse(&["deny", "--json"]).exits(2).json_lines().len());
+    assert_eq!(lines.len(), home.posse(&["deny", "--yes", "--json"]).exits(2).json_lines().len());
     let first: Vec<&str> = lines[0].split("  ").collect();
-    home.posse(&["approve", first[0], first[1]]).exits(0);
+    home.posse(&["approve", "--yes", first[0], first[1]]).exits(0);
     while home.posse(&["ps", "--json"]).json_lines()[0]["status"] == "running" {
-        let left = home.posse(&["approve", "--json"]);
+        let left = home.posse(&["approve", "--yes", "--json"]);
         let Some(next) = left.json_lines().into_iter().next().filter(|_| left.code == Some(2)) else {
             continue;
         };
         let (agent, call) =
             (next["agent"].as_str().expect("an id"), next["call_id"].as_str().expect("a call"));
-        home.posse(&["deny", agent, call]);
+        home.posse(&["deny", "--yes", agent, call]);
     }
     let done = going.finish().exits(0);
     assert!(of_kind(&done.json_lines(), "agent.input_answered").len() >= 4);
@@ -314,12 +315,12 @@ fn always_is_kept_for_the_directory_exactly_and_counts_in_the_next_run() {
     let home = home(&[bash("git push origin main"), bash("git push origin main2")], &[]);
     let mut going = started(&home, &["--on-ask", "escalate"]);
     let run = run_of(&going.until_event("", "agent.input_requested"));
-    let approved = home.posse(&["approve", "--always", "--json", &run]).exits(0);
+    let approved = home.posse(&["approve", "--yes", "--always", "--json", &run]).exits(0);
     assert_eq!(approved.json()["literal"], "bash:git push origin main");
     assert!(approved.stderr.contains("kept `bash:git push origin main` for "), "{}", approved.stderr);
     let longer = going.until_event("", "agent.input_requested");
     assert_eq!(longer["detail"]["operation"], "bash:git push origin main2", "a longer command asks again");
-    home.posse(&["deny", &run]).exits(0);
+    home.posse(&["deny", "--yes", &run]).exits(0);
     let done = going.finish().exits(0);
     assert!(!outputs(&done.json_lines())[0].contains("PERMISSION_DENIED"), "{done:?}");
     assert_eq!(check_explained(&home, &run), 2);

@@ -128,7 +128,7 @@ fn a_persons_answers_come_again() {
     ];
     let mut going = home.start(&args);
     let run = run_of(&going.until_event("", "agent.input_requested"));
-    home.posse(&["approve", &run]).exits(0);
+    home.posse(&["approve", "--yes", &run]).exits(0);
     going.finish().exits(0);
     assert_replays(&home, &run, 0);
 }

@@ -156,7 +156,7 @@ fn a_yes_in_a_bundle_is_not_its_readers() {
     let asking = ["run", "--json", "--on-ask", "escalate", "--ask", "list"];
     let mut going = home.start(&[&asking[..], &["--model", "scripted/script.yaml", "do it"]].concat());
     let run = run_of(&going.until_event("", "agent.input_requested"));
-    home.posse(&["approve", &run]).exits(0);
+    home.posse(&["approve", "--yes", &run]).exits(0);
     going.finish().exits(0);
     let receiver = receiver(&home, &run);
     let differs = receiver.posse(&REPLAY).exits(1);

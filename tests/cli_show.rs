@@ -82,7 +82,7 @@ fn every_verb_takes_the_newest_run_as_last_and_an_agent_of_it() {
     }
     for args in [&["explain", "last.99", "bash"][..], &["send", "last.99", "a message"]] {
         let unknown = home.posse(args).exits(2).stderr;
-        assert!(unknown.contains("did you mean") && unknown.contains("lists the agents"), "{unknown}");
+        assert!(unknown.contains("has 1, 2; ") && unknown.contains("lists its agents"), "{unknown}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! End-to-end stories: one binary, one file for each.
 
 mod api_schema;
+mod cli_approvals;
 mod cli_asking;
 mod cli_bad_input;
 mod cli_bash;
@@ -12,6 +13,7 @@ mod cli_demo;
 mod cli_detach;
 mod cli_diff_at;
 mod cli_doctor;
+mod cli_ending;
 mod cli_found_agents;
 mod cli_found_skills;
 mod cli_found_views;
@@ -21,13 +23,16 @@ mod cli_help;
 mod cli_hooks;
 mod cli_hostile_project;
 mod cli_json;
+mod cli_lists;
 mod cli_live;
 mod cli_logs;
 mod cli_models;
 mod cli_money;
+mod cli_names;
 mod cli_nested_settings;
 mod cli_outcome;
 mod cli_permissions;
+mod cli_places;
 mod cli_plan;
 mod cli_plan_run;
 mod cli_project_settings;

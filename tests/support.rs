@@ -175,8 +175,8 @@ impl Home {
     /// The verbs of the command, in the order of its help.
     pub(crate) fn verbs(&self) -> Vec<String> {
         let help = self.posse(&["--help"]).exits(0).stdout;
-        let listed =
-            help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        // The groups of verbs are between the usage and the options.
+        let listed = help.lines().skip_while(|line| *line != "Start:").take_while(|line| *line != "Options:");
         let verbs = listed
             .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty()));
         let verbs: Vec<String> = verbs.filter(|verb| *verb != "help").map(str::to_owned).collect();

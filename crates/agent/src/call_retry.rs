@@ -25,15 +25,20 @@ pub enum CallFailureClass {
     Silent,
 }
 
-/// Whether the engine retries. `call` is the number of the failed call, from 1. `unanswered` is the time that the turn
-/// has had no answer, without pauses that the provider asked for.
-pub fn follows(failed: CallFailureClass, call: u32, unanswered: Duration) -> bool {
-    let most = match failed {
+/// How often a turn retries a call that fails in this way.
+pub fn retries_max(failed: CallFailureClass) -> u32 {
+    let calls = match failed {
         CallFailureClass::Limited => LIMITED_CALLS_MAX,
         CallFailureClass::Unwell => CALLS_MAX,
         CallFailureClass::Silent => SILENT_CALLS_MAX,
     };
-    call < most && (failed == CallFailureClass::Limited || unanswered < UNANSWERED_MAX)
+    calls - 1
+}
+
+/// Whether the engine retries. `call` is the number of the failed call, from 1. `unanswered` is the time that the turn
+/// has had no answer, without pauses that the provider asked for.
+pub fn follows(failed: CallFailureClass, call: u32, unanswered: Duration) -> bool {
+    call <= retries_max(failed) && (failed == CallFailureClass::Limited || unanswered < UNANSWERED_MAX)
 }
 
 #[cfg(test)]

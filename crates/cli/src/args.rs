@@ -1,24 +1,32 @@
 //! The command line arguments. The doc comments are the help texts.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 use crate::display::DisplayArgs;
 use crate::exit::Exit;
+use crate::help;
 use crate::term;
 
 /// Exit codes and file paths, for the end of the help.
 const AFTER_HELP: &str = "\
+Runs and agents, in every verb:
+  k3f       a run, by any unique prefix of its id
+  @, @2     the newest run of this project, and the one before it
+  last      the newest run of all projects
+  k3f.2.1   an agent of a run; also `k3f 2.1`, `@.2.1`
+  Verbs that only read, `wait` and `resume` take the newest run of this project if none is named.
+
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
   4 a key is missing or refused   5 a limit ended it: budget, timeout, turns
+  124 `wait --timeout` gave up; the run continues
   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
-
-Runs and agents:
-  Any unique beginning of a run's id names the run; k3f.2.1 is an agent of run k3f...
 
 Files:
   Runs are kept in $POSSE_HOME, else $XDG_STATE_HOME/posse, else ~/.local/state/posse.
@@ -28,7 +36,7 @@ Files:
 
 /// Runs sub-agents under contract: durable, limited, resumable after any crash
 #[derive(Debug, Parser)]
-#[command(name = "posse", version, after_help = AFTER_HELP, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "posse", version, after_help = AFTER_HELP, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
@@ -43,10 +51,15 @@ pub(crate) enum Command {
     Continue(commands::continue_run::ContinueArgs),
     Retry(commands::retry::RetryArgs),
     Plan(commands::plan::PlanArgs),
+    #[command(visible_aliases = ["list", "ls"])]
     Ps(commands::ps::PsArgs),
+    #[command(visible_alias = "status")]
     Show(commands::show::ShowArgs),
+    #[command(visible_alias = "usage")]
     Stats(commands::stats::StatsArgs),
+    #[command(visible_alias = "log")]
     Logs(commands::logs::LogsArgs),
+    #[command(visible_alias = "transcript")]
     Trace(commands::trace::TraceArgs),
     Report(commands::report::ReportArgs),
     Diff(commands::diff::DiffArgs),
@@ -55,28 +68,49 @@ pub(crate) enum Command {
     Wait(commands::wait::WaitArgs),
     Attach(commands::attach::AttachArgs),
     Send(commands::send::SendArgs),
+    #[command(visible_alias = "stop")]
     Cancel(commands::cancel::CancelArgs),
+    Kill(commands::kill::KillArgs),
     Resume(commands::resume::ResumeArgs),
     Approve(commands::approve::ApproveArgs),
+    #[command(visible_alias = "reject")]
     Deny(commands::deny::DenyArgs),
+    Approvals(commands::approvals::ApprovalsArgs),
     Verify(commands::verify::VerifyArgs),
     Explain(commands::explain::ExplainArgs),
     Export(commands::export::ExportArgs),
     Agents(commands::agents::AgentsArgs),
     Skills(commands::skills::SkillsArgs),
+    #[command(visible_aliases = ["remove", "delete"])]
+    Rm(commands::rm::RmArgs),
+    #[command(visible_aliases = ["prune", "clean"])]
     Gc(commands::gc::GcArgs),
+    Models(commands::models::ModelsArgs),
+    #[command(visible_alias = "config")]
     Settings(commands::settings::SettingsArgs),
     Trust(commands::trust::TrustArgs),
     Init(commands::init::InitArgs),
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
+    #[command(visible_alias = "completion")]
     Completions(commands::completions::CompletionsArgs),
+    Man(commands::man::ManArgs),
     #[command(name = commands::background::VERB, hide = true)]
     Background(commands::background::BackgroundArgs),
 }
 
+/// Parses the arguments, the program's name first.
+pub(crate) fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let matches = help::command().try_get_matches_from(args)?;
+    Cli::from_arg_matches(&matches)
+}
+
 /// Prints the output of clap: help and version on standard output, errors on standard error.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        drop(std::io::stderr().write_all(help::hint_for_nothing().as_bytes()));
+        return Exit::USAGE.into();
+    }
     if !error.use_stderr() {
         // A closed pipe needs no help text.
         drop(error.print());

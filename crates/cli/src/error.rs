@@ -158,6 +158,9 @@ pub(crate) fn remedy_text(remedy: &Remedy) -> String {
     match remedy {
         Remedy::Hint(text) => text.clone(),
         Remedy::SetStateDir => "set POSSE_HOME to a directory of your own".to_owned(),
+        Remedy::NameDir(dir) => {
+            format!("change to the directory of a project, or confirm with --dir {dir}; nothing was started")
+        }
         Remedy::MakeStateDirWritable => "make it writable, or set POSSE_HOME to another directory".to_owned(),
         Remedy::ListSettings => {
             "`posse settings` lists all settings; unset the variable if it is not meant for Posse".to_owned()

@@ -20,6 +20,8 @@ impl Exit {
     pub(crate) const USAGE: Exit = Exit(2);
     /// A key is missing, or a provider does not accept it.
     pub(crate) const UNAUTHENTICATED: Exit = Exit(RunExit::Unauthenticated.code());
+    /// A wait was given up after its time, as by `timeout`. The run continues.
+    pub(crate) const TIMED_OUT: Exit = Exit(124);
     /// The run was interrupted and can be resumed.
     pub(crate) const INTERRUPTED: Exit = Exit(130);
 

@@ -69,6 +69,8 @@ impl WaitingProcess {
 pub(crate) fn is_needed(command: &args::Command, context: &Context) -> bool {
     let shows_run = match command {
         args::Command::Run(args) => !args.is_for_programs(),
+        args::Command::Continue(args) => !args.further.is_for_programs(),
+        args::Command::Retry(args) => !args.further.is_for_programs(),
         args::Command::Resume(args) => !args.is_for_programs(),
         args::Command::Demo(_) => true,
         _ => false,

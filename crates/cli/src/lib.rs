@@ -7,6 +7,8 @@
 mod args;
 mod blocked;
 mod commands;
+mod complete;
+mod confirm;
 mod context;
 mod detach;
 mod display;
@@ -15,6 +17,7 @@ mod env;
 mod error;
 mod exit;
 mod foreground;
+mod help;
 mod ids;
 mod json;
 mod message;
@@ -24,6 +27,8 @@ mod questions;
 mod runtime;
 mod setting_flags;
 mod signals;
+mod since;
+mod stdin;
 mod term;
 mod text;
 mod typed_flags;
@@ -33,10 +38,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use posse::ports::{Faults, Tool};
 
-use crate::args::Cli;
 use crate::context::Context;
 use crate::foreground::WaitingProcess;
 
@@ -55,9 +58,12 @@ pub struct Extras {
 pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode {
     posse::init();
     let mut args: Vec<OsString> = args.into_iter().collect();
+    if complete::answered(&args) {
+        return ExitCode::SUCCESS;
+    }
     let waiting = WaitingProcess::from_args(&mut args);
     let program = program(args.first());
-    let cli = match Cli::try_parse_from(&args) {
+    let cli = match args::parse(args.clone()) {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };

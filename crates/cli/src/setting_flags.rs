@@ -31,7 +31,8 @@ fn argument((key, flag): (&'static Key, Flag)) -> Arg {
         return argument.action(ArgAction::SetTrue).help(key.meaning);
     }
     let checked = |text: &str| key.check(text).map(|()| text.to_owned());
-    argument.value_name(flag.value).value_parser(checked).help(help(key))
+    // A negative number is refused by its own check, with better advice than the parser's.
+    argument.value_name(flag.value).allow_negative_numbers(true).value_parser(checked).help(help(key))
 }
 
 /// The meaning of the key, and its default.

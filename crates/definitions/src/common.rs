@@ -71,10 +71,13 @@ pub(super) fn model(
     }
     let as_parent = "its parent's is used; write it as provider/model";
     // `sonnet[1m]` is a short name too.
-    if SHORT_NAMES.contains(&lower.split('[').next().unwrap_or_default()) {
-        let problem = format!("model: {} is a short name that no provider has", quoted(model));
+    let short = lower.split('[').next().unwrap_or_default();
+    let is_short = SHORT_NAMES.contains(&short);
+    let is_alias = is_short && reading.model.is_some_and(|check| check(short).is_ok());
+    if is_short && !is_alias {
+        let problem = format!("model: {} is a short name of no model that can be used here", quoted(model));
         notes.note(line, problem, as_parent);
-        notes.unused_model(model, "a short name that no provider has".to_owned(), false);
+        notes.unused_model(model, "a short name of no model that can be used here".to_owned(), false);
         return None;
     }
     if !reading.trusted() {
@@ -83,7 +86,8 @@ pub(super) fn model(
         notes.unused_model(model, "which is not used until the file is trusted".to_owned(), false);
         return None;
     }
-    match reading.model.map_or_else(|| Ok(model.to_owned()), |check| check(model)) {
+    let named = if is_alias { short } else { model };
+    match reading.model.map_or_else(|| Ok(named.to_owned()), |check| check(named)) {
         Ok(model) => Some(model),
         Err(why) => {
             notes.problem(line, format!("model: {why}"), as_parent);

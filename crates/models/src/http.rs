@@ -306,6 +306,28 @@ impl ResponseHead {
     }
 }
 
+/// Whether the other side refused the connection.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        if error
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused)
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Whether a host and port are an address of the user's own machine.
+fn is_own_machine(place: &str) -> bool {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// The problem of a request that got no answer.
 fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
     let why = reasons(error);
@@ -313,6 +335,9 @@ fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
         return Problem::free(ProblemKind::Request, format!("the request cannot be sent to {place}: {why}"));
     } else if error.is_timeout() {
         format!("{place} could not be reached in time: {why}")
+    } else if error.is_connect() && is_refused(error) && is_own_machine(place) {
+        let message = format!("{place} cannot be reached: {why}; is the server running?");
+        return Problem::free(ProblemKind::NoServer, message);
     } else if error.is_connect() {
         format!("{place} cannot be reached: {why}")
     } else {

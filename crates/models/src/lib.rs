@@ -21,7 +21,7 @@ mod wire;
 
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 pub use http::{Http, Proxy};
-pub use prices::{PriceTag, Prices, prices_taken};
+pub use prices::{PriceTag, PricedModel, Prices, prices_taken};
 pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Providers, ollama_models};
 pub use provider_queue::ProviderQueues;
 pub use registry::ModelRegistry;

@@ -122,6 +122,31 @@ impl Prices {
     }
 }
 
+/// A model with a known price.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PricedModel {
+    /// The full name, `provider/model`.
+    pub name: String,
+    pub price: PriceTag,
+    /// How many tokens a conversation may have; `None` if that is not known.
+    pub context_tokens: Option<u64>,
+}
+
+impl Prices {
+    /// All models with a price, by name: those of the table, with the user's prices, and the user's own.
+    pub fn known(&self) -> Vec<PricedModel> {
+        let table = KNOWN.models.iter().map(|(name, row)| (name, row.tag()));
+        let mut prices: BTreeMap<&String, PriceTag> = table.collect();
+        prices.extend(self.own.iter().map(|(name, tag)| (name, *tag)));
+        let model = |(name, price): (&String, PriceTag)| PricedModel {
+            name: name.clone(),
+            price,
+            context_tokens: sheet(name).map(|row| row.context),
+        };
+        prices.into_iter().map(model).collect()
+    }
+}
+
 /// The date of the prices in the table, such as `2026-10-09`.
 pub fn prices_taken() -> &'static str {
     &KNOWN.taken

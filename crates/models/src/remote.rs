@@ -264,6 +264,7 @@ impl RemoteState {
 
     fn error_text(&self, problem: &Problem) -> String {
         let (provider, message) = (&self.provider, &problem.message);
+        let status = problem.status.map(|status| format!(" ({status})")).unwrap_or_default();
         match (problem.kind, &self.key) {
             (ProblemKind::Key, Some(key)) => {
                 format!("{provider} does not accept the key from {}: {message}", key.origin())
@@ -277,6 +278,11 @@ impl RemoteState {
             (ProblemKind::Overflow, _) => {
                 format!("the conversation is longer than {} takes: {message}", self.target.full_name)
             }
+            (ProblemKind::RateLimit { .. }, _) => format!("{provider}: rate limited{status}: {message}"),
+            (ProblemKind::UsageLimit { .. }, _) => {
+                format!("{provider}: usage limit reached{status}: {message}")
+            }
+            (ProblemKind::Unwell { .. }, _) => format!("{provider}: server error{status}: {message}"),
             _ => format!("{provider}: {message}"),
         }
     }

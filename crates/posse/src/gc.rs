@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use posse_engine::ports::{GcOptions, GcSummary, KeptItem, RunEntry, RunPhase, StoreError};
 
-use crate::{Error, Posse};
+use crate::{Error, Posse, RunId};
 
 /// Limit of runs that one cleaning inspects, so that it ends. The next one continues.
 const RUNS_MAX: u32 = 1_000_000;
@@ -65,6 +65,19 @@ impl Posse {
         // The directories of runs that a dry run would remove still exist.
         cleaned.kept.retain(|item| !item.whole_run.as_ref().is_some_and(|run| gone.contains(run)));
         Ok(cleaned)
+    }
+
+    /// Removes one run that has ended: its journal, its workspaces and its salvaged work. Reports as kept what could not be
+    /// removed. A run that has not ended, or whose process still writes its last events, is an error.
+    pub async fn remove(&self, run: &RunId) -> Result<GcSummary, Error> {
+        let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
+        let entry = entry.ok_or_else(|| Error::NoRun(run.to_string()))?;
+        if is_open(&entry) {
+            return Err(Error::StillRunning(run.clone()));
+        }
+        let mut removed = GcSummary::default();
+        self.clean_run(&entry, false, &mut removed).await?;
+        Ok(removed)
     }
 
     /// Removes a whole run and returns whether it is gone. Its files are first, so that its journal still leads to an

@@ -80,7 +80,7 @@ pub use outcome::{ReplayVerdict, RunOutcome};
 pub use posse_definitions::{Definitions, builtin, nearest, parse_agents};
 pub use posse_domain::budget::{Budget, Figures, Usage, Usd, effective_max_depth};
 pub use posse_domain::code::Code;
-pub use posse_domain::contract::Criterion;
+pub use posse_domain::contract::{Criterion, StepTerms};
 pub use posse_domain::definition::{Definition, Mode, Trust};
 pub use posse_domain::event::{EventBody, EventKind, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AGENT_ID_MAX_LEN, AgentId, RUN_ID_LEN, RunId};
@@ -108,9 +108,9 @@ pub use posse_engine::{
 };
 pub use posse_files::discovery;
 pub use posse_models::{
-    BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, Prices, Provider,
-    ProviderError, ProviderQueues, ProviderWords, Providers, Proxy, TextModels, ToolCalls, ollama_models,
-    prices_taken, scripted,
+    BaseUrl, Endpoint, Format, Http, Key, KeyNeed, Limits, ModelRegistry, PriceTag, PricedModel, Prices,
+    Provider, ProviderError, ProviderQueues, ProviderWords, Providers, Proxy, TextModels, ToolCalls,
+    ollama_models, prices_taken, scripted,
 };
 pub use posse_sandbox as sandbox;
 pub use posse_sandbox::init;
@@ -300,6 +300,12 @@ impl Posse {
     pub async fn cancel(&self, agent: &AgentId, reason: &str) -> Result<(), Error> {
         let reason = reason.to_owned();
         self.post(agent, MailCommand::Cancel { agent: agent.clone(), reason, kill: false }).await
+    }
+
+    /// Like [`cancel`](Self::cancel), but running tool calls are stopped at once.
+    pub async fn kill(&self, agent: &AgentId, reason: &str) -> Result<(), Error> {
+        let reason = reason.to_owned();
+        self.post(agent, MailCommand::Cancel { agent: agent.clone(), reason, kill: true }).await
     }
 
     /// Sends a message to a running agent, which reads it before its next turn.

@@ -290,14 +290,14 @@ mod tests {
         let error = posse.find_questions(&QuestionScope::Agent(unknown.clone()), None).await;
         assert_eq!(error, Err(Error::NoAgent(unknown)));
 
-        let listed = posse.listed_runs(9).await.expect("runs");
+        let listed = posse.listed_runs(9, |_| true).await.expect("runs");
         let waiting: Vec<usize> = listed.iter().map(|run| run.blocked.questions().len()).collect();
         assert_eq!(waiting, [1, 1]);
         posse.answer(question, Answer::Once).await.expect("answered");
         let status = posse.wait(first).await.expect("it ends").status;
         let error = posse.find_questions(&scope, None).await;
         assert_eq!(error, Err(Error::Ended { run: first.clone(), status }));
-        let listed = posse.listed_runs(9).await.expect("runs");
+        let listed = posse.listed_runs(9, |_| true).await.expect("runs");
         let of_first = listed.iter().find(|listed| listed.run.run == *first).expect("the first run");
         assert!(of_first.blocked.questions().is_empty() && !of_first.is_turn_limited, "{of_first:?}");
 

@@ -1,4 +1,4 @@
-//! Parses an age as users type it: `7d`, `12h`, `30min`, or `0` for everything.
+//! Parses an age as users type it: `7d`, `12h`, `30m`, or `0` for everything.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,8 +9,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::{Serialize, Serializer};
 
+use crate::limit::{seconds, typed};
+
 /// The expected form, for errors.
-const EXPECTED: &str = "an age such as `7d`, `12h` or `30min`, or `0` for everything";
+const EXPECTED: &str = "an age such as `7d`, `12h` or `30m`, or `0` for everything";
 /// Longest age that is accepted: a hundred years.
 const MAX_SECONDS: u64 = 100 * 365 * 86_400;
 
@@ -22,30 +24,16 @@ impl FromStr for Age {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("expected {EXPECTED}");
-        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(end);
-        let number: u64 = number.parse().map_err(|_| expected())?;
-        let seconds = match unit {
-            "d" => 86_400,
-            "h" => 3_600,
-            "min" => 60,
-            "" if number == 0 => 1,
-            _ => return Err(expected()),
-        };
-        let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= MAX_SECONDS);
-        seconds.map(|seconds| Self(Duration::from_secs(seconds))).ok_or_else(expected)
+        let seconds = if text == "0" { Some(0) } else { seconds(text) };
+        let seconds = seconds.filter(|seconds| *seconds <= MAX_SECONDS);
+        let age = seconds.map(|seconds| Self(Duration::from_secs(seconds)));
+        age.ok_or_else(|| format!("expected {EXPECTED}"))
     }
 }
 
 impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.as_secs() {
-            0 => f.write_str("0"),
-            seconds if seconds % 86_400 == 0 => write!(f, "{}d", seconds / 86_400),
-            seconds if seconds % 3_600 == 0 => write!(f, "{}h", seconds / 3_600),
-            seconds => write!(f, "{}min", seconds / 60),
-        }
+        if self.0.is_zero() { f.write_str("0") } else { f.write_str(&typed(self.0)) }
     }
 }
 
@@ -63,7 +51,7 @@ impl JsonSchema for Age {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": EXPECTED,
-            "anyOf": [{"type": "string", "pattern": "^(0|[0-9]+(d|h|min))$"}, {"const": 0}],
+            "anyOf": [{"type": "string", "pattern": "^(0|([0-9]+(s|m|min|h|d))+)$"}, {"const": 0}],
         })
     }
 }
@@ -100,10 +88,19 @@ mod tests {
 
     #[test]
     fn ages_have_a_unit_unless_they_are_zero() {
-        for (text, seconds) in [("7d", 604_800), ("12h", 43_200), ("30min", 1_800), ("0", 0), ("0d", 0)] {
+        for (text, seconds) in [
+            ("7d", 604_800),
+            ("12h", 43_200),
+            ("30min", 1_800),
+            ("30m", 1_800),
+            ("1h30m", 5_400),
+            ("90s", 90),
+            ("0", 0),
+            ("0d", 0),
+        ] {
             assert_eq!(text.parse(), Ok(Age(Duration::from_secs(seconds))), "{text}");
         }
-        for bad in ["", "7", "d", "-1d", "1.5h", "7 d", "1m", "7D", "99999999999999999999d", "36501d"] {
+        for bad in ["", "7", "d", "-1d", "1.5h", "7 d", "7D", "99999999999999999999d", "36501d"] {
             assert!(bad.parse::<Age>().is_err(), "{bad}");
         }
     }

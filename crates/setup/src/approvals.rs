@@ -37,10 +37,42 @@ pub struct FileApprovals {
     state_dir: PathBuf,
 }
 
+/// An operation that is always allowed in the runs of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredOperation {
+    /// The whole path of the directory.
+    pub dir: String,
+    /// The allowed operation.
+    pub operation: Pattern,
+}
+
 impl FileApprovals {
     /// The store in `state_dir`.
     pub fn new(state_dir: &Path) -> Self {
         Self { state_dir: state_dir.to_owned() }
+    }
+
+    /// All stored operations, by directory.
+    pub fn all(&self) -> Result<Vec<StoredOperation>, SetupError> {
+        let kept: StoredApprovals = FILE.read(&self.state_dir)?;
+        let of_dir = |(dir, operations): (String, Vec<Pattern>)| {
+            operations.into_iter().map(move |operation| StoredOperation { dir: dir.clone(), operation })
+        };
+        Ok(kept.directories.into_iter().flat_map(of_dir).collect())
+    }
+
+    /// Removes operations: later runs ask again. One that is not stored is not an error.
+    pub fn revoke(&self, operations: &[StoredOperation]) -> Result<(), SetupError> {
+        FILE.change(&self.state_dir, |kept: &mut StoredApprovals| {
+            for (dir, literals) in &mut kept.directories {
+                let is_revoked = |literal: &Pattern| {
+                    operations.iter().any(|revoked| revoked.dir == *dir && revoked.operation == *literal)
+                };
+                literals.retain(|literal| !is_revoked(literal));
+            }
+            kept.directories.retain(|_, literals| !literals.is_empty());
+            Ok(())
+        })
     }
 }
 
@@ -176,6 +208,26 @@ mod tests {
                 "error: {APPROVALS_MAX} approvals are kept for /p already\nhint: remove some from {file}\n"
             )
         );
+    }
+
+    #[test]
+    fn a_revoked_operation_is_gone_from_its_directory_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = FileApprovals::new(dir.path());
+        assert_eq!(store.all().expect("none").len(), 0);
+        let stored = |dir: &str, operation: &str| StoredOperation {
+            dir: dir.to_owned(),
+            operation: operation.parse().expect("pattern"),
+        };
+        let all = [stored("/p", "bash:ls"), stored("/p", "read:a"), stored("/q", "bash:ls")];
+        for StoredOperation { dir: of, operation } in &all {
+            keep(dir.path(), of, operation).expect("kept");
+        }
+        assert_eq!(store.all().expect("stored"), all);
+        store.revoke(&[all[0].clone(), stored("/p", "read:other")]).expect("revoked");
+        assert_eq!(store.all().expect("stored"), all[1..]);
+        store.revoke(&all).expect("revoked");
+        assert_eq!(store.all().expect("none"), []);
     }
 
     #[test]

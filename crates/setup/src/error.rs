@@ -57,6 +57,8 @@ pub enum Remedy {
     Hint(String),
     /// Set a directory for runs.
     SetStateDir,
+    /// Name the directory of the run if this one is meant.
+    NameDir(String),
     /// Make the state directory writable, or set another one.
     MakeStateDirWritable,
     /// List the existing settings, or unset a variable that is not meant as one.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use posse::ports::{ModelError, Models as _};
+use posse::view::ShownStatus;
 use posse::{GivenBaseUrl, ModelRegistry, Posse, RunSummary};
 
 use crate::Setup;
@@ -82,7 +83,12 @@ impl RunExecution {
 /// The newest interrupted run: it has not ended, and no process executes it.
 pub async fn last_interrupted(reader: &Posse) -> Result<Option<RunSummary>, posse::Error> {
     let runs = reader.runs("", RUNS_SEARCHED_MAX).await?;
-    Ok(runs.into_iter().find(|run| run.status.is_running() && run.holder.is_none()))
+    Ok(runs.into_iter().find(is_interrupted))
+}
+
+/// Whether a run has not ended, and no process executes it.
+pub fn is_interrupted(run: &RunSummary) -> bool {
+    run.damage.is_none() && run.shown_status() == ShownStatus::Interrupted
 }
 
 /// Checks that the model of an unfinished run is usable.

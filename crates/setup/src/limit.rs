@@ -110,29 +110,35 @@ impl FromStr for TimeLimit {
         if text == NONE {
             return Ok(Self(None));
         }
-        let expected = || format!("expected {TIME}");
-        let mut seconds = 0_u64;
-        let mut rest = text;
-        while !rest.is_empty() {
-            let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(expected)?;
-            let letters = rest[digits..].find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len() - digits);
-            let number: u64 = rest[..digits].parse().map_err(|_| expected())?;
-            let unit = match &rest[digits..digits + letters] {
-                "s" => 1,
-                "m" | "min" => 60,
-                "h" => 3_600,
-                "d" => 86_400,
-                _ => return Err(expected()),
-            };
-            seconds =
-                number.checked_mul(unit).and_then(|more| seconds.checked_add(more)).ok_or_else(expected)?;
-            rest = &rest[digits + letters..];
-        }
-        if seconds == 0 || seconds > TIME_MAX_SECONDS {
-            return Err(expected());
-        }
-        Ok(Self(Some(Duration::from_secs(seconds))))
+        let seconds = seconds(text).filter(|seconds| (1..=TIME_MAX_SECONDS).contains(seconds));
+        let time = seconds.map(|seconds| Self(Some(Duration::from_secs(seconds))));
+        time.ok_or_else(|| format!("expected {TIME}"))
     }
+}
+
+/// A time span as users type it, such as `90s`, `30m` (or `30min`), `2h`, `7d` or `1h30m`, in seconds. The one parser of
+/// time spans: every flag and every setting takes the same units.
+pub fn seconds(text: &str) -> Option<u64> {
+    let mut seconds = 0_u64;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let letters = rest[digits..].find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len() - digits);
+        let number: u64 = rest[..digits].parse().ok()?;
+        let unit = match &rest[digits..digits + letters] {
+            "s" => 1,
+            "m" | "min" => 60,
+            "h" => 3_600,
+            "d" => 86_400,
+            _ => return None,
+        };
+        seconds = number.checked_mul(unit).and_then(|more| seconds.checked_add(more))?;
+        rest = &rest[digits + letters..];
+    }
+    Some(seconds)
 }
 
 /// Implements reading a limit from a file in its typed form.

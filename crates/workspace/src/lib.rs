@@ -69,6 +69,7 @@ mod run_files;
 mod salvages;
 mod scan;
 mod scratch;
+mod secret_files;
 mod shadow;
 mod snapshot;
 mod space;

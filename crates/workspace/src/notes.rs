@@ -48,6 +48,7 @@ pub(crate) struct Notes {
     nested: Names,
     special: Names,
     submodules: Names,
+    secrets: Names,
     identical: Names,
     lfs: bool,
 }
@@ -73,6 +74,11 @@ impl Notes {
         self.submodules.add(path, MAX_NAMES);
     }
 
+    /// Notes a file or directory that usually holds keys.
+    pub(crate) fn secret(&mut self, path: &[u8]) {
+        self.secrets.add(path, MAX_NAMES);
+    }
+
     /// Notes a file with the content of a copied one.
     pub(crate) fn identical(&mut self, path: &[u8]) {
         self.identical.add(path, MAX_NAMES);
@@ -88,6 +94,7 @@ impl Notes {
         self.nested.extend(other.nested, MAX_NAMES);
         self.special.extend(other.special, MAX_NAMES);
         self.submodules.extend(other.submodules, MAX_NAMES);
+        self.secrets.extend(other.secrets, MAX_NAMES);
         self.identical.extend(other.identical, MAX_NAMES);
         self.lfs |= other.lfs;
     }
@@ -101,6 +108,8 @@ impl Notes {
             self.special.note("omitted, because they are sockets, pipes or devices"),
             self.submodules
                 .note("submodules are kept as the commits they are at; their files are not brought along"),
+            self.secrets
+                .note("omitted, because keys are usually kept there (workspace.copy brings them along)"),
             self.identical.note("omitted, because the content is that of a file named by workspace.copy"),
             self.lfs.then(|| lfs.to_owned()),
         ]

@@ -14,6 +14,7 @@ use super::ignored::{IgnorePatterns, MAX_PATTERNS_BYTES};
 use super::manifest::Stat;
 use super::object::Mode;
 use super::scan::{Content, KnownFile, Request, ScanResult, ScannedFile};
+use super::secret_files::{is_secret_dir, is_secret_file};
 use super::upper::UpperDir;
 use super::{RepositoryError, closed, names};
 use outside::UntrackableReason;
@@ -371,6 +372,7 @@ impl Scan<'_> {
             return Ok(());
         }
         let ignored = here.is_ignored(&path, true);
+        let secret = *is_users_folder && !ignored && is_secret_dir(&path);
         path.push(b'/');
         let (beneath, tracked) = if let Some(upper) = self.request.upper {
             (0..0, upper.has_tracked_beneath(&path))
@@ -380,6 +382,10 @@ impl Scan<'_> {
             (beneath, tracked)
         };
         let lower = here.lower.map(|lower| [lower, &name, b"/"].concat());
+        if secret && !tracked {
+            walked.notes.secret(&path);
+        }
+        let ignored = ignored || secret;
         if ignored && !tracked && !wanted.may_be_beneath(&path) {
             self.leave_out(&path, walked);
             return Ok(());
@@ -420,13 +426,19 @@ impl Scan<'_> {
         stat: &Stat,
         walked: &mut ScanResult,
     ) -> Result<(), RepositoryError> {
-        let Request { never, wanted, max_files, .. } = self.request;
+        let Request { never, wanted, max_files, is_users_folder, .. } = self.request;
         let known = here.exact(&path);
         if never.contains(&path) {
             walked.left_out.add(&path);
             return Ok(());
         }
-        if !known.is_some_and(|known| known.tracked) && here.is_ignored(&path, false) {
+        let is_tracked = known.is_some_and(|known| known.tracked);
+        let is_ignored = here.is_ignored(&path, false);
+        let secret = *is_users_folder && !is_tracked && !is_ignored && is_secret_file(&path);
+        if secret && !wanted.takes(&path) {
+            walked.notes.secret(&path);
+        }
+        if !is_tracked && (is_ignored || secret) {
             if wanted.takes(&path) && stat.mode & FILE_TYPE == REGULAR {
                 walked.copies.push(path);
             } else {

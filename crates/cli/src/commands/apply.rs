@@ -16,7 +16,7 @@ use crate::text::plural;
 /// Applying twice changes nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ApplyArgs {
-    /// The run
+    /// The run; `@` is the newest run of this project
     run: RunArg,
     /// Also apply a failed or cancelled run, whose changes may be incomplete
     #[arg(long)]
@@ -31,7 +31,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     let posse = context.open_read_only()?;
     let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
     let (run, applied) = runtime::looking(async {
-        let run = args.run.find(&posse).await?;
+        let run = args.run.find(&posse, context).await?;
         let applied = posse.apply(&run, which).await;
         Ok((run, applied))
     })?;

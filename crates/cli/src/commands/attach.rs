@@ -28,7 +28,7 @@ pub(crate) struct AttachArgs {
 pub(crate) fn attach(args: &AttachArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_for_commands()?;
     runtime::looking(async {
-        let run = args.run.find(&posse).await?;
+        let run = args.run.find(&posse, context).await?;
         let known = posse.view(&run).await?.last_seq();
         let mut signals = Signals::listen()?;
         let asking = QuestionPrompter::new(questions::attended(args.json));

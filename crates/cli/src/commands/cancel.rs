@@ -1,6 +1,6 @@
 //! `posse cancel`.
 
-use posse::{AgentWaitOutcome, Posse, Resume, RunId};
+use posse::{AgentId, AgentWaitOutcome, Posse, Resume, RunId};
 use posse_setup::models;
 use posse_setup::settings::Settings;
 
@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::drive::drive_quietly;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::WorkArg;
+use crate::ids::NamedWorkArg;
 use crate::output::note;
 use crate::runtime;
 use crate::signals::Signals;
@@ -21,7 +21,7 @@ use crate::signals::Signals;
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
-    agent: WorkArg,
+    agent: NamedWorkArg,
     /// The reason
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user")]
     reason: String,
@@ -32,9 +32,24 @@ pub(crate) struct CancelArgs {
 
 /// Cancels a run or an agent.
 pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliError> {
+    let ending = Ending { reason: &args.reason, at_once: false, no_wait: args.no_wait };
+    end(&args.agent, &ending, context)
+}
+
+/// How a run or an agent is ended.
+pub(super) struct Ending<'a> {
+    pub(super) reason: &'a str,
+    /// Whether its tool calls are stopped at once.
+    pub(super) at_once: bool,
+    /// Whether the command returns before the end.
+    pub(super) no_wait: bool,
+}
+
+/// Ends a run or an agent.
+pub(super) fn end(named: &NamedWorkArg, ending: &Ending<'_>, context: &Context) -> Result<Exit, CliError> {
     let reader = context.open_read_only()?;
     let (agent, is_closed) = runtime::looking(async {
-        let agent = args.agent.find(&reader).await?;
+        let agent = named.find(&reader, context).await?;
         let state = reader.current_state(&agent.run()).await?;
         let known = state.agents().get(&agent);
         let is_closed = known.is_some_and(|known| known.state == posse::AgentState::Closed);
@@ -47,36 +62,45 @@ pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliEr
     }
     runtime::driving(async {
         let posse = context.open(models::usual(context)?, &Settings::own(&context.environment)?)?;
-        posse.cancel(&agent, &args.reason).await?;
-        if args.no_wait {
+        if ending.at_once {
+            posse.kill(&agent, ending.reason).await?;
+        } else {
+            posse.cancel(&agent, ending.reason).await?;
+        }
+        if ending.no_wait {
             note(&format!("{agent} will be cancelled"));
             return Ok(Exit::DONE);
         }
-        let run = agent.run();
-        loop {
-            match posse.wait_for_agent(&agent).await? {
-                AgentWaitOutcome::Closed { summary } => {
-                    note(&format!("agent {agent}: {summary}"));
-                    return Ok(Exit::DONE);
-                }
-                AgentWaitOutcome::RunEnded { summary } => {
-                    note(&format!("{run}: {summary}"));
-                    return Ok(Exit::DONE);
-                }
-                AgentWaitOutcome::Interrupted if !agent.is_root() => {
-                    note(&format!(
-                        "no process is running it: {agent} is cancelled when `posse resume {run}` continues it"
-                    ));
-                    return Ok(Exit::DONE);
-                }
-                AgentWaitOutcome::Interrupted => {}
-            }
-            if take_over(&posse, &run).await? {
-                note(&format!("run {run} was cancelled"));
+        wait_for_end(&posse, &agent).await
+    })
+}
+
+/// Waits until the agent has ended. If no process executes the run, this one ends it.
+async fn wait_for_end(posse: &Posse, agent: &AgentId) -> Result<Exit, CliError> {
+    let run = agent.run();
+    loop {
+        match posse.wait_for_agent(agent).await? {
+            AgentWaitOutcome::Closed { summary } => {
+                note(&format!("agent {agent}: {summary}"));
                 return Ok(Exit::DONE);
             }
+            AgentWaitOutcome::RunEnded { summary } => {
+                note(&format!("{run}: {summary}"));
+                return Ok(Exit::DONE);
+            }
+            AgentWaitOutcome::Interrupted if !agent.is_root() => {
+                note(&format!(
+                    "no process is running it: {agent} is cancelled when `posse resume {run}` continues it"
+                ));
+                return Ok(Exit::DONE);
+            }
+            AgentWaitOutcome::Interrupted => {}
         }
-    })
+        if take_over(posse, &run).await? {
+            note(&format!("run {run} was cancelled"));
+            return Ok(Exit::DONE);
+        }
+    }
 }
 
 /// Continues a run that no process is running, to end it. `false` if another process came first.

@@ -17,11 +17,6 @@ use posse_setup::RunDraft;
 /// limits are those of your settings now; the model and the agent stay the same unless you name others. `posse diff` and
 /// `posse apply` of the new run cover the changes of both.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  posse continue k3f9 \"now add a test for it\"
-  posse continue k3f9.2 \"why did you choose this format?\"
-  git diff | posse continue k3f9 -")]
 pub(crate) struct ContinueArgs {
     /// The finished run, or an agent of a run that has ended
     run: AgentArg,
@@ -29,7 +24,7 @@ pub(crate) struct ContinueArgs {
     #[arg(required = true, value_name = "MESSAGE")]
     message: Vec<String>,
     #[command(flatten)]
-    further: ContinueOptions,
+    pub(crate) further: ContinueOptions,
 }
 
 /// Options of runs that continue earlier ones.
@@ -72,7 +67,7 @@ pub(crate) fn continue_run(args: ContinueArgs, context: &Context) -> Result<Exit
 pub(crate) fn ended(agent: &AgentArg, context: &Context) -> Result<EndedAgent, CliError> {
     let reader = context.open_read_only()?;
     runtime::looking(async {
-        let agent = agent.find_known(&reader).await?;
+        let agent = agent.find_known(&reader, context).await?;
         reader.ended_agent(&agent).await.map_err(|error| match error {
             posse::Error::StillRunning(run) => CliError::failed(format!("run {run} has not ended"))
                 .hint(format!("`posse send {run} MESSAGE` reaches it while it runs")),
@@ -82,6 +77,11 @@ pub(crate) fn ended(agent: &AgentArg, context: &Context) -> Result<EndedAgent, C
 }
 
 impl ContinueOptions {
+    /// Whether nothing is drawn for it.
+    pub(crate) fn is_for_programs(&self) -> bool {
+        self.json || self.detach
+    }
+
     /// The draft of the new run, without what it takes from the earlier one.
     pub(crate) fn draft(self, text: Option<String>) -> RunDraft {
         RunDraft {

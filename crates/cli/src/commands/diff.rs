@@ -41,7 +41,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     // Colours are added here, after the content of the files has been cleaned.
     let options = DiffOptions { form, colour: false };
     let text = runtime::looking(async {
-        let agent = args.work.find(&posse).await?;
+        let agent = args.work.find(&posse, context).await?;
         Ok(match args.at {
             Some(event) => posse.diff_at(&agent, event, options).await?,
             None => posse.diff(&agent, options).await?,

@@ -5,7 +5,7 @@ use posse::{BeyondRules, api};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::AgentArg;
+use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 
@@ -15,18 +15,29 @@ use crate::runtime;
 /// taken into account.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The agent; a run means its root
-    agent: AgentArg,
-    /// The operation, as tool or tool:specifier, such as `write:src/main.rs`; `network` is what its commands may reach
-    operation: String,
+    /// The run, or an agent such as RUN.2.1, or both as RUN 2.1 [default: the newest run of this project]; then the
+    /// operation, as tool or tool:specifier, such as `write:src/main.rs`; `network` is what its commands may reach
+    #[arg(required = true, num_args = 1..=3, value_names = ["RUN", "AGENT", "OPERATION"])]
+    words: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
+impl ExplainArgs {
+    /// The agent, and the operation, which is the last word.
+    fn read(&self) -> Result<(WorkArg, &str), CliError> {
+        let wrong =
+            |problem: String| CliError::usage(problem).hint("write `posse explain [RUN [AGENT]] OPERATION`");
+        let (operation, named) = self.words.split_last().ok_or_else(|| wrong("no operation".to_owned()))?;
+        WorkArg::read(named).map(|agent| (agent, operation.as_str())).map_err(wrong)
+    }
+}
+
 /// Explains a decision.
 pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, CliError> {
-    let tool = args.operation.split(':').next().unwrap_or_default();
+    let (agent, operation) = args.read()?;
+    let tool = operation.split(':').next().unwrap_or_default();
     if tool.trim().is_empty() {
         return Err(
             CliError::usage("the operation names no tool").hint("write it as `tool` or `tool:specifier`")
@@ -34,8 +45,8 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
     }
     let posse = context.open_read_only()?;
     let explanation = runtime::looking(async {
-        let agent = args.agent.find_known(&posse).await?;
-        Ok(posse.explain(&agent, &args.operation).await?)
+        let agent = agent.find(&posse, context).await?;
+        Ok(posse.explain(&agent, operation).await?)
     })?;
     let mut output = Output::new();
     if args.json {

@@ -23,8 +23,8 @@ const PLACES_SHOWN: usize = 10;
 /// read it before you pass it on: `zcat FILE` shows it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The run
-    run: RunArg,
+    /// The run [default: the newest run of this project]
+    run: Option<RunArg>,
     /// The file to write [default: RUN.posse in the current directory]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
     let posse = context.open_read_only()?;
     let secrets = known_secrets(context)?;
     let exported = runtime::looking(async {
-        let run = args.run.find(&posse).await?;
+        let run = args.run.clone().unwrap_or_else(RunArg::newest).find(&posse, context).await?;
         let usual = || PathBuf::from(format!("{run}.{BUNDLE_EXTENSION}"));
         let to = context.environment.cwd.join(args.output.clone().unwrap_or_else(usual));
         let options = ExportOptions { secrets, overwrite: args.force };

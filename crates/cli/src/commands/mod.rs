@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 mod answer;
 pub(crate) mod apply;
+pub(crate) mod approvals;
 pub(crate) mod approve;
 pub(crate) mod attach;
 pub(crate) mod background;
@@ -19,12 +20,16 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod gc;
 pub(crate) mod init;
+pub(crate) mod kill;
 pub(crate) mod logs;
+pub(crate) mod man;
+pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod resume;
 pub(crate) mod retry;
+pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod send;
@@ -62,21 +67,26 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Wait(args) => wait::wait(&args, context),
         Command::Send(args) => send::send(&args, context),
         Command::Cancel(args) => cancel::cancel(&args, context),
+        Command::Kill(args) => kill::kill(&args, context),
         Command::Resume(args) => resume::resume(&args, context),
         Command::Approve(args) => approve::approve(&args, context),
         Command::Deny(args) => deny::deny(&args, context),
+        Command::Approvals(args) => approvals::approvals(&args, context),
         Command::Verify(args) => verify::verify(&args, context),
         Command::Explain(args) => explain::explain(&args, context),
         Command::Export(args) => export::export(&args, context),
         Command::Agents(args) => agents::agents(&args, context),
         Command::Skills(args) => skills::skills(&args, context),
+        Command::Rm(args) => rm::rm(&args, context),
         Command::Gc(args) => gc::gc(&args, context),
+        Command::Models(args) => models::models(&args, context),
         Command::Settings(args) => settings::settings(&args, context),
         Command::Trust(args) => trust::trust(&args, context),
         Command::Init(args) => init::init(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
-        Command::Completions(args) => completions::completions(&args),
+        Command::Completions(args) => completions::completions(&args, context),
+        Command::Man(args) => man::man(&args),
         Command::Background(args) => background::background(&args, context),
     }
 }

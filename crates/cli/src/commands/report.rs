@@ -27,7 +27,7 @@ pub(crate) struct ReportArgs {
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let (agent, report, turn_limited, refused, files) = runtime::looking(async {
-        let agent = args.work.find(&posse).await?;
+        let agent = args.work.find(&posse, context).await?;
         let report = posse.report(&agent).await?;
         let record = posse.agent(&agent).await?;
         let files = match report {

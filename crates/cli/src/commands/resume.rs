@@ -3,7 +3,8 @@
 use posse::ports::Holder;
 use posse::{Posse, Resume, RunId, RunSummary};
 use posse_setup::RunExecution;
-use posse_setup::execution::last_interrupted;
+use posse_setup::execution::{is_interrupted, last_interrupted};
+use posse_setup::project_runs::Project;
 
 use crate::context::Context;
 use crate::drive::{drive_and_apply, print_end};
@@ -21,10 +22,10 @@ use crate::view::View;
 /// A run that has ended is only shown. A run that another process executes is not touched.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
-    /// The run
-    #[arg(required_unless_present = "last", conflicts_with = "last")]
+    /// The run [default: the newest interrupted run of this project]
+    #[arg(conflicts_with = "last")]
     run: Option<RunArg>,
-    /// The newest run that was interrupted
+    /// The newest interrupted run of all projects
     #[arg(long)]
     last: bool,
     /// Apply the result to the checkout when the run has completed, as `posse apply` does
@@ -46,7 +47,7 @@ impl ResumeArgs {
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
     let reader = context.open_read_only()?;
     let (found, execution) = runtime::looking(async {
-        let found = find(&reader, args).await?;
+        let found = find(&reader, args, context).await?;
         let execution = RunExecution::of_stored(&found, &reader, context).await;
         Ok((found, execution))
     })?;
@@ -85,10 +86,15 @@ fn held(run: &RunId, holder: &Holder) -> CliError {
 }
 
 /// Finds the run to resume.
-async fn find(posse: &Posse, args: &ResumeArgs) -> Result<RunSummary, CliError> {
-    let found = match &args.run {
-        Some(run) => posse.runs(run.find(posse).await?.as_str(), 1).await?.into_iter().next(),
-        None => last_interrupted(posse).await?,
-    };
-    found.ok_or_else(|| CliError::usage("no run was interrupted").hint("`posse ps` lists the runs"))
+async fn find(posse: &Posse, args: &ResumeArgs, context: &Context) -> Result<RunSummary, CliError> {
+    let none = |message: &str| CliError::usage(message).hint("`posse ps` lists the runs");
+    match &args.run {
+        Some(run) => Ok(posse.summary(&run.find(posse, context).await?).await?),
+        None if args.last => last_interrupted(posse).await?.ok_or_else(|| none("no run was interrupted")),
+        None => {
+            let runs = Project::current(&context.environment).runs(posse).await?;
+            let found = runs.into_iter().find(is_interrupted);
+            found.ok_or_else(|| none("no run of this project was interrupted"))
+        }
+    }
 }

@@ -13,16 +13,11 @@ use crate::ids::AgentArg;
 /// of its plan that are not integrated yet. Limits and model are those of the earlier run unless you name others. With an
 /// agent of the run, its task starts anew on the run's result. The earlier run stays as it is.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  posse retry k3f9
-  posse retry k3f9 --max-usd 2 --model anthropic/claude-opus-4-1
-  posse retry k3f9.3")]
 pub(crate) struct RetryArgs {
     /// The run, or one of its agents
     run: AgentArg,
     #[command(flatten)]
-    further: ContinueOptions,
+    pub(crate) further: ContinueOptions,
 }
 
 /// Retries a run.

@@ -1,6 +1,5 @@
 //! `posse run`.
 
-use std::io::Read;
 use std::path::PathBuf;
 
 use posse::{REQUEST_MAX_BYTES, UnownedWriters};
@@ -19,6 +18,7 @@ use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
 use crate::setting_flags::SettingFlags;
 use crate::signals::Signals;
+use crate::stdin;
 use crate::typed_flags::TypedFlags;
 use crate::view::View;
 
@@ -30,7 +30,7 @@ use crate::view::View;
 /// once and leaves it to `posse resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
-    /// What to do; `-` reads it from standard input. Optional with a plan, which has a goal, and with a replay, which has
+    /// What to do; `-` reads it from standard input. Beside a request, text on standard input is context for it. Optional with a plan, which has a goal, and with a replay, which has
     /// the request of the recorded run
     #[arg(required_unless_present_any = ["plan", "model", "skill"], value_name = "REQUEST")]
     request: Vec<String>,
@@ -44,7 +44,7 @@ pub(crate) struct RunArgs {
     /// Let a skill execute the request, like `/NAME` at its beginning; `posse skills` lists them
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     skill: Option<String>,
-    /// The working directory [default: the current one]
+    /// The working directory [default: the top of the repository, else the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
@@ -190,6 +190,7 @@ impl RunArgs {
             _ => self.text()?,
         };
         let draft = RunDraft {
+            context: if self.plan.is_none() { stdin::context(&self.request)? } else { None },
             text,
             settings: self.settings.0,
             dir: self.dir,
@@ -223,7 +224,7 @@ pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
     let wrong = |problem: &str| CliError::usage(format!("the {what} {problem}"));
     let text = match words {
         [] => return Err(wrong("is missing: say what to do")),
-        [dash] if dash == "-" => from_stdin()?,
+        [dash] if dash == "-" => stdin::request()?,
         words => words.join(" "),
     };
     if text.trim().is_empty() {
@@ -233,14 +234,6 @@ pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
         return Err(wrong(&format!("has more than the {REQUEST_MAX_BYTES} bytes accepted")));
     }
     Ok(text)
-}
-
-fn from_stdin() -> Result<String, CliError> {
-    let mut bytes = Vec::new();
-    let most = REQUEST_MAX_BYTES as u64 + 1;
-    let read = std::io::stdin().lock().take(most).read_to_end(&mut bytes);
-    read.map_err(|error| CliError::usage(format!("standard input cannot be read: {error}")))?;
-    String::from_utf8(bytes).map_err(|_| CliError::usage("standard input is not UTF-8 text"))
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
     if let Some(dir) = &args.restore {
         let target = context.environment.cwd.join(dir);
         let (agent, restored) = runtime::looking(async {
-            let agent = args.agent.find(&posse).await?;
+            let agent = args.agent.find(&posse, context).await?;
             let restored = posse.restore(&agent, args.attempt, &target).await?;
             Ok((agent, restored))
         })?;
@@ -56,7 +56,7 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
         return Ok(Exit::DONE);
     }
     let (agent, mut found) = runtime::looking(async {
-        let agent = args.agent.find(&posse).await?;
+        let agent = args.agent.find(&posse, context).await?;
         let found = posse.salvages(&agent.run()).await?;
         Ok((agent, found))
     })?;

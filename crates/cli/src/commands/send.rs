@@ -10,7 +10,7 @@ use crate::runtime;
 /// Send a message to a running agent, which reads it before its next turn
 #[derive(Debug, clap::Args)]
 pub(crate) struct SendArgs {
-    /// The agent; a run means its root
+    /// The agent, such as RUN.2.1; a run means its root, and `@` is the newest run of this project
     agent: AgentArg,
     /// The message; `-` reads it from standard input
     #[arg(required = true)]
@@ -22,7 +22,7 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
     let message = super::run::typed("message", &args.message)?;
     let reader = context.open_read_only()?;
     let (agent, state) = runtime::looking(async {
-        let agent = args.agent.find_known(&reader).await?;
+        let agent = args.agent.find_known(&reader, context).await?;
         let state = reader.current_state(&agent.run()).await?;
         Ok((agent, state))
     })?;

@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use jiff::tz::TimeZone;
 use posse::view::{AgentView, RunFigures, ShownStatus, Stage};
-use posse::{CloseReason, FailKind, Figures, RunResult, RunView, api};
+use posse::{AgentId, CloseReason, FailKind, Figures, RunResult, RunView, api};
 
 use crate::blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::RunArg;
+use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
@@ -19,10 +19,12 @@ use crate::view::rows::files_fact;
 use crate::view::{Work, refused_lines};
 
 /// Show a run with its agents, and what each of them spent
+///
+/// With an agent, only its subtree is shown.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// The run
-    run: RunArg,
+    #[command(flatten)]
+    work: WorkArg,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -31,20 +33,22 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (view, result, disk_bytes) = runtime::looking(async {
-        let run = args.run.find(&posse).await?;
+    let (agent, view, result, disk_bytes) = runtime::looking(async {
+        let agent = args.work.find(&posse, context).await?;
+        let run = agent.run();
         let view = posse.view(&run).await?;
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
         // For information only: an unreadable directory must not hide the rest of the run.
         let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
-        Ok((view, result, disk_bytes))
+        Ok((agent, view, result, disk_bytes))
     })?;
     let mut output = Output::new();
     if args.json {
         let zone = TimeZone::system();
-        output.json(&api::RunDetail::new(&view, now_ms(), &zone, result.as_ref(), disk_bytes))?;
+        let detail = api::RunDetail::new(&view, now_ms(), &zone, result.as_ref(), disk_bytes);
+        output.json(&if agent.is_root() { detail } else { detail.of_subtree(&agent) })?;
     } else {
-        output.text(&page(&view, &files(&view, result.as_ref(), disk_bytes)))?;
+        output.text(&page(&view, &agent, &files(&view, result.as_ref(), disk_bytes)))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
@@ -62,7 +66,8 @@ fn files(view: &RunView, result: Option<&RunResult>, disk_bytes: Option<u64>) ->
     }
 }
 
-fn page(view: &RunView, files: &str) -> String {
+/// The run, with this agent and its subtree.
+fn page(view: &RunView, top: &AgentId, files: &str) -> String {
     let figures = view.figures(now_ms());
     let mut page = heading(view);
     page.push_str(files);
@@ -70,7 +75,7 @@ fn page(view: &RunView, files: &str) -> String {
         let _ = writeln!(page, "{line}");
     }
     page.push('\n');
-    let named = in_tree_order(view).into_iter().map(|(lead, agent)| {
+    let named = in_tree_order(view, top).into_iter().map(|(lead, agent)| {
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         (format!("{lead}{name}"), agent)
     });
@@ -83,7 +88,7 @@ fn page(view: &RunView, files: &str) -> String {
         page.push_str(&agent_row(width, name, agent, &figures, view));
     }
     let by_depth = figures.by_depth();
-    if by_depth.len() > 1 {
+    if by_depth.len() > 1 && top.is_root() {
         page.push('\n');
         page.push_str(&figures_row(width, ["DEPTH", "", "AGENTS"], &FIGURES_HEAD, ""));
         for (depth, total) in &by_depth {
@@ -161,7 +166,7 @@ fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], t
     format!("{}\n", row.trim_end())
 }
 
-fn stage(agent: &AgentView, view: &RunView) -> &'static str {
+pub(super) fn stage(agent: &AgentView, view: &RunView) -> &'static str {
     match (agent.close_reason, agent.final_status) {
         // No process executes the run, so no agent of it runs.
         (None, None)
@@ -196,13 +201,12 @@ fn title(agent: &AgentView, view: &RunView) -> String {
     }
 }
 
-/// Parents before their children, siblings by number, each with the branch that leads to it.
-fn in_tree_order(view: &RunView) -> Vec<(String, &AgentView)> {
+/// An agent and its subtree: parents before their children, siblings by number, each with the branch that leads to it.
+pub(super) fn in_tree_order<'a>(view: &'a RunView, top: &AgentId) -> Vec<(String, &'a AgentView)> {
     let mut ordered = Vec::new();
     // A stack instead of recursion, because the depth of a tree is not bounded here.
-    let root = view.agents().root();
     let mut stack: Vec<(String, String, &AgentView)> =
-        root.into_iter().map(|root| (String::new(), String::new(), root)).collect();
+        view.agents().get(top).into_iter().map(|root| (String::new(), String::new(), root)).collect();
     while let Some((lead, below, agent)) = stack.pop() {
         ordered.push((lead, agent));
         let mut children: Vec<&AgentView> = view.agents().children(agent).collect();

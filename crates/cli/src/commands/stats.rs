@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::{Output, note};
 use crate::runtime;
+use crate::since::Since;
 use crate::term;
 use crate::text::{cost, cost_cell, count, duration, now_ms, plural};
 
@@ -29,6 +30,9 @@ const NAME_MAX_CHARS: usize = 40;
 pub(crate) struct StatsArgs {
     /// The run [default: all runs]
     run: Option<RunArg>,
+    /// Only runs that started since then: an age such as `7d`, a date, or a time
+    #[arg(long, value_name = "TIME", conflicts_with = "run")]
+    since: Option<Since>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -39,18 +43,24 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
     let posse = context.open_read_only()?;
     let mut output = Output::new();
     if let Some(run) = &args.run {
-        let view = runtime::looking(async { Ok(posse.current_state(&run.find(&posse).await?).await?) })?;
+        let view =
+            runtime::looking(async { Ok(posse.current_state(&run.find(&posse, context).await?).await?) })?;
         if args.json {
             output.json(&api::RunStats::new(&view, now_ms()))?;
         } else {
             output.own(&run_page(&view))?;
         }
     } else {
-        let all = runtime::looking(async { Ok(posse.spending(RUNS_MAX, day).await?) })?;
+        let all = runtime::looking(async {
+            Ok(posse.spending(RUNS_MAX, args.since.map(|since| since.0), day).await?)
+        })?;
         if args.json {
             output.json(&api::AllStats::new(&all))?;
         } else if all.runs + all.replays == 0 {
-            note("no runs yet; `posse demo` shows one");
+            note(match args.since {
+                None => "no runs yet; `posse demo` shows one",
+                Some(_) => "no run has started since then",
+            });
         } else {
             output.own(&page(&all))?;
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
 use posse::message::{ToolCall, pictures};
 use posse::view::BlockedAgents;
-use posse::{AgentRecord, EventBody, FailKind, JournalEvent, Posse, ToolName, api};
+use posse::{AgentRecord, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName, api};
 
 use crate::blocked;
 use crate::context::Context;
@@ -33,7 +33,7 @@ pub(crate) struct TraceArgs {
 pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     runtime::looking(async {
-        let agent = args.agent.find(&posse).await?;
+        let agent = args.agent.find(&posse, context).await?;
         let record = posse.agent(&agent).await?;
         let is_open = record.agent.final_status.is_none();
         let blocked = if is_open { posse.blocked(&agent.run()).await? } else { BlockedAgents::default() };
@@ -76,16 +76,33 @@ fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
     let blocked = blocked::words(blocked, &agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
     let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
     format!(
-        "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\nturns: {} of {limit}, {}\n\n",
+        "agent {}: {}, depth {}, {state}{blocked}\ntitle: {}\nmodel: {}\ntools: {}\n{}turns: {} of {limit}, {}\n\n",
         agent.id,
         term::line(&agent.definition),
         agent.depth(),
         term::line(&agent.title),
         term::line(&contract.execution.model),
         tools.join(", "),
+        terms(&contract.step),
         agent.own.turns,
         spent(&agent.own.usage),
     )
+}
+
+/// What the agent may change and when its work is accepted, if its contract limits that.
+fn terms(step: &StepTerms) -> String {
+    let mut text = String::new();
+    if !step.owns.is_empty() {
+        let _ = writeln!(text, "owns: {}", term::line(&step.owns.join(", ")));
+    }
+    for criterion in &step.success_criteria {
+        let done = match criterion {
+            Criterion::Words(words) => words.clone(),
+            Criterion::Command(check) => format!("`{}` succeeds", check.command),
+        };
+        let _ = writeln!(text, "done when: {}", term::line(&done));
+    }
+    text
 }
 
 /// One event: a line, and beneath it the texts that belong to it.
@@ -107,7 +124,11 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             let request = e.request.text.to_shared().to_string();
             // A skill changes the request into the agent's prompt.
             let prompt = Some(e.contract.step.description.clone()).filter(|prompt| *prompt != request);
-            ("run started".to_owned(), std::iter::once(request).chain(prompt).collect())
+            // Every agent of the run reads it after its definition.
+            let agents_md =
+                e.request.agents_md.as_ref().map(|text| format!("AGENTS.md:\n{}", text.to_shared()));
+            let texts = std::iter::once(request).chain(prompt).chain(agents_md);
+            ("run started".to_owned(), texts.collect())
         }
         EventBody::SubagentCreated(e) => {
             let how = if e.background { "in the background" } else { "and waited for" };

@@ -1,18 +1,16 @@
 //! `posse trust`.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use posse_setup::project_files::{ProjectFiles, ShownFile};
 use posse_setup::trust::{Trust, TrustState};
-use rustix::termios::{QueueSelector, tcflush};
 
+use crate::confirm::confirm;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::Output;
-use crate::questions::write_out;
 use crate::term;
 use crate::text::plural;
 
@@ -71,7 +69,8 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
         output.flush()?;
         return Ok(Exit::DONE);
     }
-    if !args.yes && !asked(waiting.len())? {
+    let question = format!("trust {} exactly as shown?", plural(waiting.len() as u64, "file"));
+    if !args.yes && !confirm(&question, "nothing was trusted")? {
         output.own("nothing was trusted\n")?;
         output.flush()?;
         return Ok(Exit::DONE);
@@ -95,22 +94,6 @@ fn revoke(dir: &Path, context: &Context) -> Result<Exit, CliError> {
     ))?;
     output.flush()?;
     Ok(Exit::DONE)
-}
-
-/// Asks the user at the terminal. Only a clear yes counts.
-fn asked(files: usize) -> Result<bool, CliError> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(CliError::usage("there is no terminal to ask on, so nothing was trusted")
-            .hint("read what is shown above, then confirm it with --yes"));
-    }
-    // Input that was typed before the question is not an answer to it.
-    let _ = tcflush(&stdin, QueueSelector::IFlush);
-    write_out(&format!("trust {} exactly as shown? [y/N] ", plural(files as u64, "file")));
-    let mut line = String::new();
-    let read = stdin.lock().read_line(&mut line);
-    read.map_err(|error| CliError::failed(format!("the terminal cannot be read: {error}")))?;
-    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Every file with its effects, with control characters made visible.

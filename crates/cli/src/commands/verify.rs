@@ -15,8 +15,8 @@ use crate::runtime;
 /// run's project share are read too, and compared with their commits. Those that differ are not used again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The run
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    /// The run [default: the newest run of this project]
+    #[arg(conflicts_with = "all")]
     run: Option<RunArg>,
     /// All runs, and the database itself
     #[arg(long, short)]
@@ -31,9 +31,11 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
     let posse = context.open_read_only()?;
     let mut output = Output::new();
     runtime::looking(async {
-        let (runs, mut problems) = match &args.run {
-            Some(run) => (vec![run.find_any(&posse).await?], Vec::new()),
-            None => listed(&posse).await,
+        let (runs, mut problems) = if args.all {
+            listed(&posse).await
+        } else {
+            let run = args.run.clone().unwrap_or_else(RunArg::newest);
+            (vec![run.find_any(&posse, context).await?], Vec::new())
         };
         let mut exit = Exit::DONE;
         for run in &runs {

@@ -75,9 +75,11 @@ pub enum ProviderError {
         known: String,
     },
     /// A name without a provider that several providers could serve.
-    #[error("ambiguous model name `{name}`{hint}; write it as provider/model, for example `ollama/{name}`")]
+    #[error("ambiguous model name `{name}`{hint}; write it as provider/model, for example `{example}`")]
     UnknownModel {
         name: String,
+        /// A full name that may be meant.
+        example: String,
         /// The name that was probably meant, as text.
         hint: String,
     },

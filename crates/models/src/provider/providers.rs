@@ -6,6 +6,7 @@ use std::fmt;
 use posse_domain::nearest::{hint, nearest};
 use posse_engine::ports::ModelFacts;
 
+use super::table::ALIASES;
 use super::{KeyNeed, Provider, ProviderError, address};
 use crate::endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 use crate::prices;
@@ -49,6 +50,8 @@ pub struct Providers {
     variables: BTreeMap<String, String>,
     /// From a flag: the provider and its base URL.
     given: Option<(String, BaseUrl)>,
+    /// The user's short names of models.
+    aliases: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for Providers {
@@ -75,6 +78,16 @@ impl Row<'_> {
     }
 }
 
+/// A full name for a name without a provider: that of a script for a file, else that of a local model.
+fn example(name: &str) -> String {
+    let is_script = [".yaml", ".yml"].iter().any(|end| name.ends_with(end));
+    match name {
+        "" => "anthropic/claude-sonnet-5-5".to_owned(),
+        name if is_script => format!("scripted/{name}"),
+        name => format!("ollama/{name}"),
+    }
+}
+
 impl Providers {
     /// Takes the settings, and the variables that may contain keys and base URLs.
     pub fn new(
@@ -82,7 +95,7 @@ impl Providers {
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
         let set = variables.into_iter().filter(|(_, value)| !value.trim().is_empty());
-        Self { words: words.into_iter().collect(), variables: set.collect(), given: None }
+        Self { words: words.into_iter().collect(), variables: set.collect(), ..Self::default() }
     }
 
     /// Sets a base URL for one provider that overrides all others.
@@ -91,9 +104,29 @@ impl Providers {
         self
     }
 
+    /// Sets the user's short names of models, which precede the built-in ones.
+    pub fn with_aliases(mut self, aliases: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.aliases = aliases.into_iter().collect();
+        self
+    }
+
+    /// All short names of models, each with the model that it means: the user's, then the built-in ones.
+    pub fn aliases(&self) -> Vec<(&str, &str)> {
+        let own = self.aliases.iter().map(|(alias, model)| (alias.as_str(), model.as_str()));
+        let built_in = ALIASES.iter().filter(|(alias, _)| !self.aliases.contains_key(*alias)).copied();
+        own.chain(built_in).collect()
+    }
+
+    /// The model that a short name means, or the name itself.
+    fn unaliased<'a>(&'a self, name: &'a str) -> &'a str {
+        let found = self.aliases().into_iter().find(|(alias, _)| *alias == name);
+        found.map_or(name, |(_, model)| model)
+    }
+
     /// Splits a name into provider and model. A bare name is accepted if its provider is clear. `elsewhere` states that
     /// a base URL comes with the name, so that an unknown name is a model there.
     pub fn split(&self, name: &str, elsewhere: bool) -> Result<(String, String), ProviderError> {
+        let name = self.unaliased(name);
         let is_given = elsewhere || self.given.as_ref().is_some_and(|(provider, _)| provider == COMPATIBLE);
         if let Some((provider, model)) = name.split_once('/') {
             match self.row(provider) {
@@ -114,7 +147,11 @@ impl Providers {
             if !is_given {
                 let near = prices::nearest_model(name);
                 let hint = near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"));
-                return Err(ProviderError::UnknownModel { name: name.to_owned(), hint });
+                return Err(ProviderError::UnknownModel {
+                    example: example(name),
+                    name: name.to_owned(),
+                    hint,
+                });
             }
         }
         Ok((COMPATIBLE.to_owned(), name.to_owned()))

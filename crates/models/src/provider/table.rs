@@ -3,6 +3,13 @@
 use super::{KeyNeed, Provider};
 use crate::endpoint::{Format, ToolCalls};
 
+/// Short names of models. A new model of a family replaces the older one here.
+pub(super) const ALIASES: [(&str, &str); 3] = [
+    ("sonnet", "anthropic/claude-sonnet-5-5"),
+    ("opus", "anthropic/claude-opus-5-5"),
+    ("haiku", "anthropic/claude-haiku-5-5"),
+];
+
 /// A provider on the network that needs a key.
 const fn hosted(name: &'static str, format: Format, base_url: &'static str) -> Provider {
     Provider {

@@ -74,6 +74,7 @@ pub(super) fn retry(kind: ProblemKind, call: u32, chance: f64) -> Option<Retry> 
         | ProblemKind::Overflow
         | ProblemKind::NoModel
         | ProblemKind::Request
+        | ProblemKind::NoServer
         | ProblemKind::Foreign => return None,
     };
     Some(Retry { after: backoff.drawn(call, chance), limited: is_limit(kind) })
@@ -90,7 +91,8 @@ mod tests {
 
     use super::*;
 
-    const HOPELESS: [ProblemKind; 5] = [
+    const HOPELESS: [ProblemKind; 6] = [
+        ProblemKind::NoServer,
         ProblemKind::Key,
         ProblemKind::NoModel,
         ProblemKind::Request,

@@ -200,8 +200,8 @@ impl CallScheduler {
             ProblemKind::Unwell { .. } | ProblemKind::Unreachable | ProblemKind::Cut => {
                 self.breaker.record_failure(now, chance)
             }
-            // A server answered, but not necessarily the provider.
-            ProblemKind::Foreign => false,
+            // A server answered, but not necessarily the provider; or there is none.
+            ProblemKind::Foreign | ProblemKind::NoServer => false,
             // Whatever the error is, the provider answers.
             _ => {
                 self.answered(now);

@@ -282,6 +282,7 @@ async fn nobody_there_and_no_url_are_told() {
     let expected = format!("vendor: 127.0.0.1:{port} cannot be reached:");
     assert!(failure.error.message.starts_with(&expected), "{}", failure.error.message);
     assert!(failure.error.message.contains("refused"), "{}", failure.error.message);
+    assert_eq!(failure.retry, None, "no server starts because a client waits");
     for bad in ["", "localhost:11434", "ftp://host", "http:"] {
         let failure = call_at(Format::Chat, bad).await.expect_err("a failure");
         let expected = format!("vendor: invalid base URL `{bad}`");

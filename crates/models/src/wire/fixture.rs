@@ -133,6 +133,7 @@ fn kind(problem: &Problem) -> &'static str {
         ProblemKind::UsageLimit { .. } => "usage_limit",
         ProblemKind::Unwell { .. } => "unwell",
         ProblemKind::Unreachable => "unreachable",
+        ProblemKind::NoServer => "no_server",
         ProblemKind::Cut => "cut",
         ProblemKind::Foreign => "foreign",
     }

@@ -165,6 +165,8 @@ pub(crate) enum ProblemKind {
     },
     /// The provider could not be reached.
     Unreachable,
+    /// No server listens at this address of the user's own machine, and waiting does not start one.
+    NoServer,
     /// The stream ended too early, or was malformed.
     Cut,
     /// The answer has another format, such as a proxy's page or another API.

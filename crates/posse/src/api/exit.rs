@@ -2,7 +2,7 @@
 
 use posse_domain::code::Code;
 
-use crate::{FailKind, RunOutcome, RunStatus};
+use crate::{AgentView, CloseReason, FailKind, RunOutcome, RunStatus};
 
 /// How a run ended, as the exit code of a command that executed it or waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +31,19 @@ impl RunExit {
             _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
             (RunStatus::Cancelled, _) | (_, Some(FailKind::Cancelled)) => Self::Cancelled,
             (_, Some(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
+            _ => Self::Failed,
+        }
+    }
+
+    /// The exit code for an agent that has closed.
+    pub fn of_agent(agent: &AgentView) -> Self {
+        let code = agent.failure.as_ref().map(|failure| failure.code);
+        match agent.close_reason {
+            Some(CloseReason::Integrated) if agent.is_turn_limited() => Self::Exhausted,
+            Some(CloseReason::Integrated) => Self::Done,
+            _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
+            Some(CloseReason::Failed(FailKind::Cancelled)) => Self::Cancelled,
+            Some(CloseReason::Failed(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
             _ => Self::Failed,
         }
     }

@@ -14,6 +14,7 @@ mod exit;
 mod export;
 mod files;
 mod machine;
+mod models;
 mod permission;
 mod plan;
 mod run;
@@ -33,11 +34,14 @@ pub use machine::{
     CheckStatus, MachineCheck, MachineReport, ProjectFileKind, ProjectSettingsFile, Setting, SettingLayer,
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
-pub use permission::{Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question};
+pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
+pub use permission::{
+    Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question, StoredApproval,
+};
 pub use plan::{PlanCheck, PlanProblem};
 pub use run::{
-    Agent, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, Refused, RefusedBy,
-    ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
+    Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, Refused,
+    RefusedBy, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::timestamp;
-use crate::{Decision, PendingQuestion, Rule};
+use crate::{Decision, Pattern, PendingQuestion, Rule};
 
 /// A call that waits for an approver.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -80,6 +80,22 @@ impl Answer {
             always: *answer == crate::Answer::Always,
             carried: is_executed,
         }
+    }
+}
+
+/// An operation that is always allowed in the runs of a directory.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct StoredApproval {
+    /// The whole path of the directory.
+    pub dir: String,
+    /// The allowed operation, as a pattern without wildcards.
+    pub operation: String,
+}
+
+impl StoredApproval {
+    /// Converts a stored operation.
+    pub fn new(dir: &str, operation: &Pattern) -> Self {
+        Self { dir: dir.to_owned(), operation: operation.to_string() }
     }
 }
 

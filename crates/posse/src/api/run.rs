@@ -306,6 +306,13 @@ pub struct RunSummary {
     pub created_at: String,
     /// When it ended.
     pub ended_at: Option<String>,
+    /// How long it took, or has taken so far.
+    pub wall_ms: u64,
+    /// What all agents spent.
+    pub usage: Usage,
+    /// Whether it is a replay: nothing was spent, and `usage` is that of the recorded run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replay: bool,
     /// The id of the process that executes it; null if none does, or if it is on another machine.
     pub pid: Option<u32>,
     /// The label of the process that executes it, on any machine; null if none does.
@@ -314,20 +321,12 @@ pub struct RunSummary {
     pub waiting: usize,
     /// Whether it completed, but its root or a required sub-agent ran out of turns.
     pub turns_exhausted: bool,
-    /// Whether it is a replay of a recorded run.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub replay: bool,
-}
-
-impl From<&crate::ListedRun> for RunSummary {
-    fn from(listed: &crate::ListedRun) -> Self {
-        Self::new(&listed.run, listed.blocked.questions().len(), listed.is_turn_limited)
-    }
 }
 
 impl RunSummary {
-    /// Converts the summary of a run with `waiting` questions.
-    pub fn new(run: &crate::RunSummary, waiting: usize, turns_exhausted: bool) -> Self {
+    /// Converts a run of a list as of `now_ms`.
+    pub fn new(listed: &crate::ListedRun, now_ms: i64) -> Self {
+        let crate::ListedRun { run, blocked, is_turn_limited, usage } = listed;
         Self {
             run: run.run.to_string(),
             status: run.shown_status().into(),
@@ -339,11 +338,13 @@ impl RunSummary {
             events: run.events,
             created_at: timestamp(run.created_at_ms),
             ended_at: run.ended_at_ms.map(timestamp),
+            wall_ms: listed.wall_ms(now_ms),
+            usage: usage.into(),
+            replay: listed.is_replay(),
             pid: run.holder.as_ref().and_then(|holder| holder.pid),
             holder: run.holder.as_ref().map(|holder| holder.label.clone()),
-            waiting,
-            turns_exhausted,
-            replay: crate::replayed(&run.model).is_some(),
+            waiting: blocked.questions().len(),
+            turns_exhausted: *is_turn_limited,
         }
     }
 }
@@ -470,6 +471,33 @@ impl Agent {
     }
 }
 
+/// An agent that has ended, for a wait for it.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AgentOutcome {
+    /// The agent.
+    #[serde(flatten)]
+    pub agent: Agent,
+    /// Its report; if it failed, the reason and its last text.
+    pub report: Option<String>,
+    /// The exit code of the command.
+    pub exit: u8,
+}
+
+impl AgentOutcome {
+    /// Converts an agent of a run as of `now_ms`; `None` if the run does not have it.
+    pub fn new(
+        run: &RunView,
+        agent: &crate::AgentId,
+        report: Option<String>,
+        now_ms: i64,
+        zone: &TimeZone,
+    ) -> Option<Self> {
+        let agent = run.agents().get(agent)?;
+        let exit = RunExit::of_agent(agent).code();
+        Some(Self { agent: Agent::new(agent, run, &run.figures(now_ms), now_ms, zone), report, exit })
+    }
+}
+
 /// What all agents of one depth spent.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Depth {
@@ -551,5 +579,13 @@ impl RunDetail {
             result: result.cloned(),
             disk_bytes,
         }
+    }
+
+    /// Only this agent and its subtree; the sums by depth, which are those of the whole run, are omitted.
+    pub fn of_subtree(mut self, agent: &crate::AgentId) -> Self {
+        let beneath = format!("{agent}.");
+        self.agents.retain(|known| known.id == agent.as_str() || known.id.starts_with(&beneath));
+        self.by_depth.clear();
+        self
     }
 }

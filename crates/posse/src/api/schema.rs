@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AllStats, Answer, ApplyResult, DefinitionCheck, Event, Explanation, ExportResult,
-    GcResult, MachineReport, Outcome, PlanCheck, Question, RunDetail, RunReference, RunStats, RunSummary,
-    Salvage, SettingsList, SkillDetail, SkillList, TrustList, VERSION, Verification,
+    AgentDetail, AgentList, AgentOutcome, AllStats, Answer, ApplyResult, DefinitionCheck, Event, Explanation,
+    ExportResult, GcResult, MachineReport, ModelList, Outcome, PlanCheck, Question, RunDetail, RunReference,
+    RunStats, RunSummary, Salvage, SettingsList, SkillDetail, SkillList, StoredApproval, TrustList, VERSION,
+    Verification,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
@@ -36,11 +37,13 @@ macro_rules! objects {
 objects! {
     RunSummary,
     RunDetail,
+    AgentOutcome,
     RunReference,
     Outcome,
     Event<'_>,
     Question,
     Answer,
+    StoredApproval,
     Explanation,
     RunStats,
     AllStats,
@@ -58,6 +61,7 @@ objects! {
     SettingsList,
     TrustList,
     MachineReport,
+    ModelList,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.

@@ -1,12 +1,13 @@
 //! Loads views and their parts from a store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
+use posse_domain::budget::Usage;
 use posse_domain::event::EventKind;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Approvals;
 use posse_domain::printable;
-use posse_engine::ports::{AgentRow, RunEntry, StoreError};
+use posse_engine::ports::{AgentRow, RunEntry, RunSpending, StoreError};
 
 use super::{
     AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
@@ -45,10 +46,16 @@ impl Posse {
         Ok(runs.into_iter().map(RunSummary::from).collect())
     }
 
-    /// The newest runs as a list shows them, newest first: each with what its agents wait for.
-    pub async fn listed_runs(&self, limit: u32) -> Result<Vec<ListedRun>, Error> {
+    /// The newest runs as a list shows them, newest first, at most `limit` of them and only those that are `wanted`: each
+    /// with what its agents wait for and what they spent.
+    pub async fn listed_runs(
+        &self,
+        limit: u32,
+        wanted: impl Fn(&RunSummary) -> bool,
+    ) -> Result<Vec<ListedRun>, Error> {
+        let mut spent = self.usage_of_runs(limit).await?;
         let mut listed = Vec::new();
-        for run in self.runs("", limit).await? {
+        for run in self.runs("", limit).await?.into_iter().filter(wanted) {
             // Only an unfinished run has blocked agents, and few runs are open at once. A damaged run is listed
             // nevertheless: it must not hide the others.
             let blocked = if run.status.is_running() && run.damage.is_none() {
@@ -57,19 +64,40 @@ impl Posse {
                 BlockedAgents::default()
             };
             let is_turn_limited = self.is_turn_limited(&run).await?;
-            listed.push(ListedRun { run, blocked, is_turn_limited });
+            let unknown = Usage { micro_usd: None, ..Usage::default() };
+            let usage = spent.as_mut().map_or(unknown, |spent| spent.remove(&run.run).unwrap_or_default());
+            listed.push(ListedRun { run, blocked, is_turn_limited, usage });
         }
         Ok(listed)
     }
 
+    /// What each of the newest runs spent; `None` if that cannot be read of one of them.
+    async fn usage_of_runs(&self, limit: u32) -> Result<Option<HashMap<RunId, Usage>>, Error> {
+        let spending = match self.store.spending(&self.tenant, limit).await {
+            Err(StoreError::Damaged { .. }) => return Ok(None),
+            spending => spending?,
+        };
+        let of_run = |run: RunSpending| {
+            let mut sum = Usage::default();
+            for of_model in run.by_model.into_values() {
+                sum += of_model.figures.usage;
+            }
+            (run.run, sum)
+        };
+        Ok(Some(spending.into_iter().map(of_run).collect()))
+    }
+
     /// What the newest runs spent together, at most `limit` of them, in a single query. `day_of` returns the day of a
-    /// time in milliseconds since 1970, which depends on the reader's time zone.
+    /// time in milliseconds since 1970, which depends on the reader's time zone. With `since_ms`, only runs that started
+    /// at this time or later are in the sums.
     pub async fn spending(
         &self,
         limit: u32,
+        since_ms: Option<i64>,
         day_of: impl Fn(i64) -> String,
     ) -> Result<SpendingOfRuns, Error> {
-        let runs = self.store.spending(&self.tenant, limit).await?;
+        let mut runs = self.store.spending(&self.tenant, limit).await?;
+        runs.retain(|run| since_ms.is_none_or(|since| run.created_at_ms >= since));
         Ok(SpendingOfRuns::new(runs, day_of))
     }
 

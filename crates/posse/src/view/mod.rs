@@ -48,7 +48,7 @@ pub use refusals::{REFUSED_LISTED_MAX, RefusedBy, RefusedOperation, RefusedOpera
 pub use rows::AgentRecord;
 pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
-pub use summary::{ListedRun, RunSummary, ShownStatus};
+pub use summary::{ListStatus, ListedRun, RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
 pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 

@@ -1,6 +1,7 @@
 //! A run as an entry of a list. It comes from the run's row alone, so that a list costs one query for any number of
 //! runs.
 
+use posse_domain::budget::Usage;
 use posse_domain::id::RunId;
 use posse_domain::lifecycle::RunStatus;
 use posse_engine::ports::{Holder, RunEntry};
@@ -74,6 +75,89 @@ pub struct ListedRun {
     pub blocked: BlockedAgents,
     /// Whether it completed, but its root or a required sub-agent ran out of turns.
     pub is_turn_limited: bool,
+    /// What its agents spent. The usage of a replay is that of the recorded run.
+    pub usage: Usage,
+}
+
+impl ListedRun {
+    /// Its status in a list.
+    pub fn status(&self) -> ListStatus {
+        match (&self.run.damage, self.run.shown_status()) {
+            (Some(_), _) => ListStatus::Damaged,
+            (None, ShownStatus::Interrupted) => ListStatus::Interrupted,
+            (None, ShownStatus::Recorded(RunStatus::Running)) if !self.blocked.questions().is_empty() => {
+                ListStatus::Waiting
+            }
+            (None, ShownStatus::Recorded(RunStatus::Running)) => ListStatus::Running,
+            // It completed, but its work may be unfinished.
+            (None, ShownStatus::Recorded(RunStatus::Completed)) if self.is_turn_limited => {
+                ListStatus::TurnLimit
+            }
+            (None, ShownStatus::Recorded(RunStatus::Completed)) => ListStatus::Completed,
+            (None, ShownStatus::Recorded(RunStatus::Failed)) => ListStatus::Failed,
+            (None, ShownStatus::Recorded(RunStatus::Cancelled)) => ListStatus::Cancelled,
+        }
+    }
+
+    /// Whether it replays a recorded run, and so spends nothing.
+    pub fn is_replay(&self) -> bool {
+        crate::replayed(&self.run.model).is_some()
+    }
+
+    /// How long it took, or has taken so far.
+    pub fn wall_ms(&self, now_ms: i64) -> u64 {
+        let until = self.run.ended_at_ms.unwrap_or(now_ms);
+        until.saturating_sub(self.run.created_at_ms).max(0).cast_unsigned()
+    }
+}
+
+/// The status of a run in a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListStatus {
+    /// A process executes it.
+    Running,
+    /// A process executes it, and a call waits for an answer.
+    Waiting,
+    /// It has not ended, and no process executes it.
+    Interrupted,
+    /// It ended with an accepted result.
+    Completed,
+    /// It completed, but its root or a required sub-agent ran out of turns.
+    TurnLimit,
+    /// It ended without an accepted result.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+    /// Its row or its head is unreliable.
+    Damaged,
+}
+
+impl ListStatus {
+    /// Every status.
+    pub const ALL: [Self; 8] = [
+        Self::Running,
+        Self::Waiting,
+        Self::Interrupted,
+        Self::Completed,
+        Self::TurnLimit,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Damaged,
+    ];
+
+    /// The status as a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
+            Self::Completed => "completed",
+            Self::TurnLimit => "turn-limit",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Damaged => "damaged",
+        }
+    }
 }
 
 /// The status of a run for display: a run that has not ended and that no process executes is interrupted.

@@ -13,6 +13,8 @@ use crate::api::timestamp;
 
 /// Longest reason in the words about a wait.
 const REASON_MAX_CHARS: usize = 120;
+/// How much of that is the end of a longer reason.
+const REASON_END_CHARS: usize = 20;
 
 /// A wait that ends later than this is shown with its date, because a time of day would be ambiguous.
 const FAR_MS: i64 = 12 * 60 * 60 * 1_000;
@@ -40,11 +42,22 @@ impl ProviderWait {
     /// The wait with its reason and its end as of `now_ms`, in one line without control characters. A time of day is in
     /// the reader's time zone.
     pub fn words(&self, now_ms: i64, zone: &TimeZone) -> String {
-        let reason: String = printable::line(&self.reason).chars().take(REASON_MAX_CHARS).collect();
+        let reason = shortened(&printable::line(&self.reason));
         let is_far = self.until_ms.saturating_sub(now_ms) > FAR_MS;
         let until = if is_far { timestamp(self.until_ms) } else { time_of_day(self.until_ms, zone) };
         format!("waits for {}: {reason} (until {until})", printable::line(&self.provider))
     }
+}
+
+/// A reason of limited length. A long one keeps its end, which has the number of the retry.
+fn shortened(reason: &str) -> String {
+    let length = reason.chars().count();
+    if length <= REASON_MAX_CHARS {
+        return reason.to_owned();
+    }
+    let start: String = reason.chars().take(REASON_MAX_CHARS - REASON_END_CHARS).collect();
+    let end: String = reason.chars().skip(length - REASON_END_CHARS + 1).collect();
+    format!("{start}…{end}")
 }
 
 /// A time of day in this time zone, with milliseconds.
@@ -104,6 +117,9 @@ mod tests {
         let east = TimeZone::fixed(jiff::tz::offset(2));
         let soon = wait(12 * hour_ms).words(0, &east);
         assert_eq!(soon, "waits for acme: slow down (until 14:00:00.000)");
+        let long = format!("{}, retry 3 of 29", "slow ".repeat(40));
+        assert_eq!(shortened(&long).chars().count(), REASON_MAX_CHARS);
+        assert!(shortened(&long).ends_with(", retry 3 of 29"), "{}", shortened(&long));
         let tomorrow = wait(24 * hour_ms).words(0, &east);
         assert_eq!(tomorrow, "waits for acme: slow down (until 1970-01-02T00:00:00.000Z)");
     }

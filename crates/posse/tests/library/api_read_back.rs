@@ -2,6 +2,7 @@
 
 use posse::api::{self, Object, VersionedObject};
 use posse::scripted::ScriptedModel;
+use posse::view::ListStatus;
 use posse::{Answer, Decision, EventKind, NewRun, Posse, Rule, TimeZone};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -43,9 +44,10 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     let blocked = &detail["agents"][0]["blocked_on"];
     assert_eq!((&blocked["kind"], &blocked["operation"]), (&json!("approver"), &json!("list:.")));
     assert_eq!(detail["agents"][0]["blocked"], "waits for an approver: list:.");
-    let summary = posse.summary(run).await.expect("a summary");
-    let label = &summary.holder.as_ref().expect("a process executes it").label;
-    assert_eq!(read_back(&api::RunSummary::new(&summary, 1, false))["holder"], json!(label));
+    let listed = posse.listed_runs(1, |_| true).await.expect("a list").remove(0);
+    assert_eq!(listed.status(), ListStatus::Waiting);
+    let label = &listed.run.holder.as_ref().expect("a process executes it").label;
+    assert_eq!(read_back(&api::RunSummary::new(&listed, 0))["holder"], json!(label));
 
     let requests = posse.pending_questions_of(&view).await.expect("requests");
     assert_eq!(requests, posse.pending_questions(run).await.expect("requests"));

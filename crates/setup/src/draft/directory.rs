@@ -12,12 +12,16 @@ use crate::error::{OpenError, SetupError};
 use crate::models;
 use crate::notes::{Notes, WithNotes};
 use crate::settings::{ResolvedSettings, Settings};
-use crate::working_dir::working_dir;
+use crate::working_dir::RunDir;
 
 /// A working directory as a run finds it: its effective settings, models, definitions and skills.
 pub struct RunDirectory {
     /// Its canonical path.
     pub dir: String,
+    /// Where in it the user is, if not at its top.
+    pub below: Option<String>,
+    /// The canonical path of the directory that the user is in, whose settings and definitions apply.
+    pub start: String,
     /// The effective settings; those of the request come first.
     pub settings: Settings,
     /// The base URL of the model's provider, if the request has one.
@@ -39,6 +43,8 @@ impl RunDirectory {
     /// A directory without settings and definitions, for a run that needs none.
     pub fn bare(dir: String, models: ModelRegistry) -> Self {
         Self {
+            start: dir.clone(),
+            below: None,
             dir,
             settings: Settings::default(),
             base_url: None,
@@ -48,14 +54,24 @@ impl RunDirectory {
     }
 
     fn find(draft: &RunDraft, setup: &Setup, notes: &mut Notes) -> Result<Self, SetupError> {
-        let dir = working_dir(draft.dir.clone(), &setup.environment.cwd)?;
-        let resolved = ResolvedSettings::of(setup, Path::new(&dir))?;
+        let found = RunDir::find(draft.dir.clone(), &setup.environment)?;
+        let below = found.below().map(str::to_owned);
+        let RunDir { dir, start } = found;
+        let resolved = ResolvedSettings::of(setup, Path::new(&start))?;
         notes.extend(resolved.notes);
         let settings = draft.settings.clone().or(resolved.settings);
         let base_url = models::given(&settings, setup)?;
         let models = models::registry(&settings, base_url.as_ref(), setup)?;
-        let discovered = DiscoveryResult::load(Path::new(&dir), Some(&models), setup)?;
-        Ok(Self { dir, settings, base_url, models: Arc::new(models), discovered: Arc::new(discovered) })
+        let discovered = DiscoveryResult::load(Path::new(&start), Some(&models), setup)?;
+        Ok(Self {
+            dir,
+            below,
+            start,
+            settings,
+            base_url,
+            models: Arc::new(models),
+            discovered: Arc::new(discovered),
+        })
     }
 
     /// Opens the state directory to execute a run that was prepared here.

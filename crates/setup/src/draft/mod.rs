@@ -43,7 +43,10 @@ pub struct RunDraft {
     pub text: Option<String>,
     /// The root's first message, if it differs from the text. Lists of runs show the text.
     pub prompt: Option<String>,
-    /// The working directory, absolute or relative to that of the environment; the latter by default.
+    /// Text that the user passes beside the task, such as the output of a program. The root reads it after the task.
+    pub context: Option<String>,
+    /// The working directory, absolute or relative to that of the environment. By default it is the top of the repository
+    /// that the environment's directory is in, or that directory itself.
     pub dir: Option<PathBuf>,
     /// The name of the root's definition.
     pub agent: Option<String>,
@@ -138,12 +141,13 @@ impl RunDraft {
         let dir_path = Path::new(dir);
         let state_dir = setup.state_dir()?;
         let parts = self.resolve(directory, setup, notes)?;
-        let agents_md = notes.take(agents_md(Some(&PathBuf::from(dir)), setup)?);
+        let agents_md = notes.take(agents_md(Some(&PathBuf::from(&directory.start)), setup)?);
         let root = self.root(&parts)?;
         // Every field is named, so that the compiler asks what a new one sets. `RunDirectory::load`, `resolve` and
         // `root` have read those that are ignored here.
         let Self {
             prompt,
+            context,
             permissions,
             unowned_writers,
             session_id,
@@ -182,7 +186,9 @@ impl RunDraft {
             definition: root.name.clone(),
             catalogue: CatalogueText::of(catalogue),
             agents_md: agents_md.map(Into::into),
-            prompt: prompt.or_else(|| call.and_then(SkillCall::prompt)).map(Into::into),
+            prompt: parts
+                .prompt(prompt.or_else(|| call.and_then(SkillCall::prompt)), context.as_deref())
+                .map(Into::into),
             model,
             dir: dir.clone(),
             session_id,
@@ -297,6 +303,28 @@ impl RunDraft {
 }
 
 impl RequestParts<'_> {
+    /// The root's first message, with what the user passes beside the task and with where they are; `None` if it is the
+    /// task itself. The agents of a plan work on its steps and do not read it.
+    fn prompt(&self, prompt: Option<String>, context: Option<&str>) -> Option<String> {
+        let below = self.directory.below.as_deref();
+        if self.plan.is_some() || (context.is_none() && below.is_none()) {
+            return prompt;
+        }
+        let mut prompt = prompt.unwrap_or_else(|| self.text.clone());
+        if let Some(context) = context {
+            prompt.push_str("\n\nThe user passed this text with the request:\n\n");
+            prompt.push_str(context);
+        }
+        if let Some(below) = below {
+            prompt.extend([
+                "\n\nThe user is in the directory `",
+                below,
+                "` of the workspace, and paths in the request may be relative to it.",
+            ]);
+        }
+        Some(prompt)
+    }
+
     /// The models that the run is certain to call: those of the root, of its skill and of its plan's steps.
     fn certain_models(&self, model: &str) -> Vec<String> {
         let of = |own: Option<&str>, definition: &str| {

@@ -67,7 +67,7 @@ impl Settings {
     /// Adds the entries of a key that has more than one value.
     fn list_several(&self, key: &str, all: &mut Entries) {
         match key {
-            // With their prices.
+            // With their prices and short names.
             "providers" => self.providers.list(all),
             "hooks" => {
                 for hook in &self.hooks {

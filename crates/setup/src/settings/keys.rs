@@ -176,6 +176,8 @@ keys! {
         "Where models are, by the first part of their names";
     "prices": BTreeMap<String, PriceShape> = many(Settings::read_prices, BTreeMap<String, WithLine<PriceTag>>), Never, Words("the built-in table"), None,
         "What models cost, by their names, in dollars for a million tokens";
+    "model_aliases": BTreeMap<String, String> = many(Settings::read_aliases, BTreeMap<String, WithLine<String>>), Never, Words("`sonnet`, `opus` and `haiku`"), None,
+        "Short names of models, each for a model as `provider/name`";
     "proxy": String = one(proxy, text().shown(address)), Never, One(|| Value::Null), None,
         "The proxy of model traffic";
     "search.provider": Provider = one(search.provider, word(Provider::parse)), Trusted, One(|| Value::Null), None,
@@ -294,7 +296,7 @@ pub(super) fn names_in(section: Option<&'static str>) -> &'static [&'static str]
 /// The key of the table that an entry belongs to: the entries of all providers or prices share one key.
 pub fn family(key: &str) -> &str {
     let top = key.split('.').next().unwrap_or(key);
-    if ["providers", "prices"].contains(&top) { top } else { key }
+    if ["providers", "prices", "model_aliases"].contains(&top) { top } else { key }
 }
 
 /// What a project may do with a key.

@@ -1,4 +1,4 @@
-//! The settings `providers` and `prices`: where models are, with which keys, limits and costs.
+//! The settings `providers`, `prices` and `model_aliases`: where models are, with which keys, limits, costs and names.
 //!
 //! They are read only from the user's settings file: a project that could set the address of a provider could have the
 //! user's key sent there.
@@ -109,11 +109,12 @@ enum RawTools {
     Probe,
 }
 
-/// The keys `providers` and `prices`.
+/// The keys `providers`, `prices` and `model_aliases`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ProviderSettings {
     words: BTreeMap<String, WithOrigin<ProviderWords>>,
     prices: BTreeMap<String, WithOrigin<PriceTag>>,
+    aliases: BTreeMap<String, WithOrigin<String>>,
 }
 
 impl Settings {
@@ -133,6 +134,14 @@ impl Settings {
     /// Takes `prices` from a file.
     pub(super) fn read_prices(&mut self, prices: BTreeMap<String, WithLine<PriceTag>>, path: &Path) {
         self.providers.prices = prices.into_iter().map(|(name, tag)| (name, tag.sourced(path))).collect();
+    }
+}
+
+impl Settings {
+    /// Takes `model_aliases` from a file.
+    pub(super) fn read_aliases(&mut self, aliases: BTreeMap<String, WithLine<String>>, path: &Path) {
+        let aliases = aliases.into_iter().map(|(name, model)| (name, model.sourced(path)));
+        self.providers.aliases = aliases.collect();
     }
 }
 
@@ -159,7 +168,8 @@ impl ProviderSettings {
     /// The providers, with the variables in which keys may be.
     pub fn providers(&self, variables: &[(String, String)]) -> Providers {
         let words = self.words.iter().map(|(name, words)| (name.clone(), words.value.clone()));
-        Providers::new(words, variables.iter().cloned())
+        let aliases = self.aliases.iter().map(|(name, model)| (name.clone(), model.value.clone()));
+        Providers::new(words, variables.iter().cloned()).with_aliases(aliases)
     }
 
     /// Adds the entries, by key. An API key is shown only by its origin.
@@ -171,6 +181,9 @@ impl ProviderSettings {
             let value = json!({"input": tag.input, "output": tag.output, "cache_read": tag.cache_read,
                 "cache_write": tag.cache_write, "reasoning": tag.reasoning});
             entries.push(&format!("prices.{name}"), value, origin);
+        }
+        for (name, WithOrigin { value: model, origin }) in &self.aliases {
+            entries.push(&format!("model_aliases.{name}"), model.as_str().into(), origin);
         }
     }
 

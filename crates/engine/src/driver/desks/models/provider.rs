@@ -48,6 +48,8 @@ pub(super) enum AfterFailure {
         after: Duration,
         /// Whether the provider requested the pause.
         limited: bool,
+        /// How often the turn retries a call that fails in this way.
+        most: u32,
     },
     /// Another call, after these old outputs are omitted.
     Shorter(Vec<String>),
@@ -189,7 +191,8 @@ impl ModelDesk {
         };
         let silent = agent.silent.map_or(done.elapsed, |silent| silent.since.elapsed());
         if call_retry::follows(failed, done.call, silent) {
-            AfterFailure::Again { after: retry.after, limited: retry.limited }
+            let most = call_retry::retries_max(failed);
+            AfterFailure::Again { after: retry.after, limited: retry.limited, most }
         } else {
             AfterFailure::Over
         }

@@ -60,7 +60,11 @@ impl ModelDesk {
                     agent.silent = None;
                 }
             }
-            AfterFailure::Again { after, limited } => self.pause(core, id, after, limited, &reason),
+            AfterFailure::Again { after, limited, most } => {
+                // After the first call, the second one is the first retry.
+                let retry = format!("{reason}, retry {} of {most}", done.call);
+                self.pause(core, id, after, limited, &retry);
+            }
             AfterFailure::Shorter(call_ids) => omit_outputs(core, id, call_ids),
         }
         ReplyOutcome::Charged { unrunnable: unrunnable(reply.as_ref(), &repeated, report_turn) }
