@@ -379,17 +379,18 @@ fn a_message_reaches_the_selected_agent() {
 #[test]
 fn notes_are_shown_once_in_full_above_the_tree() {
     let home = home(0);
-    let below = "inner/deep";
-    home.write(&format!("{below}/file.txt"), "x");
-    home.write(&format!("{below}/script.yaml"), &script(300));
-    let git = Command::new("git").args(["init", "--quiet"]).current_dir(home.project()).status();
-    assert!(git.expect("git runs").success());
+    let nested = "inner/nested";
+    home.write(&format!("{nested}/file.txt"), "x");
+    for dir in [home.project(), home.project().join(nested)] {
+        let git = Command::new("git").args(["init", "--quiet"]).current_dir(dir).status();
+        assert!(git.expect("git runs").success());
+    }
     let tmux = Tmux::open(&home, 60, 30);
-    tmux.enters(&format!("cd {below}; {RUN}"));
+    tmux.enters(RUN);
     let screen = tmux.until("Nothing is left to do.");
     let joined = screen.lines().collect::<Vec<_>>().join(" ");
     assert_eq!(joined.matches("note: ").count(), 1, "{screen}");
-    let piped = home.posse(&["run", "--dir", below, "--model", "scripted/script.yaml", "x"]).exits(0).stderr;
+    let piped = home.posse(&["run", "--model", "scripted/script.yaml", "x"]).exits(0).stderr;
     let note = piped.lines().find(|line| line.starts_with("note: ")).expect("a note");
     assert!(joined.contains(note), "{note}\n{screen}");
     assert!(screen.find("note: ") < screen.find("coder"), "{screen}");

@@ -327,7 +327,7 @@ fn what_is_not_there_is_said_with_what_is_near() {
     let run = run(&home);
     let refused = home.posse(&["diff", &run, "2"]).exits(2).stderr;
     assert!(refused.contains(&format!("there is no agent {run}.2")), "{refused}");
-    assert!(refused.contains(&format!("did you mean {run}.1?")), "{refused}");
+    assert!(refused.contains(&format!("run {run} has 1; `posse show {run}` lists its agents")), "{refused}");
     let mut typed = run.clone().into_bytes();
     typed[7] = if typed[7] == b'0' { b'1' } else { b'0' };
     let typed = String::from_utf8(typed).expect("letters");

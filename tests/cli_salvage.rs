@@ -110,5 +110,5 @@ fn it_is_given_back_into_a_directory_that_is_new_or_empty() {
     home.posse(&["salvage", &agent, "--restore", "first", "--attempt", "1"]).exits(0);
     home.posse(&["salvage", &agent, "--attempt", "1"]).exits(2);
     let refused = home.posse(&["salvage", &format!("{run}.7")]).exits(2).stderr;
-    assert!(refused.contains(&format!("did you mean {run}.1?")), "{refused}");
+    assert!(refused.contains(&format!("run {run} has 1; `posse show {run}` lists its agents")), "{refused}");
 }

@@ -52,7 +52,7 @@ fn a_run_cut_off_by_its_turn_limit_shows_it_everywhere_and_exits_with_5() {
         (&json!(true), &json!(true))
     );
     let ps = home.posse(&["ps"]).exits(0).stdout;
-    assert_eq!(ps.matches("turn limit").count(), 2, "{ps}");
+    assert_eq!(ps.matches("turn-limit").count(), 2, "{ps}");
     let ps: Vec<Value> = home.posse(&["ps", "--json"]).exits(0).json_lines();
     assert!(ps.iter().all(|line| line["turns_exhausted"] == true && line["status"] == "completed"), "{ps:?}");
     let logs = home.posse(&["logs", &run]).exits(0).stdout;

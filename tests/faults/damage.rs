@@ -199,13 +199,13 @@ fn a_damaged_run_is_not_removed_and_keeps_its_files() {
     let (home, run) = ended();
     for change in ["UPDATE heads SET seq = seq + 100", "UPDATE heads SET epoch = 7", "DELETE FROM heads"] {
         with_damage(&home, change, || {
-            let said = home.posse(&["gc", "--runs", "0"]);
+            let said = home.posse(&["gc", "--runs", "0", "--yes"]);
             assert!(said.status.success(), "{change}: {said:?}");
             assert!(said.out.contains(&format!("kept run {run}: it is damaged: ")), "{change}: {said:?}");
         });
         assert!(home.posse(&["verify", &run]).status.success(), "{change}");
     }
-    let said = home.posse(&["gc", "--runs", "0"]);
+    let said = home.posse(&["gc", "--runs", "0", "--yes"]);
     assert!(said.out.contains(&format!("removed run {run}\n")), "{said:?}");
 }
 

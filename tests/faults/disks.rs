@@ -29,7 +29,7 @@ fn in_own_mounts(scenario: &Scenario, dir: &std::path::Path, script: &str) -> (S
         .current_dir(dir)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-        .env("HOME", dir)
+        .env("HOME", dir.join("home"))
         .env("POSSE", PROGRAM)
         .env("POSSE_HOME", scenario.state())
         .env(variables::LEDGER, scenario.ledger())

@@ -60,8 +60,12 @@ impl Launch {
 
     fn command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
         let mut command = Command::new(&self.program);
-        // The user's own settings and keys must not affect a test.
-        command.env_clear().env("HOME", &self.dir).env("NO_COLOR", "1").env("POSSE_HOME", &self.state);
+        // The user's own settings and keys must not affect a test. No run works in a home directory.
+        command
+            .env_clear()
+            .env("HOME", self.dir.join("home"))
+            .env("NO_COLOR", "1")
+            .env("POSSE_HOME", &self.state);
         command.env(variables::TAG, &self.tag).envs(workspace_kind::given());
         for (name, value) in &self.variables {
             command.env(name, value);

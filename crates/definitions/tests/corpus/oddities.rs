@@ -270,7 +270,7 @@ oddities! {
     },
     "short-model" => |made| {
         let line = made.put("model", &["model: sonnet"]);
-        made.warns(Note, line, "is a short name that no provider has");
+        made.warns(Note, line, "is a short name of no model that can be used here");
         true
     },
     "model-as-list" => |made| {

@@ -107,7 +107,7 @@ async fn a_pause_that_was_asked_for_is_in_the_journal_and_holds_no_slot() {
     });
     assert!(started < worked && worked < over, "the other one worked meanwhile, with one slot for both");
     let EventBody::ProviderWaitStarted(wait) = &ended.events[started].body else { panic!("a wait") };
-    assert_eq!((wait.provider.as_str(), wait.reason.as_str()), ("acme", "slow down"));
+    assert_eq!((wait.provider.as_str(), wait.reason.as_str()), ("acme", "slow down, retry 1 of 29"));
     assert_eq!(wait.until_ms - ended.events[started].at_ms, 3 * 60 * 60 * 1_000);
     let EventBody::ProviderWaitEnded(end) = &ended.events[over].body else { panic!("an end") };
     assert_eq!(end.waited_ms, 3 * 60 * 60 * 1_000);
