@@ -224,7 +224,7 @@ fn a_retried_plan_executes_only_the_steps_that_are_not_integrated() {
     assert_eq!(titles(&step), ["two"]);
 }
 
-/// A model that reads and goes on, and tells what it was asked.
+/// A model that reads a file, and then reports.
 fn talkative(asked: &MockRequest) -> Answer {
     match asked.turn() {
         1 => MockReply::text("The canary sings at dawn.").call("read", &json!({"path": "hello.txt"})),

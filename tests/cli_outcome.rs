@@ -12,7 +12,7 @@ const FOR_EVER: u32 = 3_600_000;
 /// A root that was answered once, and a child whose first call is never answered; a turn of the root costs $0.0045.
 fn cut_off_script() -> String {
     format!(
-        r#"
+        r"
 facts: {{price: {{input: 3, output: 15}}}}
 rules:
 - when: {{definition: coder}}
@@ -23,7 +23,7 @@ rules:
 - when: {{definition: general}}
   reply: {{text: done}}
   latency_ms: {FOR_EVER}
-"#
+"
     )
 }
 
@@ -136,7 +136,7 @@ fn the_error_of_a_budget_names_its_limit_and_what_the_next_call_could_cost() {
 }
 
 /// A child that asks for what the run does not let it ask for, and a root that writes where nothing may be written.
-const REFUSED: &str = r#"
+const REFUSED: &str = r"
 - when: {definition: coder, turn: 1}
   reply:
     tool_calls: [{name: task, input: {subagent_type: general, description: push, prompt: push}}]
@@ -147,7 +147,7 @@ const REFUSED: &str = r#"
 - when: {definition: general}
   reply: {text: Everything is pushed.}
 - reply: {text: Everything is pushed.}
-"#;
+";
 
 #[test]
 fn operations_that_were_refused_are_listed_with_agent_and_source() {

@@ -230,8 +230,8 @@ impl Link {
     fn before(&self) -> Result<Option<(AgentId, Option<String>)>, HistoryError> {
         let contract = self.contract()?;
         // A root has the conversation that it continues in its first event.
-        let continues = contract.parent.continues.clone().filter(|_| !self.agent.is_root());
-        let continued = continues.map(|of| (of, None));
+        let earlier = contract.parent.continues.clone().filter(|_| !self.agent.is_root());
+        let continued = earlier.map(|of| (of, None));
         let shared = shared_from(contract).map(|(of, reply)| (of.clone(), Some(reply.to_owned())));
         Ok(continued.or(shared))
     }

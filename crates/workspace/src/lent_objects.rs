@@ -283,8 +283,11 @@ impl ObjectLender<'_> {
             MissingObjects::Only(oid) => (None, format!("{oid}\n")),
             MissingObjects::Reached { from, but_not } if but_not.contains(from) => return Ok(()),
             MissingObjects::Reached { from, but_not } => {
-                let known: String = but_not.iter().map(|known| format!("^{known}\n")).collect();
-                (Some(REACHED), format!("{from}\n{known}"))
+                let mut wanted = format!("{from}\n");
+                for known in but_not {
+                    wanted.extend(["^", &known.to_string(), "\n"]);
+                }
+                (Some(REACHED), wanted)
             }
         };
         let name = packs.join(PACK);

@@ -32,12 +32,12 @@ pub(crate) struct CancelArgs {
 
 /// Cancels a run or an agent.
 pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliError> {
-    let ending = Ending { reason: &args.reason, at_once: false, no_wait: args.no_wait };
+    let ending = EndRequest { reason: &args.reason, at_once: false, no_wait: args.no_wait };
     end(&args.agent, &ending, context)
 }
 
 /// How a run or an agent is ended.
-pub(super) struct Ending<'a> {
+pub(super) struct EndRequest<'a> {
     pub(super) reason: &'a str,
     /// Whether its tool calls are stopped at once.
     pub(super) at_once: bool,
@@ -46,7 +46,11 @@ pub(super) struct Ending<'a> {
 }
 
 /// Ends a run or an agent.
-pub(super) fn end(named: &NamedWorkArg, ending: &Ending<'_>, context: &Context) -> Result<Exit, CliError> {
+pub(super) fn end(
+    named: &NamedWorkArg,
+    ending: &EndRequest<'_>,
+    context: &Context,
+) -> Result<Exit, CliError> {
     let reader = context.open_read_only()?;
     let (agent, is_closed) = runtime::looking(async {
         let agent = named.find(&reader, context).await?;

@@ -59,7 +59,7 @@ pub(crate) fn continue_run(args: ContinueArgs, context: &Context) -> Result<Exit
     let (detach, json) = (args.further.detach, args.further.json);
     let text = typed("message", &args.message)?;
     let earlier = ended(&args.run, context)?;
-    let draft = args.further.draft(Some(text)).follow_up(earlier, EARLIER);
+    let draft = args.further.draft(Some(text)).follow_up(&earlier, EARLIER);
     run::start(draft, detach, json, context)
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let posse = context.open(directory.models, &Settings::own(&context.environment)?)?;
-        let handle = match signals.unless_one_comes(posse.start_request(request, false)).await {
+        let handle = match signals.unless_one_comes(Box::pin(posse.start_request(request, false))).await {
             Ok(started) => started?,
             Err(ask) => return Ok(ask.exit()),
         };

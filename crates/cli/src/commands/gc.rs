@@ -39,7 +39,7 @@ pub(crate) struct GcArgs {
 pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     let mut output = Output::new();
     let asks = !args.dry_run && !args.yes && (has_terminal() || args.runs.is_some());
-    if asks && !may_clean(args, context, &mut output)? {
+    if asks && !confirm_cleaning(args, context, &mut output)? {
         note("nothing was removed");
         return Ok(Exit::FAILED);
     }
@@ -54,7 +54,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
 }
 
 /// Shows what would be removed, and asks if that is anything.
-fn may_clean(args: &GcArgs, context: &Context, output: &mut Output) -> Result<bool, CliError> {
+fn confirm_cleaning(args: &GcArgs, context: &Context, output: &mut Output) -> Result<bool, CliError> {
     let going = clean(args, true, context)?;
     if going.removed.is_empty() {
         return Ok(true);

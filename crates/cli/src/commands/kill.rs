@@ -1,6 +1,6 @@
 //! `posse kill`.
 
-use super::cancel::{Ending, end};
+use super::cancel::{EndRequest, end};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -24,6 +24,6 @@ pub(crate) struct KillArgs {
 
 /// Stops a run or an agent at once.
 pub(crate) fn kill(args: &KillArgs, context: &Context) -> Result<Exit, CliError> {
-    let ending = Ending { reason: &args.reason, at_once: true, no_wait: args.no_wait };
+    let ending = EndRequest { reason: &args.reason, at_once: true, no_wait: args.no_wait };
     end(&args.agent, &ending, context)
 }

@@ -34,10 +34,8 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
             Some(_) => posse.write_reports(&agent).await,
             None => Ok(None),
         };
-        let refused = match report.is_some() && record.agent.subtree.refused > 0 {
-            true => Some(posse.refused(&agent.run()).await?),
-            false => None,
-        };
+        let has_refused = report.is_some() && record.agent.subtree.refused > 0;
+        let refused = if has_refused { Some(posse.refused(&agent.run()).await?) } else { None };
         Ok((agent, report, record.agent.is_turn_limited(), refused, files))
     })?;
     let Some(report) = report else {

@@ -172,10 +172,7 @@ impl Run {
                 self.call_ended(event, call_id)?;
                 self.count(event, Figures::of_call(&event.body))?;
             }
-            EventBody::CancelRequested(e) => {
-                let cancel = Cancel { by: e.by.clone(), reason: e.reason.clone(), kill: e.kill };
-                self.live(event)?.cancel = Some(cancel);
-            }
+            EventBody::CancelRequested(e) => self.live(event)?.cancel = Some(Cancel::of(e)),
             EventBody::RunCompleted(e) => {
                 self.end_run(event, Outcome::Completed { text: e.text.clone() })?;
                 self.count_turn_limit(event, e.turns_exhausted)?;

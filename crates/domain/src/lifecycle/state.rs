@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Amount, Deadline, Ledger, whose};
 use crate::code::Code;
 use crate::contract::Contract;
-use crate::event::{AnsweredBy, BaseSnapshot, FailedChild};
+use crate::event::{AnsweredBy, BaseSnapshot, CancelRequested, FailedChild};
 use crate::hash::Hash;
 use crate::id::{AgentId, RunId};
 use crate::permission::{Authority, Grant};
@@ -84,6 +84,12 @@ pub struct Cancel {
     pub reason: String,
     /// Ends at once, without a grace period.
     pub kill: bool,
+}
+
+impl Cancel {
+    pub(super) fn of(requested: &CancelRequested) -> Self {
+        Self { by: requested.by.clone(), reason: requested.reason.clone(), kill: requested.kill }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -40,8 +40,8 @@ pub use permission::{
 };
 pub use plan::{PlanCheck, PlanProblem};
 pub use run::{
-    Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, Refused,
-    RefusedBy, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
+    Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, RefusedBy,
+    RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};

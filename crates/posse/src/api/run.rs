@@ -142,7 +142,7 @@ impl From<view::RefusedBy> for RefusedBy {
 
 /// An operation that was refused.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Refused {
+pub struct RefusedCall {
     /// The agent that requested it.
     pub agent: String,
     /// The operation, as `tool:specifier`; only the tool if the specifier is unknown.
@@ -159,7 +159,7 @@ pub struct Refused {
     pub seq: u64,
 }
 
-impl From<&view::RefusedOperation> for Refused {
+impl From<&view::RefusedOperation> for RefusedCall {
     fn from(refused: &view::RefusedOperation) -> Self {
         Self {
             agent: refused.agent.to_string(),
@@ -231,7 +231,7 @@ pub struct Outcome {
     /// The sub-agents that completed, but ran out of turns.
     pub turn_limited: Vec<String>,
     /// The first operations that were refused.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedCall>,
     /// How many operations were refused in total.
     pub refused_count: u64,
     /// The sub-agents that completed and can change files, but changed none.
@@ -272,7 +272,7 @@ impl Outcome {
             failed: failed.collect(),
             turns_exhausted: finished.turns_exhausted,
             turn_limited: finished.turn_limited.iter().map(|child| child.id.to_string()).collect(),
-            refused: finished.refused.iter().map(Refused::from).collect(),
+            refused: finished.refused.iter().map(RefusedCall::from).collect(),
             refused_count: finished.refused.count(),
             unchanged: finished.unchanged.iter().map(ToString::to_string).collect(),
             result: finished.result.clone(),
@@ -539,7 +539,7 @@ pub struct RunDetail {
     /// What all agents spent.
     pub usage: Usage,
     /// The first operations that were refused.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedCall>,
     /// How many operations were refused in total.
     pub refused_count: u64,
     /// Its agents in the order of their creation, the root first.
@@ -572,7 +572,7 @@ impl RunDetail {
             replay_of: run.replay_of().map(str::to_owned),
             elapsed_ms: run.elapsed_ms(now_ms),
             usage: (&run.usage()).into(),
-            refused: run.refused().iter().map(Refused::from).collect(),
+            refused: run.refused().iter().map(RefusedCall::from).collect(),
             refused_count: run.refused().count(),
             agents: run.agents().iter().map(agent).collect(),
             by_depth: figures.by_depth().iter().map(|(depth, total)| Depth::new(*depth, total)).collect(),

@@ -16,13 +16,10 @@ use crate::settings::{Origin, Settings, WithOrigin};
 impl RunDraft {
     /// Fills this draft of a follow-up: its text is the next message in the conversation of `earlier`, whose model,
     /// definition and directory it keeps unless it names others.
-    pub fn follow_up(self, earlier: EndedAgent, named: &'static str) -> Self {
-        let agent = earlier.agent.agent.definition.clone();
-        Self {
-            agent: self.agent.clone().or(Some(agent)),
-            continues: Some(earlier.continuation.clone()),
-            ..self.beside(&earlier, named)
-        }
+    pub fn follow_up(self, earlier: &EndedAgent, named: &'static str) -> Self {
+        let mut draft = self.beside(earlier, named);
+        draft.agent.get_or_insert_with(|| earlier.agent.agent.definition.clone());
+        Self { continues: Some(earlier.continuation.clone()), ..draft }
     }
 
     /// Fills this draft of another try at work that did not complete, with the limits of the earlier run unless it has
@@ -49,12 +46,12 @@ impl RunDraft {
         if is_root { Ok(draft.whole_run(earlier)) } else { Ok(draft.one_task(earlier)) }
     }
 
-    /// What every run that goes on from `earlier` takes over.
+    /// What every run that continues `earlier` takes over.
     fn beside(self, earlier: &EndedAgent, named: &'static str) -> Self {
         let mut draft = self;
         draft.dir = draft.dir.or_else(|| Some(PathBuf::from(&earlier.request.dir)));
         let model = &earlier.agent.agent.model;
-        // A replay has no model of its own to go on with.
+        // A replay has no model of its own to continue with.
         if draft.settings.model.is_none() && posse::replayed(model).is_none() {
             let of_run = |value: &String| WithOrigin { value: value.clone(), origin: Origin::Request(named) };
             let url = earlier.request.terms.base_url.as_ref().map(|given| of_run(&given.url));
@@ -92,19 +89,18 @@ impl RunDraft {
             plan.steps.iter_mut().for_each(|step| step.depends_on.clear());
             plan
         });
-        match step.filter(|plan| !plan.steps.is_empty()) {
-            Some(plan) => self.plan = Some(PlanInput::Checked(Box::new(plan))),
-            None => {
-                self.agent.get_or_insert(agent.agent.definition);
-                self.prompt.get_or_insert(agent.contract.step.description.clone());
-            }
+        if let Some(plan) = step.filter(|plan| !plan.steps.is_empty()) {
+            self.plan = Some(PlanInput::Checked(Box::new(plan)));
+        } else {
+            self.agent.get_or_insert(agent.agent.definition);
+            self.prompt.get_or_insert(agent.contract.step.description.clone());
         }
         self.text.get_or_insert(title);
         self
     }
 }
 
-/// The first message of a run that goes on where an earlier one stopped.
+/// The first message of a run that continues where an earlier one stopped.
 fn again(earlier: &EndedAgent) -> String {
     let why = earlier.outcome.as_ref().and_then(posse::RunOutcome::why);
     let why = why
@@ -117,16 +113,16 @@ fn again(earlier: &EndedAgent) -> String {
 
 /// The limits of the earlier run, where the draft has none.
 fn with_limits(settings: Settings, earlier: &EndedAgent, named: &'static str) -> Settings {
-    fn or<T>(own: Option<WithOrigin<T>>, value: T, named: &'static str) -> Option<WithOrigin<T>> {
-        Some(own.unwrap_or(WithOrigin { value, origin: Origin::Request(named) }))
+    fn or<T>(own: Option<WithOrigin<T>>, value: T, named: &'static str) -> WithOrigin<T> {
+        own.unwrap_or(WithOrigin { value, origin: Origin::Request(named) })
     }
     let (budget, terms) = (&earlier.request.budget, &earlier.request.terms);
     Settings {
-        max_turns: or(settings.max_turns, Limit(terms.base_turns.map(u64::from)), named),
-        max_agents: or(settings.max_agents, Limit(budget.agents), named),
-        max_tokens: or(settings.max_tokens, Limit(budget.tokens), named),
-        max_usd: or(settings.max_usd, MoneyLimit(budget.usd), named),
-        max_time: or(settings.max_time, TimeLimit(budget.wall_ms.map(Duration::from_millis)), named),
+        max_turns: Some(or(settings.max_turns, Limit(terms.base_turns.map(u64::from)), named)),
+        max_agents: Some(or(settings.max_agents, Limit(budget.agents), named)),
+        max_tokens: Some(or(settings.max_tokens, Limit(budget.tokens), named)),
+        max_usd: Some(or(settings.max_usd, MoneyLimit(budget.usd), named)),
+        max_time: Some(or(settings.max_time, TimeLimit(budget.wall_ms.map(Duration::from_millis)), named)),
         ..settings
     }
 }
