@@ -35,6 +35,8 @@ const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n
 /// to them. No patterns are planted, so that git refuses no path.
 const SPARSE_CONFIG: &str = "[core]\n\tsparseCheckout = true\n";
 const DOT_GIT: &str = ".git";
+/// Why a pack that an agent made is omitted.
+const MAYBE_SECRET: &str = "it may have the content of a file named by workspace.copy";
 /// Files without work in them: git rewrites the index even when it only reads, and staged content is an object.
 const UNCOUNTED: [&[u8]; 2] = [b"index", b"shallow"];
 
@@ -282,14 +284,15 @@ fn sorted<'a>(planted: &'a [(&'static str, Vec<u8>)]) -> Vec<&'a (&'static str, 
     planted
 }
 
-/// A secret cannot be recognised by its name in a pack, so where there are secrets, packs that the agent made are omitted.
+/// Omits what is, or may be, the content of a secret. In a pack a secret cannot be recognised by its name.
 fn leave_out_secrets(walked: &mut scan::ScanResult, secrets: &HashSet<ObjectId>) {
-    let is_secret = |found: &mut ScannedFile| {
-        let is_pack = found.path.starts_with(b"objects/pack/") && !secrets.is_empty();
-        is_pack || loose(&found.path).is_some_and(|oid| secrets.contains(&oid))
-    };
+    let is_secret = |found: &mut ScannedFile| loose(&found.path).is_some_and(|oid| secrets.contains(&oid));
     for secret in walked.found.extract_if(.., is_secret) {
         walked.left_out.work(&secret.path, SECRET);
+    }
+    let is_pack = |found: &mut ScannedFile| found.path.ends_with(b".pack") && !secrets.is_empty();
+    for pack in walked.found.extract_if(.., is_pack) {
+        walked.left_out.work(&pack.path, MAYBE_SECRET);
     }
 }
 

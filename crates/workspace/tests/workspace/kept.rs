@@ -232,6 +232,13 @@ fn a_dot_git_that_is_too_large_or_holds_a_secret_keeps_its_workspace() {
     let told = &salvaged.left_out[0];
     assert!(told.starts_with(".git/objects/") && told.contains("workspace.copy"), "{told}");
     assert_kept(&space, &dir, "workspace.copy");
+    // In a pack the secret has no name.
+    agents_git(&world, &space, &dir, &["commit", "-q", "-m", "secret"]);
+    agents_git(&world, &space, &dir, &["repack", "-a", "-d", "-q"]);
+    let packed = salvage(&space).left_out;
+    let is_omitted =
+        |told: &String| told.contains(".pack: it may have the content of a file named by workspace.copy");
+    assert!(packed.iter().any(is_omitted), "{packed:?}");
     write(&dir, ".git/objects/pack/large", vec![7; 5000]);
     let salvaged = salvage(&space);
     assert!(salvaged.left_out[0].starts_with(".git/: "), "{:?}", salvaged.left_out);
