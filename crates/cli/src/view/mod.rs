@@ -49,6 +49,9 @@ pub(crate) use screen::TerminalEvent;
 pub(crate) use tty::is_in_foreground;
 pub(crate) use width::clip;
 
+/// Limit of pieces of replies that wait for the event of their call.
+const EARLY_DELTAS_MAX: usize = 1_000;
+
 /// How a run is shown.
 pub(crate) struct View {
     kind: ViewType,
@@ -59,6 +62,8 @@ pub(crate) struct View {
     reader_gone: bool,
     /// How this process leaves its terminal, if it can.
     detacher: Option<Detacher>,
+    /// Pieces of replies that arrived before the event of their call.
+    early: Vec<Delta>,
 }
 
 struct Detacher {
@@ -88,7 +93,8 @@ impl View {
             .waiting
             .zip(state_dir)
             .map(|(waiting, dir)| Detacher { waiting, state_dir: dir.to_owned() });
-        Self { kind, display, run: RunView::default(), output: Output::new(), reader_gone: false, detacher }
+        let (run, output) = (RunView::default(), Output::new());
+        Self { kind, display, run, output, reader_gone: false, detacher, early: Vec::new() }
     }
 
     /// Lines for a log file.
@@ -100,6 +106,7 @@ impl View {
             run: RunView::default(),
             output: Output::new(),
             reader_gone: false,
+            early: Vec::new(),
             detacher: None,
         }
     }
@@ -163,6 +170,7 @@ impl View {
                 return self.unless_gone(written);
             }
         }
+        self.print_early();
         Ok(())
     }
 
@@ -180,9 +188,20 @@ impl View {
         for delta in deltas {
             self.run.apply_delta(delta);
         }
-        if let ViewType::Plain(lines) = &mut self.kind {
-            lines.deltas(deltas);
-        }
+        self.early.extend_from_slice(deltas);
+        self.print_early();
+    }
+
+    /// Prints the pieces of replies whose agents are known to have asked: a piece can arrive before the event of its call.
+    fn print_early(&mut self) {
+        let ViewType::Plain(lines) = &mut self.kind else { return self.early.clear() };
+        let agents = self.run.agents();
+        let is_expected = |delta: &mut Delta| agents.get(&delta.agent_id).is_some_and(|agent| agent.turn > 0);
+        let expected: Vec<Delta> = self.early.extract_if(.., is_expected).collect();
+        lines.deltas(&expected);
+        // Pieces of a run that is not shown would wait forever.
+        let excess = self.early.len().saturating_sub(EARLY_DELTAS_MAX);
+        self.early.drain(..excess);
     }
 
     /// Tells a user who may look elsewhere, if they asked for that.
