@@ -16,7 +16,7 @@ use std::process::{Child, Command, ExitStatus};
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setsid};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::oneshot;
 
 use crate::args;
@@ -25,6 +25,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::questions::write_out;
 use crate::runtime;
+use crate::signals::listen_to;
 use crate::view::is_in_foreground;
 
 /// The first argument of the second process; the id of the first follows.
@@ -152,14 +153,11 @@ struct ForwardedSignals {
 
 impl ForwardedSignals {
     fn listen() -> Result<Self, CliError> {
-        let on = |kind| {
-            signal(kind).map_err(|error| CliError::failed(format!("signals cannot be listened to: {error}")))
-        };
         Ok(Self {
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-            hang_up: on(SignalKind::hangup())?,
-            detached: on(SignalKind::user_defined1())?,
+            interrupt: listen_to(SignalKind::interrupt())?,
+            terminate: listen_to(SignalKind::terminate())?,
+            hang_up: listen_to(SignalKind::hangup())?,
+            detached: listen_to(SignalKind::user_defined1())?,
         })
     }
 

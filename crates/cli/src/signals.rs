@@ -29,6 +29,11 @@ impl Ask {
     }
 }
 
+/// Begins to listen to one kind of signal, which no longer ends the process by itself.
+pub(crate) fn listen_to(kind: SignalKind) -> Result<Signal, CliError> {
+    signal(kind).map_err(|error| CliError::failed(format!("signals cannot be listened to: {error}")))
+}
+
 /// The signals that a process with a run listens to. From here on they no longer end the process by themselves.
 pub(crate) struct Signals {
     interrupt: Signal,
@@ -39,13 +44,10 @@ pub(crate) struct Signals {
 impl Signals {
     /// Begins to listen. Must be called inside the runtime.
     pub(crate) fn listen() -> Result<Self, CliError> {
-        let on = |kind| {
-            signal(kind).map_err(|error| CliError::failed(format!("signals cannot be listened to: {error}")))
-        };
         Ok(Self {
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-            hang_up: on(SignalKind::hangup())?,
+            interrupt: listen_to(SignalKind::interrupt())?,
+            terminate: listen_to(SignalKind::terminate())?,
+            hang_up: listen_to(SignalKind::hangup())?,
         })
     }
 

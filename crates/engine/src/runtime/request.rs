@@ -23,6 +23,8 @@ use crate::history::continued_conversation;
 
 /// Size limit of a user's request.
 pub const REQUEST_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// Size limit of the conversation that a run continues: images make it long, and the journal stores it once more.
+const CONTINUED_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// Limit of characters of the request's first line that become the goal in the root's contract.
 const GOAL_MAX_CHARS: usize = 200;
 
@@ -98,6 +100,10 @@ fn check_texts(request: &RunRequest) -> Result<Arc<str>, RuntimeError> {
     if let Some(prior) = prior {
         if prior.missing().is_some() {
             return invalid(RequestField::Continues, "its conversation was not fetched".to_owned());
+        }
+        if prior.len_bytes() > CONTINUED_MAX_BYTES {
+            let problem = format!("its conversation has more than {CONTINUED_MAX_BYTES} bytes");
+            return invalid(RequestField::Continues, problem);
         }
         if let Err(problem) = continued_conversation(&prior.to_shared()) {
             return invalid(RequestField::Continues, problem.to_string());
