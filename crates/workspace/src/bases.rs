@@ -10,6 +10,7 @@
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/files       all files, or only those that differ
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/git         the `.git` of a new workspace
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/manifest    the stat and the object of each file
+//! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/shape       the stat of everything else: directories, `git`
 //! <state>/projects/<key>/bases/<boot>/<commit>-<salt>/checked     its time is that of the last check of contents
 //! <state>/projects/<key>/bases.locks/<commit>-<salt>              held by who lays the commit out
 //! <state>/projects/<key>/bases.lock                               held by who renames or removes a state
@@ -27,6 +28,7 @@ mod fold;
 mod layer;
 mod maker;
 mod making;
+mod shape;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -56,6 +58,7 @@ const SPOILED: &str = "spoiled";
 const FILES: &str = "files";
 const GIT: &str = "git";
 const MANIFEST: &str = "manifest";
+const SHAPE: &str = "shape";
 
 /// The file that makes a state complete.
 #[derive(Debug, Clone, Serialize, Deserialize)]

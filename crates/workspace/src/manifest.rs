@@ -90,11 +90,7 @@ impl Manifest {
     /// Loads the manifest at `path`; `None` if it does not exist or is damaged.
     pub(crate) fn load(path: &Path) -> Option<Self> {
         let bytes = std::fs::read(path).ok()?;
-        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
-        if blake3::hash(body).as_bytes() != sum {
-            return None;
-        }
-        let mut input = Input(body.strip_prefix(MAGIC)?);
+        let mut input = Input::checked(&bytes, MAGIC)?;
         let looked_ns = i128::from_le_bytes(input.array()?);
         let commit = ObjectId::from_bytes(input.array()?);
         let tree = ObjectId::from_bytes(input.array()?);
@@ -121,9 +117,7 @@ impl Manifest {
         out.extend_from_slice(self.tree.as_bytes());
         out.extend_from_slice(&u32::try_from(self.entries.len()).unwrap_or_default().to_le_bytes());
         self.entries.iter().for_each(|entry| put(&mut out, entry));
-        let sum = blake3::hash(&out);
-        out.extend_from_slice(sum.as_bytes());
-        out
+        with_checksum(out)
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<&Entry> {
@@ -132,13 +126,27 @@ impl Manifest {
     }
 }
 
+/// Ends a file that [`Input::checked`] reads.
+fn with_checksum(mut out: Vec<u8>) -> Vec<u8> {
+    let sum = blake3::hash(&out);
+    out.extend_from_slice(sum.as_bytes());
+    out
+}
+
 fn put(out: &mut Vec<u8>, entry: &Entry) {
-    let stat = entry.stat.unwrap_or_default();
-    out.extend_from_slice(&u32::try_from(entry.path.len()).unwrap_or_default().to_le_bytes());
-    out.extend_from_slice(&entry.path);
+    put_path(out, &entry.path);
     out.extend_from_slice(&entry.mode.bits().to_le_bytes());
     out.extend_from_slice(entry.oid.as_bytes());
     out.push(u8::from(entry.stat.is_some()) | u8::from(entry.raw) << 1);
+    put_stat(out, &entry.stat.unwrap_or_default());
+}
+
+fn put_path(out: &mut Vec<u8>, path: &[u8]) {
+    out.extend_from_slice(&u32::try_from(path.len()).unwrap_or_default().to_le_bytes());
+    out.extend_from_slice(path);
+}
+
+fn put_stat(out: &mut Vec<u8>, stat: &Stat) {
     for number in [stat.size, stat.ino, stat.dev] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -152,21 +160,29 @@ fn put(out: &mut Vec<u8>, entry: &Entry) {
 
 struct Input<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// The content of a file after its first bytes; `None` if it is damaged.
+    fn checked(bytes: &'a [u8], magic: &[u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_at_checked(bytes.len().checked_sub(SUM_BYTES)?)?;
+        let is_whole = blake3::hash(body).as_bytes() == sum;
+        is_whole.then(|| body.strip_prefix(magic)).flatten().map(Self)
+    }
+
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*head)
     }
 
-    fn entry(&mut self) -> Option<Entry> {
+    fn path(&mut self) -> Option<Vec<u8>> {
         let length = usize::try_from(u32::from_le_bytes(self.array()?)).ok()?;
         let (path, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        let mode = Mode::from_bits(u32::from_le_bytes(self.array()?))?;
-        let oid = ObjectId::from_bytes(self.array()?);
-        let [flags] = self.array()?;
-        let stat = Stat {
+        Some(path.to_vec())
+    }
+
+    fn stat(&mut self) -> Option<Stat> {
+        Some(Stat {
             size: u64::from_le_bytes(self.array()?),
             ino: u64::from_le_bytes(self.array()?),
             dev: u64::from_le_bytes(self.array()?),
@@ -175,14 +191,44 @@ impl Input<'_> {
             mode: u32::from_le_bytes(self.array()?),
             uid: u32::from_le_bytes(self.array()?),
             gid: u32::from_le_bytes(self.array()?),
-        };
-        Some(Entry {
-            path: path.to_vec(),
-            mode,
-            oid,
-            stat: (flags & 1 != 0).then_some(stat),
-            raw: flags & 2 != 0,
         })
+    }
+
+    fn entry(&mut self) -> Option<Entry> {
+        let path = self.path()?;
+        let mode = Mode::from_bits(u32::from_le_bytes(self.array()?))?;
+        let oid = ObjectId::from_bytes(self.array()?);
+        let [flags] = self.array()?;
+        let stat = self.stat()?;
+        Some(Entry { path, mode, oid, stat: (flags & 1 != 0).then_some(stat), raw: flags & 2 != 0 })
+    }
+}
+
+/// The stats of paths, in the order in which they were found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct PathStats(pub(crate) Vec<(Vec<u8>, Stat)>);
+
+impl PathStats {
+    const MAGIC: &[u8; 8] = b"POSSEps1";
+
+    /// Loads the list at `path`; `None` if it does not exist or is damaged.
+    pub(crate) fn load(path: &Path) -> Option<Self> {
+        let bytes = std::fs::read(path).ok()?;
+        let mut input = Input::checked(&bytes, Self::MAGIC)?;
+        let mut stats = Vec::new();
+        while !input.0.is_empty() {
+            stats.push((input.path()?, input.stat()?));
+        }
+        Some(Self(stats))
+    }
+
+    pub(crate) fn save(&self, path: &Path) -> Result<(), RepositoryError> {
+        let mut out = Self::MAGIC.to_vec();
+        for (path, stat) in &self.0 {
+            put_path(&mut out, path);
+            put_stat(&mut out, stat);
+        }
+        disk::write_cache(path, &with_checksum(out))
     }
 }
 

@@ -15,14 +15,14 @@ use rustix::io::Errno;
 
 use super::super::content::open_beneath;
 use super::super::gc::{entries_of, names_in};
-use super::super::manifest::{Entry, Manifest, Stat};
+use super::super::manifest::{Entry, Manifest, PathStats, Stat};
 use super::super::object::{self, Mode, ObjectType};
 use super::super::project::Project;
 use super::super::refs::check_id;
 use super::super::sync::UNKNOWN_BOOT;
 use super::super::{LocalFiles, ObjectId, RepositoryError, RunSpace, disk, notes, scan};
 use super::find::ProjectStates;
-use super::{BaseState, FILES, MADE, MANIFEST, SPOILED, StateMark};
+use super::{BaseState, FILES, MADE, MANIFEST, SHAPE, SPOILED, StateMark, shape};
 
 /// The file in the directory of a state whose time is that of the last comparison of contents.
 pub(super) const CHECKED: &str = "checked";
@@ -35,35 +35,58 @@ const CHECK_LASTS: Duration = Duration::from_hours(24);
 /// The priority of the thread that reads contents: no agent waits for it.
 const NICENESS: i32 = 19;
 
-/// Whether every file is as it was when it was laid out, by its stat.
-pub(super) fn is_as_laid_out(files: &Path, manifest: &Path) -> bool {
-    let Some(manifest) = Manifest::load(manifest) else { return false };
-    let Ok(root) = scan::open_root(files) else { return false };
+/// The first entry of a state that is not as it was laid out, by its stat, as readable text.
+pub(super) fn changed_entry(dir: &Path) -> Option<String> {
+    let (Some(manifest), Some(shape)) =
+        (Manifest::load(&dir.join(MANIFEST)), PathStats::load(&dir.join(SHAPE)))
+    else {
+        return Some("the list of its files is damaged".to_owned());
+    };
+    changed_in_shape(dir, &shape).or_else(|| changed_file(&dir.join(FILES), &manifest))
+}
+
+/// The same for directories, whiteouts and the `.git` of a new workspace.
+fn changed_in_shape(dir: &Path, shape: &PathStats) -> Option<String> {
+    let unreadable = || Some("its directory cannot be opened".to_owned());
+    let Ok(root) = scan::open_root(dir) else { return unreadable() };
+    let changed = shape.0.iter().find(|(path, stat)| {
+        let now = statat(&root, path.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
+        now.map_or(true, |now| shape::comparable(&now) != *stat)
+    });
+    changed.map(|(path, _)| {
+        let place = path.strip_prefix(FILES.as_bytes()).unwrap_or(path);
+        let place = place.strip_prefix(b"/").unwrap_or(place);
+        if place.is_empty() { "its top directory".to_owned() } else { notes::readable(place) }
+    })
+}
+
+/// The same for the files of the manifest.
+fn changed_file(files: &Path, manifest: &Manifest) -> Option<String> {
+    let Ok(root) = scan::open_root(files) else { return Some("its top directory".to_owned()) };
     // Beneath the handle of its directory, a file is found in one step.
     let groups: Vec<&[Entry]> =
         manifest.entries.chunk_by(|one, next| directory_of(&one.path) == directory_of(&next.path)).collect();
-    let checked = parallel::map(groups.len(), |at| {
-        Ok::<bool, RepositoryError>(is_group_as_laid_out(&root, groups[at]))
+    let changed = parallel::map(groups.len(), |at| {
+        Ok::<Option<&Entry>, RepositoryError>(changed_in_group(&root, groups[at]))
     });
-    checked.is_ok_and(|checked| checked.into_iter().all(|same| same))
+    let first = changed.ok()?.into_iter().flatten().next();
+    first.map(|entry| notes::readable(&entry.path))
 }
 
-/// The same for files of one directory.
-fn is_group_as_laid_out(root: &OwnedFd, group: &[Entry]) -> bool {
-    let dir = group.first().map_or(&b""[..], |entry| directory_of(&entry.path));
-    if !group.iter().any(|entry| entry.stat.is_some()) {
-        return true;
-    }
+/// The first changed file among those of one directory.
+fn changed_in_group<'a>(root: &OwnedFd, group: &'a [Entry]) -> Option<&'a Entry> {
+    let first = group.iter().find(|entry| entry.stat.is_some())?;
+    let dir = directory_of(&first.path);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let opened =
         if dir.is_empty() { None } else { Some(open_beneath(root, dir, flags, Permissions::empty())) };
-    let Ok(opened) = opened.transpose() else { return false };
+    let Ok(opened) = opened.transpose() else { return Some(first) };
     let dir_handle = opened.as_ref().unwrap_or(root);
-    group.iter().all(|entry| {
-        let Some(stat) = entry.stat else { return true };
+    group.iter().find(|entry| {
+        let Some(stat) = entry.stat else { return false };
         let name = &entry.path[dir.len()..];
         let now = statat(dir_handle, name.strip_prefix(b"/").unwrap_or(name), AtFlags::SYMLINK_NOFOLLOW);
-        now.is_ok_and(|now| Stat::of(&now) == stat)
+        now.map_or(true, |now| Stat::of(&now) != stat)
     })
 }
 
@@ -72,12 +95,13 @@ fn directory_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(&path[..0], |at| &path[..at])
 }
 
-/// The first file of a state whose content is not that of its commit, as readable text. Reads all files. An error says
-/// nothing about the files.
-fn differing_content(dir: &Path) -> io::Result<Option<String>> {
-    let Some(manifest) = Manifest::load(&dir.join(MANIFEST)) else {
-        return Ok(Some("the list of its files is damaged".to_owned()));
-    };
+/// The first entry of a state that was changed, or whose content is not that of its commit, as readable text. Reads all
+/// files. An error says nothing about the files.
+fn difference(dir: &Path) -> io::Result<Option<String>> {
+    if let Some(changed) = changed_entry(dir) {
+        return Ok(Some(format!("{changed} was changed after Posse laid it out")));
+    }
+    let manifest = Manifest::load(&dir.join(MANIFEST)).ok_or(ErrorKind::NotFound)?;
     let root = scan::open_root(&dir.join(FILES)).map_err(io::Error::other)?;
     for entry in manifest.entries.iter().filter(|entry| entry.stat.is_some()) {
         if content_of(&root, entry)? != Some(entry.oid) {
@@ -135,7 +159,7 @@ pub(super) fn begin(space: &RunSpace, state: &Arc<BaseState>) {
     let work = move || {
         // Without it the check only disturbs others a little more.
         let _ = rustix::process::setpriority_process(None, NICENESS);
-        match differing_content(&state.dir) {
+        match difference(&state.dir) {
             Ok(None) => drop(fs::write(state.dir.join(CHECKED), DONE)),
             Ok(Some(problem)) => set_aside(&space, &state, &problem),
             // The claim ends, and another process tries again.
@@ -197,7 +221,7 @@ fn check_contents(project: &Project, boot: Option<&str>) -> Result<Vec<String>, 
             continue;
         }
         let shared = format!("the shared files of commit {} in {}", mark.commit, dir.display());
-        match differing_content(&dir) {
+        match difference(&dir) {
             Ok(None) => {}
             Err(error) => problems.push(format!("{shared} could not be read: {error}")),
             Ok(Some(problem)) => {
@@ -228,6 +252,8 @@ mod tests {
         fs::create_dir(&folder).expect("made");
         fs::write(folder.join("a"), "one").expect("written");
         fs::write(folder.join("b"), "two").expect("written");
+        fs::create_dir(folder.join("sub")).expect("made");
+        fs::write(folder.join("sub/c"), "three").expect("written");
         std::os::unix::fs::symlink("a", folder.join("link")).expect("linked");
         let files = LocalFiles::new(&dir.path().join("state"), WorkspaceOptions::default());
         let commit = files.begin("run", &folder).expect("begun").snapshot.commit;
@@ -247,13 +273,63 @@ mod tests {
     #[test]
     fn the_first_file_that_differs_in_its_content_is_named() {
         let (_dir, _, state) = laid_out();
-        assert_eq!(differing_content(&state).expect("read"), None);
+        assert_eq!(difference(&state).expect("read"), None);
         for path in ["link", "b"] {
             spoil(&state, path.as_bytes());
-            assert!(is_as_laid_out(&state.join(FILES), &state.join(MANIFEST)), "its stat shows nothing");
-            let found = differing_content(&state).expect("read");
+            assert_eq!(changed_entry(&state), None, "its stat shows nothing");
+            let found = difference(&state).expect("read");
             assert_eq!(found, Some(format!("{path} has another content")));
         }
+    }
+
+    #[test]
+    fn what_no_manifest_lists_is_compared_too() {
+        use std::os::unix::fs::PermissionsExt;
+        let tamperings: [(&str, fn(&Path)); 8] = [
+            ("its top directory", |state| fs::write(state.join("files/added"), "x").expect("written")),
+            ("its top directory", |state| fs::remove_file(state.join("files/a")).expect("removed")),
+            ("sub", |state| fs::create_dir(state.join("files/sub/empty")).expect("made")),
+            ("sub", |state| {
+                let mode = fs::Permissions::from_mode(0o777);
+                fs::set_permissions(state.join("files/sub"), mode).expect("set");
+            }),
+            ("git/.git/config", |state| {
+                fs::write(state.join("git/.git/config"), "[core]\n").expect("written");
+            }),
+            ("git/.git", |state| fs::write(state.join("git/.git/hook"), "").expect("written")),
+            ("b", |state| fs::write(state.join("files/b"), "longer").expect("written")),
+            ("the list of its files is damaged", |state| {
+                fs::remove_file(state.join(SHAPE)).expect("removed");
+            }),
+        ];
+        for (found, tamper) in tamperings {
+            let (dir, commit, state) = laid_out();
+            assert_eq!(changed_entry(&state), None);
+            tamper(&state);
+            assert_eq!(changed_entry(&state).as_deref(), Some(found));
+            let files = LocalFiles::new(&dir.path().join("state"), WorkspaceOptions::default());
+            let space = files.open("run").expect("opened");
+            let anew = space.base_state(&commit, None).expect("laid out anew");
+            assert_eq!(difference(&anew.dir).expect("read"), None);
+            let notes = files.bases.take_notes(space.project.dir());
+            assert!(notes.len() == 1 && notes[0].contains(found), "{notes:?}");
+        }
+    }
+
+    #[test]
+    fn a_whiteout_that_was_removed_from_a_layer_is_found() {
+        let (dir, commit, _) = laid_out();
+        let files = LocalFiles::new(&dir.path().join("state"), WorkspaceOptions::default());
+        let begun = files.open("run").expect("opened");
+        let folder = dir.path().join("folder");
+        fs::remove_file(folder.join("sub/c")).expect("removed");
+        let next = files.begin("next", &folder).expect("begun").snapshot.commit;
+        let space = files.open("next").expect("opened");
+        let state = space.base_state(&next, Some(&commit)).expect("laid out").dir.clone();
+        drop(begun);
+        assert_eq!(changed_entry(&state), None);
+        fs::remove_file(state.join("files/sub")).expect("the directory is gone, so its whiteout is");
+        assert_eq!(changed_entry(&state).as_deref(), Some("sub"));
     }
 
     #[test]
@@ -279,7 +355,7 @@ mod tests {
         assert!(notes.len() == 1 && notes[0].contains("a has another content"), "{notes:?}");
         drop(used);
         let anew = space.base_state(&commit, None).expect("laid out anew");
-        assert_eq!(differing_content(&anew.dir).expect("read"), None);
+        assert_eq!(difference(&anew.dir).expect("read"), None);
     }
 
     #[test]

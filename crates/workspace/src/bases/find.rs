@@ -14,9 +14,9 @@ use super::super::refs::check_id;
 use super::super::run::SPARSE;
 use super::super::sync::UNKNOWN_BOOT;
 use super::super::{ObjectId, RepositoryError, RunSpace, disk};
-use super::check::{self, is_as_laid_out};
+use super::check::{self, changed_entry};
 use super::clean::lock_all;
-use super::{BaseState, FILES, MADE, MANIFEST, SPOILED, StateMark};
+use super::{BaseState, MADE, SPOILED, StateMark};
 
 /// How many hexadecimal digits distinguish states of one commit with different files.
 const SALT_CHARS: usize = 8;
@@ -143,12 +143,12 @@ impl<'a> ProjectStates<'a> {
             Some(_) => return self.set_aside(dir, &held),
             None => None,
         };
-        if !is_as_laid_out(&dir.join(FILES), &dir.join(MANIFEST)) {
+        if let Some(changed) = changed_entry(dir) {
             self.space.spaces.bases.add_note(
                 self.space.project.dir(),
                 format!(
-                    "the shared files of commit {commit} were changed after Posse laid them out; Posse lays them out \
-                     again, and agents that started before may have read the wrong content"
+                    "the shared files of commit {commit} were changed after Posse laid them out ({changed}); Posse lays \
+                     them out again, and agents that started before may have read the wrong content"
                 ),
             );
             return self.set_aside(dir, &held);

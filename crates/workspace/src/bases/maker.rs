@@ -19,7 +19,7 @@ use super::find::ProjectStates;
 use super::fold::{self, FOLD_DEPTH};
 use super::layer::{make_dir, new_file, white_out};
 use super::making::MakingLock;
-use super::{BaseState, FILES, GIT, MADE, MANIFEST, StateMark};
+use super::{BaseState, FILES, GIT, MADE, MANIFEST, StateMark, shape};
 
 /// How many thin layers may lie over a base. A state above that is a layer over the base itself, if they were not folded
 /// in time.
@@ -204,7 +204,10 @@ impl<'a> StateMaker<'a> {
         let making = disk::temporary(&self.states.top.join(self.states.name(commit)));
         fs::create_dir(&making).map_err(disk::failed("making", &making))?;
         self.space.spaces.options.hit("workspace.base.before_files");
-        let completed = fill(&making).and_then(|table| self.put_in_place(commit, below, &making, table));
+        let completed = fill(&making).and_then(|table| {
+            shape::save(&making)?;
+            self.put_in_place(commit, below, &making, table)
+        });
         if !matches!(&completed, Ok(Some(_))) {
             // What cannot be removed now is removed when this process has ended.
             drop(disk::remove_tree(&making));
