@@ -17,10 +17,14 @@ const COMMANDS: [(&str, bool); 5] = [
     ("echo 'EXDEV: cross-device link not permitted, rename'; exit 1", true),
 ];
 
-/// The results of the commands, of a root that runs one in each turn.
 fn outputs(home: &Home) -> Vec<String> {
+    outputs_of(home, &COMMANDS.map(|(command, _)| command))
+}
+
+/// The results of commands, of a root agent that runs one in each turn.
+fn outputs_of(home: &Home, commands: &[&str]) -> Vec<String> {
     let mut rules: Vec<Value> = Vec::new();
-    for (turn, (command, _)) in COMMANDS.iter().enumerate() {
+    for (turn, command) in commands.iter().enumerate() {
         let call = json!({"name": "bash", "input": {"command": command}});
         rules.push(json!({"when": {"turn": turn + 1}, "reply": {"text": "next", "tool_calls": [call]}}));
     }
@@ -68,6 +72,25 @@ fn nothing_is_said_about_directories_where_they_can_be_renamed() {
         assert!(outputs[4].ends_with("[exit code 1]"), "{kind}: {outputs:#?}");
         assert!(!outputs.iter().any(|output| output.contains(HINT)), "{kind}: {outputs:#?}");
     }
+}
+
+/// The kernel records the old path of a directory that root renames, up to a length.
+#[test]
+fn a_directory_of_root_with_a_long_path_is_renamed_by_mv_and_the_result_says_so() {
+    if !is_root() {
+        return;
+    }
+    let home = project("auto");
+    let long = ["a-directory-with-a-name-of-some-length"; 8].join("/");
+    home.write(&format!("{long}/file"), "content\n");
+    let rename = format!("git mv {long} one/moved");
+    let moved = format!("mv {long} one/moved && git add -A && cat one/moved/file");
+    let outputs = outputs_of(&home, &[&rename, &moved]);
+    assert!(
+        outputs[0].contains("[exit code 128; a directory whose path is longer than 256 bytes"),
+        "{outputs:#?}"
+    );
+    assert!(outputs[1].starts_with("content\n[exit code 0]"), "{outputs:#?}");
 }
 
 /// Two writers whose work is merged, one with a check; one whose work conflicts with its parent's; one that fails, whose
@@ -209,8 +232,8 @@ fn verify_finds_shared_files_that_another_program_changed_and_the_next_run_does_
         // The second call finds that the first one has set the files aside.
         let code = i32::from(args[1] == id);
         let verified = home.posse(&args).exits(code);
-        let found =
-            verified.stdout.contains("one/file has another content; the next run lays them out again");
+        let problem = "one/file was changed after Posse laid it out; the next run lays them out again";
+        let found = verified.stdout.contains(problem);
         assert_eq!(found, code == 1, "{}", verified.stdout);
     }
     let again = home.posse(&run).exits(0);

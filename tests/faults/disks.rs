@@ -77,6 +77,34 @@ mount -o remount,size=64m none "$POSSE_HOME"
     }
 }
 
+/// The files of the project do not fit on the disk: the run stops, says which disk is full, and continues later.
+#[test]
+fn a_disk_that_is_full_while_the_first_base_is_laid_out_leaves_the_run_to_be_resumed() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = Scenario::create(dir.path()).unwrap();
+    std::fs::create_dir(scenario.state()).unwrap();
+    // A file that is small as an object and large as a file.
+    std::fs::write(scenario.workspace().join("large.txt"), vec![b'x'; 24 << 20]).unwrap();
+    let script = r#"
+mount -t tmpfs -o size=16m none "$POSSE_HOME" || exit 9
+"$POSSE" "$@" > first; echo "first $?"
+"$POSSE" ps --json; echo "ps $?"
+mount -o remount,size=256m none "$POSSE_HOME"
+"$POSSE" resume --last --json > second; echo "second $?"
+"$POSSE" verify --all; echo "verify $?"
+"#;
+    let (out, err) = in_own_mounts(&scenario, dir.path(), script);
+    let said = |line: &str| out.lines().any(|said| said == line);
+    assert!(said("first 1"), "{out}\n{err}");
+    let full = format!("the disk that is mounted at {} is full", scenario.state().display());
+    assert!(err.contains(&full) && err.contains("posse resume"), "{err}");
+    assert!(out.contains("interrupted"), "{out}");
+    assert!(said("second 0") && said("verify 0"), "{out}\n{err}");
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_is_refused_and_can_still_be_looked_at() {
     if !can_mount() {

@@ -47,7 +47,7 @@ pub use holder_protocol::HolderMode;
 pub use init::init;
 pub use local_records::LocalRecords;
 pub use machine::{Machine, Offer};
-pub use mounts::{Mounts, OverlayChanges, OverlayLayers, OverlayMount};
+pub use mounts::{Mounts, OverlayChanges, OverlayLayers, OverlayMount, REDIRECT_MAX_BYTES, RenamedDirs};
 pub use process_record::end_recorded;
 pub use run_to_end::{EndReason, SHELL, TimeLimits};
 pub use slot::{CallEnd, Exit, RunningCall};

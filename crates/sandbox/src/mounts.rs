@@ -84,12 +84,28 @@ struct MountedRoot {
     _kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
+/// Which directories that a workspace began with programs can rename. For the others the kernel's error is `EXDEV`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RenamedDirs {
+    /// All of them.
+    All,
+    /// Those whose path from the top is no longer than [`REDIRECT_MAX_BYTES`], and those that stay in their directory:
+    /// an overlay of root records the old path in an attribute.
+    ShortPaths,
+    /// None: an overlay of an ordinary user.
+    None,
+}
+
+/// The longest path that the kernel records for a renamed directory, unless an administrator has changed its parameter
+/// `redirect_max`.
+pub const REDIRECT_MAX_BYTES: usize = 256;
+
 /// A mounted overlay. Dropping it unmounts it, when no sandbox uses it any more.
 pub struct OverlayMount {
     id: u64,
     mounted: Arc<MountedRoot>,
     mounts: Mounts,
-    renames_dirs: bool,
+    renamed_dirs: RenamedDirs,
 }
 
 impl fmt::Debug for Mounts {
@@ -139,7 +155,7 @@ impl Mounts {
         let root = RwLock::new(Arc::new(root));
         let mounted = Arc::new(MountedRoot { root, lock, is_lost: AtomicBool::new(false), _kept: kept });
         state.live.insert(id, Arc::downgrade(&mounted));
-        Ok(OverlayMount { id, mounted, mounts: self.clone(), renames_dirs: layers.renames_dirs() })
+        Ok(OverlayMount { id, mounted, mounts: self.clone(), renamed_dirs: layers.renamed_dirs() })
     }
 }
 
@@ -149,9 +165,9 @@ impl OverlayMount {
         self.mounted.root()
     }
 
-    /// Whether a directory of a lower layer can be renamed. If not, the error is `EXDEV`.
-    pub fn renames_dirs(&self) -> bool {
-        self.renames_dirs
+    /// Which directories of the lower layers can be renamed.
+    pub fn renamed_dirs(&self) -> RenamedDirs {
+        self.renamed_dirs
     }
 
     /// Whether it has to be mounted again, because a holder was killed while it took the mount over.
@@ -184,8 +200,9 @@ impl MountedRoot {
 }
 
 impl OverlayLayers {
-    fn renames_dirs(&self) -> bool {
-        self.changes.as_ref().is_some_and(|changes| changes.mode == HolderMode::Root)
+    fn renamed_dirs(&self) -> RenamedDirs {
+        let is_root = self.changes.as_ref().is_some_and(|changes| changes.mode == HolderMode::Root);
+        if is_root { RenamedDirs::ShortPaths } else { RenamedDirs::None }
     }
 
     fn paths(&self) -> Result<LayerPaths, SandboxError> {

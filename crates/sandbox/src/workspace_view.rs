@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use posse_engine::ports::{CallContext, WORKSPACE_SHOWN_AT, WorkspaceResult};
 
-use super::{BoxedCommand, Cache, DiskLimit, OBJECTS_SHOWN_AT, OverlayMount};
+use super::{BoxedCommand, Cache, DiskLimit, OBJECTS_SHOWN_AT, OverlayMount, RenamedDirs};
 
 /// States how programs see workspaces. An implementation of the port to workspaces implements this too.
 pub trait WorkspaceViews: fmt::Debug + Send + Sync {
@@ -40,10 +40,9 @@ impl WorkspaceView {
         if self.in_folder { &call.workspace } else { Path::new(WORKSPACE_SHOWN_AT) }
     }
 
-    /// Whether programs can rename every directory in it. In an overlay of an ordinary user, the kernel refuses that for
-    /// directories of the layers below.
-    pub fn renames_dirs(&self) -> bool {
-        self.mount.as_ref().is_none_or(|mount| mount.renames_dirs())
+    /// Which of the directories that it began with programs can rename.
+    pub fn renamed_dirs(&self) -> RenamedDirs {
+        self.mount.as_ref().map_or(RenamedDirs::All, |mount| mount.renamed_dirs())
     }
 
     /// A command in this workspace.

@@ -17,8 +17,8 @@ use posse_engine::ports::{
 };
 use posse_sandbox::process::{CapturedOutput, OutputLimits};
 use posse_sandbox::{
-    BoxedCommand, CacheShown, CallEnd, EndReason, ExecPermit, Exit, SHELL, SandboxError, TimeLimits,
-    WorkspaceView,
+    BoxedCommand, CacheShown, CallEnd, EndReason, ExecPermit, Exit, REDIRECT_MAX_BYTES, RenamedDirs, SHELL,
+    SandboxError, TimeLimits, WorkspaceView,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -45,9 +45,6 @@ const TAIL_MAX_BYTES: usize = 20 * 1024;
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// What programs print when the kernel refuses a rename with `EXDEV`: the C library's words, Python's and Node's.
 const REFUSED_RENAME_PRINTED: [&str; 3] = ["cross-device link", "[Errno 18]", "EXDEV"];
-/// What to do about it.
-const REFUSED_RENAME: &str = "a directory that was there at the start cannot be renamed in this workspace (`EXDEV`): use `mv`, which \
-                              copies it, and then `git add -A`";
 /// The signal that ends a command at once.
 const KILL: i32 = 9;
 
@@ -167,7 +164,7 @@ async fn run(
     });
     let outputs = records.map(|records| records.output_dir(&call.agent)).filter(|dir| dir.is_dir());
     let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
-    let about = AboutWorkspace { caches: at, renames_dirs: view.renames_dirs() };
+    let about = AboutWorkspace { caches: at, renamed_dirs: view.renamed_dirs() };
     let argv = with_skills(&call, wanted.command);
     let command = view.command(argv, &call);
     let command = BoxedCommand {
@@ -206,8 +203,7 @@ async fn run(
 struct AboutWorkspace {
     /// The directories that are mounted in it.
     caches: Vec<PathBuf>,
-    /// Whether every directory in it can be renamed.
-    renames_dirs: bool,
+    renamed_dirs: RenamedDirs,
 }
 
 /// The arguments of the shell, with variables for the folders of skills.
@@ -235,8 +231,10 @@ fn no_result(error: &SandboxError) -> ToolFailure {
 fn answer(ended: &CallEnd, about: &AboutWorkspace, cut: Option<EndReason>, limits: TimeLimits) -> ToolResult {
     let mut text = shown(&ended.output);
     let succeeded = cut.is_none() && ended.exit == Exit::Code(0);
-    let tells = if succeeded { tells_of_an_earlier_refused_rename } else { tells_of_a_refused_rename };
-    let has_refused_rename = !about.renames_dirs && tells(&text);
+    // Where most renames succeed, a few words of the output prove nothing.
+    let is_likely = !succeeded && about.renamed_dirs == RenamedDirs::None;
+    let tells = if is_likely { tells_of_a_refused_rename } else { tells_of_an_earlier_refused_rename };
+    let refused_rename = refused_rename(about.renamed_dirs).filter(|_| tells(&text));
     let (how, failed) = match (cut, ended.exit) {
         (Some(EndReason::TimeLimit), _) => (
             format!(
@@ -268,13 +266,28 @@ fn answer(ended: &CallEnd, about: &AboutWorkspace, cut: Option<EndReason>, limit
     notes.extend(ended.over_disk_limit.map(over_disk_limit));
     let caches = about.caches.iter().zip(&ended.caches);
     notes.extend(caches.filter_map(|(at, shown)| lacking(at, shown)));
-    notes.extend(has_refused_rename.then(|| REFUSED_RENAME.to_owned()));
+    notes.extend(refused_rename);
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
     match failed {
         None => Ok(ToolOutput::text(text)),
         Some(code) => Err(ToolFailure { code, text }),
     }
+}
+
+/// What to do about a directory that the kernel refuses to rename in a workspace.
+fn refused_rename(renamed: RenamedDirs) -> Option<String> {
+    let which = match renamed {
+        RenamedDirs::All => return None,
+        RenamedDirs::ShortPaths => {
+            format!("a directory whose path is longer than {REDIRECT_MAX_BYTES} bytes, and")
+        }
+        RenamedDirs::None => "a directory".to_owned(),
+    };
+    Some(format!(
+        "{which} that was there at the start cannot be renamed in this workspace (`EXDEV`): use `mv`, which copies it, and \
+         then `git add -A`"
+    ))
 }
 
 /// Whether the output of a failed command says that the kernel refused to rename a directory.
@@ -284,8 +297,8 @@ fn tells_of_a_refused_rename(output: &str) -> bool {
     REFUSED_RENAME_PRINTED.iter().any(|words| output.contains(words))
 }
 
-/// The same for a command that succeeded, of which an earlier part may have failed. What it prints may be about anything,
-/// so only whole messages of programs count.
+/// The same where that is less likely, as for a command that succeeded, of which an earlier part may have failed. What it
+/// prints may be about anything, so only whole messages of programs count.
 fn tells_of_an_earlier_refused_rename(output: &str) -> bool {
     output.lines().any(|line| line.ends_with(": Invalid cross-device link"))
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use posse_engine::ports::{ApplyError, WorkspaceError};
@@ -14,8 +15,6 @@ const SHORTAGES: [&str; 4] =
 
 /// What git prints when the disk or the quota is full.
 const FULL: [&str; 3] = ["Out of diskspace", "No space left on device", "Disk quota exceeded"];
-/// What a user can do about a full disk. Removing old runs is what frees space of Posse's own.
-const MAKE_SPACE: &str = "; make space on this disk, for example by removing old runs, and continue";
 
 /// Why an operation on a workspace failed. Nothing was lost, and nothing is half done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -57,6 +56,17 @@ pub enum RepositoryError {
         /// Whether a resource was temporarily short.
         passing: bool,
     },
+    /// The disk or the quota is full. Removing old runs is what frees space of Posse's own.
+    #[error(
+        "the disk that is mounted at {} is full ({error}); make space on it, for example with `posse gc`, and continue with \
+         `posse resume`", .mount.display()
+    )]
+    Full {
+        /// Where the disk is mounted.
+        mount: PathBuf,
+        /// The error of the operating system or of git.
+        error: String,
+    },
     /// Another process removed a directory that was in use.
     #[error("another process removed {} again and again while it was in use", .0.display())]
     Vanished(PathBuf),
@@ -84,15 +94,20 @@ pub enum RepositoryError {
 
 impl RepositoryError {
     pub(crate) fn io(doing: &str, path: &Path, error: &io::Error) -> Self {
+        // A reader that fails on the objects beneath it reports the cause, not itself.
+        if let Some(cause) = error.get_ref().and_then(|cause| cause.downcast_ref::<Self>()) {
+            return cause.clone();
+        }
         let passing = error.raw_os_error().is_some_and(|code| {
             [Errno::AGAIN, Errno::NOMEM, Errno::INTR, Errno::MFILE, Errno::NFILE]
                 .iter()
                 .any(|errno| errno.raw_os_error() == code)
         });
-        let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        let remedy = if is_full { MAKE_SPACE } else { "" };
+        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return Self::Full { mount: mount_of(path), error: error.to_string() };
+        }
         let (doing, path) = (doing.to_owned(), path.display().to_string());
-        Self::Io { doing, path, error: format!("{error}{remedy}"), passing }
+        Self::Io { doing, path, error: error.to_string(), passing }
     }
 
     /// Whether the machine failed rather than the request: a helper was killed, or memory, processes or descriptors ran
@@ -103,6 +118,7 @@ impl RepositoryError {
             Self::Git { stderr, .. } => SHORTAGES.iter().any(|shortage| stderr.contains(shortage)),
             Self::Io { passing, .. } => *passing,
             Self::NoGit(_)
+            | Self::Full { .. }
             | Self::Vanished(_)
             | Self::NotMounted(_)
             | Self::TooLong { .. }
@@ -117,13 +133,22 @@ impl RepositoryError {
         Self::Git { command: command.to_owned(), code: None, stderr: "it was killed".to_owned() }
     }
 
-    pub(crate) fn git(args: &[OsString], code: Option<i32>, mut stderr: String) -> Self {
-        if FULL.iter().any(|full| stderr.contains(full)) {
-            stderr.push_str(MAKE_SPACE);
+    pub(crate) fn git(repository: &Path, args: &[OsString], code: Option<i32>, stderr: String) -> Self {
+        if let Some(full) = FULL.iter().find(|full| stderr.contains(**full)) {
+            return Self::Full { mount: mount_of(repository), error: (*full).to_owned() };
         }
         let command = args.first().map(|arg| arg.to_string_lossy().into_owned()).unwrap_or_default();
         Self::Git { command, code, stderr }
     }
+}
+
+/// Where the disk of a path is mounted, by the device numbers of the directories above it: a user knows disks by that.
+fn mount_of(path: &Path) -> PathBuf {
+    let existing = path.ancestors().filter_map(|above| Some((above, above.symlink_metadata().ok()?.dev())));
+    let mut existing = existing.peekable();
+    let Some((_, disk)) = existing.peek().copied() else { return path.to_owned() };
+    let same = existing.take_while(|(_, dev)| *dev == disk);
+    same.last().map_or_else(|| path.to_owned(), |(above, _)| above.to_owned())
 }
 
 impl From<RepositoryError> for WorkspaceError {
@@ -131,6 +156,7 @@ impl From<RepositoryError> for WorkspaceError {
         let text = error.to_string();
         match error {
             error if error.is_passing() => Self::Unavailable(text),
+            RepositoryError::Full { .. } => Self::Full(text),
             RepositoryError::Held { .. } => Self::Held(text),
             RepositoryError::Damaged(_) => Self::Damaged(text),
             RepositoryError::NoGit(_)

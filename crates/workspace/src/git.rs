@@ -238,7 +238,7 @@ impl Git {
             Some(0) => Ok(answer.stdout),
             code => {
                 let args: Vec<OsString> = args.iter().map(|arg| arg.as_ref().to_owned()).collect();
-                Err(RepositoryError::git(&args, code, answer.stderr))
+                Err(RepositoryError::git(&self.repository, &args, code, answer.stderr))
             }
         }
     }

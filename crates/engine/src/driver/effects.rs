@@ -123,6 +123,6 @@ impl Input {
             Self::Published(result) => result.as_ref().err(),
             _ => None,
         };
-        problem.filter(|problem| problem.may_pass())
+        problem.filter(|problem| problem.is_of_machine())
     }
 }

@@ -37,6 +37,9 @@ pub enum WorkspaceError {
     /// started well right after it. If every try ends like this, the request is the cause.
     #[error("{0}")]
     Suspect(String),
+    /// The disk is full. The same request succeeds when a user has made space.
+    #[error("{0}")]
+    Full(String),
     /// Another process has held a lock for too long.
     #[error("{0}")]
     Held(String),
@@ -53,12 +56,17 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
-    /// Whether the same request may succeed when it is repeated.
+    /// Whether the same request may succeed when it is repeated at once.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Suspect(_) => true,
-            Self::Held(_) | Self::Unsupported(_) | Self::SetUp(_) | Self::Damaged(_) => false,
+            Self::Full(_) | Self::Held(_) | Self::Unsupported(_) | Self::SetUp(_) | Self::Damaged(_) => false,
         }
+    }
+
+    /// Whether the machine failed and not the request: the run stops as it is, and a resumed run asks again.
+    pub fn is_of_machine(&self) -> bool {
+        self.may_pass() || matches!(self, Self::Full(_))
     }
 
     /// The same error, with the failed operation `what` before its text.
@@ -67,6 +75,7 @@ impl WorkspaceError {
         match self {
             Self::Unavailable(_) => Self::Unavailable(text),
             Self::Suspect(_) => Self::Suspect(text),
+            Self::Full(_) => Self::Full(text),
             Self::Held(_) => Self::Held(text),
             Self::Unsupported(_) => Self::Unsupported(text),
             Self::SetUp(_) => Self::SetUp(text),

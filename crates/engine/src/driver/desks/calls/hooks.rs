@@ -302,7 +302,9 @@ impl CallDesk {
         };
         let task = tokio::spawn(async move {
             let answer = match made_ready(workspaces.as_deref(), &call.at).await {
-                Err(problem) if problem.may_pass() && call.at.stop.now() == Urgency::None => Err(problem),
+                Err(problem) if problem.is_of_machine() && call.at.stop.now() == Urgency::None => {
+                    Err(problem)
+                }
                 // The hooks report any other problem themselves: their output is unreadable.
                 _ => Ok(hooks.run(call).await),
             };
