@@ -47,7 +47,7 @@ use self::making::MakingLock;
 use super::change::changes;
 use super::manifest::Manifest;
 use super::tree_table::TreeTable;
-use super::{ObjectId, RepositoryError, RunSpace};
+use super::{ObjectId, RepositoryError, RunSpace, disk};
 
 /// How many states a process keeps in memory.
 const STATES_MAX: usize = 64;
@@ -117,21 +117,21 @@ impl BaseState {
     }
 
     /// The content of a file of the state, as far as `limit`; `None` if it is not a plain file.
-    pub(crate) fn read(&self, path: &[u8], limit: u64) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, path: &[u8], limit: u64) -> Result<Option<Vec<u8>>, RepositoryError> {
         use std::io::Read;
         let path = Path::new(OsStr::from_bytes(path));
         for dir in self.files() {
             match find(&dir, path) {
                 LayerEntry::Plain => {
-                    let mut text = Vec::new();
-                    File::open(dir.join(path)).ok()?.take(limit).read_to_end(&mut text).ok()?;
-                    return Some(text);
+                    let (at, mut text) = (dir.join(path), Vec::new());
+                    let read = File::open(&at).and_then(|file| file.take(limit).read_to_end(&mut text));
+                    return read.map(|_| Some(text)).map_err(disk::failed("reading", &at));
                 }
-                LayerEntry::Hidden => return None,
+                LayerEntry::Hidden => return Ok(None),
                 LayerEntry::Absent => {}
             }
         }
-        None
+        Ok(None)
     }
 
     /// Whether the state has something at a path.

@@ -117,7 +117,12 @@ impl RunSpace {
             disk::write_durably(&run_dir.join(SPARSE), &sparse)?;
         }
         let tree = objects::tree_of(&self.git(), left)?;
-        let head: Option<ObjectId> = self.record.head.as_ref().and_then(|head| head.parse().ok());
+        let unreadable =
+            || RepositoryError::Damaged(format!("the record of run {} has an unreadable `head`", self.run));
+        let head: Option<ObjectId> = match &self.record.head {
+            Some(head) => Some(head.parse().map_err(|_| unreadable())?),
+            None => None,
+        };
         let pack = self.new_pack();
         let commit = super::add_commit(&pack, &tree, head.as_slice(), "posse: snapshot")?;
         let lock = self.project.lock()?;

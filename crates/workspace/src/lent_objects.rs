@@ -96,8 +96,7 @@ impl RunSpace {
         let all = self.project.dir().join(LENT_FILES);
         let dir = all.join(head.map_or_else(|| tree.to_string(), |head| format!("{tree}-{head}")));
         if dir.is_dir() {
-            // The directories that were not used for the longest time are removed. Without the time, this one is, sooner.
-            let _ = fs::File::open(&dir).and_then(|dir| dir.set_modified(std::time::SystemTime::now()));
+            mark_used(&dir);
             return Ok(dir);
         }
         let below = head.map(|head| self.history(head)).transpose()?;
@@ -188,6 +187,7 @@ impl RunSpace {
         let all = self.project.dir().join(LENT);
         let dir = all.join(head.to_string());
         if dir.is_dir() {
+            mark_used(&dir);
             return Ok(dir);
         }
         disk::make_dirs(&all)?;
@@ -224,7 +224,13 @@ fn remove_at_once(dir: &Path) -> Result<(), RepositoryError> {
     disk::remove_tree(&away)
 }
 
-/// The existing histories, the latest first. Unfinished ones are removed.
+/// Sets the time of a directory of objects. Those that were not used for the longest time are removed; if the time cannot
+/// be set, this one is removed sooner.
+fn mark_used(dir: &Path) {
+    let _ = fs::File::open(dir).and_then(|dir| dir.set_modified(std::time::SystemTime::now()));
+}
+
+/// The existing histories, the last used first. Unfinished ones are removed.
 fn known_histories(all: &Path) -> Result<Vec<(PathBuf, ObjectId)>, RepositoryError> {
     let mut known = Vec::new();
     for path in entries_of(all)? {
@@ -307,7 +313,14 @@ fn link_all(from: &Path, into: &Path) -> Result<(), RepositoryError> {
     }
     for file in files {
         let link = into.join(file.file_name().unwrap_or_default());
-        fs::hard_link(&file, &link).map_err(|error| match error.kind() {
+        let linked = fs::hard_link(&file, &link).or_else(|error| match error.kind() {
+            // The file has as many links as the filesystem allows, or the filesystem has none.
+            ErrorKind::TooManyLinks | ErrorKind::PermissionDenied | ErrorKind::Unsupported => {
+                fs::copy(&file, &link).map(drop)
+            }
+            _ => Err(error),
+        });
+        linked.map_err(|error| match error.kind() {
             ErrorKind::NotFound => RepositoryError::Vanished(from.to_owned()),
             _ => RepositoryError::io("linking", &link, &error),
         })?;

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use posse_sandbox::HolderMode;
 use rustix::fs::{FileType, XattrFlags, fgetxattr, setxattr};
+use rustix::io::Errno;
 
 use super::bases::BaseState;
 use super::change::{Change, EntryType};
@@ -97,35 +98,40 @@ pub(crate) struct UpperView<'a> {
 
 impl UpperView<'_> {
     /// The directory of the lower layers that is merged with a directory of the upper one.
-    pub(crate) fn lower_of(&self, dir: &OwnedFd, at: Option<&[u8]>) -> Option<Vec<u8>> {
+    pub(crate) fn lower_of(&self, dir: &OwnedFd, at: Option<&[u8]>) -> Result<Option<Vec<u8>>, Errno> {
         if at == Some(b"") {
-            return Some(Vec::new());
+            return Ok(Some(Vec::new()));
         }
-        if attribute(self.mode, dir, "opaque").is_some_and(|value| value == b"y") {
-            return None;
+        if attribute(self.mode, dir, "opaque")?.is_some_and(|value| value == b"y") {
+            return Ok(None);
         }
-        let Some(to) = attribute(self.mode, dir, "redirect").filter(|to| !to.is_empty()) else {
-            return at.map(<[u8]>::to_vec);
+        let Some(to) = attribute(self.mode, dir, "redirect")?.filter(|to| !to.is_empty()) else {
+            return Ok(at.map(<[u8]>::to_vec));
         };
         let mut lower = if let Some(from_top) = to.strip_prefix(b"/") {
             from_top.to_vec()
         } else {
-            let above = at.map(|at| parent_of(at.strip_suffix(b"/").unwrap_or(at)))?;
+            let above = at.map(|at| parent_of(at.strip_suffix(b"/").unwrap_or(at)));
+            let Some(above) = above else { return Ok(None) };
             [above, &to].concat()
         };
         lower.push(b'/');
-        Some(lower)
+        Ok(Some(lower))
     }
 
     /// The text of the ignore file in a directory of the lower layers.
-    pub(crate) fn patterns_in(&self, lower: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn patterns_in(&self, lower: &[u8]) -> Result<Option<Vec<u8>>, RepositoryError> {
         let path = [lower, b".gitignore"].concat();
-        let item = self.table.get(&path)?;
+        let Some(item) = self.table.get(&path) else { return Ok(None) };
         if let Some(state) = self.state {
             return state.read(&path, MAX_PATTERNS_BYTES);
         }
-        let plain = matches!(item.kind, ItemKind::Entry(Mode::File | Mode::Executable));
-        plain.then(|| self.git?.run(&["cat-file", "blob", &item.oid.to_string()]).ok()).flatten()
+        match (item.kind, self.git) {
+            (ItemKind::Entry(Mode::File | Mode::Executable), Some(git)) => {
+                git.run(&["cat-file", "blob", &item.oid.to_string()]).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// The known files among the entries of a directory, sorted.
@@ -205,11 +211,16 @@ fn parent_of(path: &[u8]) -> &[u8] {
 
 /// One of the attributes that the kernel sets on directories of an upper layer. A program in the overlay cannot set
 /// them: those of root need privileges, and in an overlay of a user namespace the kernel stores them under another name.
-fn attribute(mode: HolderMode, dir: &OwnedFd, name: &str) -> Option<Vec<u8>> {
+fn attribute(mode: HolderMode, dir: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>, Errno> {
     let mut buffer = vec![0; ATTRIBUTE_MAX_BYTES];
-    let length = fgetxattr(dir, format!("{}{name}", prefix(mode)), &mut buffer[..]).ok()?;
-    buffer.truncate(length);
-    Some(buffer)
+    match fgetxattr(dir, format!("{}{name}", prefix(mode)), &mut buffer[..]) {
+        Ok(length) => {
+            buffer.truncate(length);
+            Ok(Some(buffer))
+        }
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }
 
 const fn prefix(mode: HolderMode) -> &'static str {
@@ -223,7 +234,7 @@ const fn prefix(mode: HolderMode) -> &'static str {
 pub(super) fn copy_attributes(mode: HolderMode, from: &Path, to: &Path) -> std::io::Result<()> {
     let dir = OwnedFd::from(std::fs::File::open(from)?);
     for name in ["opaque", "redirect"] {
-        if let Some(value) = attribute(mode, &dir, name) {
+        if let Some(value) = attribute(mode, &dir, name)? {
             setxattr(to, format!("{}{name}", prefix(mode)), &value, XattrFlags::empty())?;
         }
     }

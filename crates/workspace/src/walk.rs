@@ -200,10 +200,14 @@ impl Scan<'_> {
             return self.outside(task, &dir, names, outside, walked);
         }
         let upper = self.request.upper;
-        let lower = upper.and_then(|upper| upper.lower_of(&dir, task.lower.as_deref()));
+        let lower = match upper.map(|upper| upper.lower_of(&dir, task.lower.as_deref())) {
+            Some(Err(error)) => return Err(self.failed("reading the attributes of", &task.path, error)),
+            Some(Ok(lower)) => lower,
+            None => None,
+        };
         let mut ignored = task.ignored.clone();
         if !self.request.everything
-            && let Some(text) = self.patterns(&dir, &names, lower.as_deref())
+            && let Some(text) = self.patterns(&dir, &names, lower.as_deref())?
         {
             ignored = ignored.with(&text, task.path.len());
         }
@@ -228,11 +232,12 @@ impl Scan<'_> {
         dir: &OwnedFd,
         names: &[(Vec<u8>, FileType)],
         lower: Option<&[u8]>,
-    ) -> Option<Vec<u8>> {
-        match names.iter().find(|(name, _)| name == b".gitignore") {
-            Some((_, kind)) if self.request.upper.is_some() && is_whiteout(*kind) => None,
-            Some(_) => Some(self.read_small(dir, b".gitignore")),
-            None => self.request.upper?.patterns_in(lower?),
+    ) -> Result<Option<Vec<u8>>, RepositoryError> {
+        match (names.iter().find(|(name, _)| name == b".gitignore"), self.request.upper, lower) {
+            (Some((_, kind)), Some(_), _) if is_whiteout(*kind) => Ok(None),
+            (Some(_), _, _) => Ok(Some(self.read_small(dir, b".gitignore"))),
+            (None, Some(upper), Some(lower)) => upper.patterns_in(lower),
+            (None, _, _) => Ok(None),
         }
     }
 
