@@ -11,7 +11,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use posse_files::trees;
-use posse_sandbox::{InitBinary, Mounts};
+use posse_sandbox::{
+    BoxedCommand, Exit, InitBinary, Mounts, OBJECTS_SHOWN_AT, Sandbox, SandboxError, SandboxOptions,
+};
 use posse_workspace::{LocalFiles, RunSpace, WorkspaceOptions};
 
 const DEFAULT_FILES: usize = 10_000;
@@ -24,6 +26,13 @@ const LINES: usize = 40;
 const IGNORED_BYTES: u64 = 1 << 30;
 /// Old enough that no file counts as just changed.
 const OLD: Duration = Duration::from_hours(1);
+
+/// Commands that are measured in a sandbox, and how often in each round.
+const COMMANDS: [(&str, usize, &[&str]); 3] = [
+    ("true", 20, &["true"]),
+    ("git_status", 2, &["git", "status", "--porcelain"]),
+    ("grep", 2, &["grep", "-rc", "--exclude-dir=.git", "a line of file 7", "."]),
+];
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -55,7 +64,9 @@ fn main() -> Outcome<()> {
     bench.ignored()?;
     // Copies last: a disk from which much was just removed is slower.
     bench.worktrees()?;
-    bench.workspaces("copy", &bench.copies("copies"))
+    let copies = bench.copies("copies");
+    bench.workspaces("copy", &copies)?;
+    bench.commands(&bench.spaces("state"), &copies)
 }
 
 struct Bench<'a> {
@@ -206,6 +217,35 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// Sandboxed commands in a workspace over the shared layers and in a copy, one after the other, so that other load on
+    /// the machine affects both.
+    fn commands(&self, overlays: &LocalFiles, copies: &LocalFiles) -> Outcome<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (run, agent) = ("commands", "commands.1");
+        let mut spaces = Vec::new();
+        for (kind, files) in [("overlay", overlays), ("copy", copies)] {
+            let base = files.begin(run, self.folder)?.snapshot.commit;
+            let space = files.open(run)?;
+            space.make(agent, 1, &base)?;
+            spaces.push((kind, space));
+        }
+        let sandbox = runtime.block_on(async { Sandbox::new(SandboxOptions::default()) });
+        for (name, rounds, argv) in COMMANDS {
+            let mut times = [Vec::new(), Vec::new()];
+            for round in 0..=self.rounds * rounds {
+                for ((_, space), times) in spaces.iter().zip(&mut times) {
+                    let time = timed(|| sandboxed(&runtime, &sandbox, space, agent, argv))?;
+                    // The first one fills caches.
+                    times.extend((round > 0).then_some(time));
+                }
+            }
+            for ((kind, _), times) in spaces.iter().zip(&mut times) {
+                say(&format!("{kind}_command_{name}"), times);
+            }
+        }
+        Ok(())
+    }
+
     /// A walk of all files with their stats, in a plain directory and in a workspace.
     fn walks(&self) -> Outcome<()> {
         let spaces = self.spaces("state");
@@ -223,6 +263,26 @@ impl Bench<'_> {
         say("walk_overlay", &mut overlay);
         Ok(())
     }
+}
+
+/// Runs a command as the `bash` tool does, and waits for its end.
+fn sandboxed(
+    runtime: &tokio::runtime::Runtime,
+    sandbox: &Sandbox,
+    space: &RunSpace,
+    agent: &str,
+    argv: &[&str],
+) -> Outcome<()> {
+    let command = BoxedCommand {
+        mount: space.mount(agent, 1)?,
+        shown: vec![(space.objects_of(agent, 1)?, PathBuf::from(OBJECTS_SHOWN_AT))],
+        ..BoxedCommand::isolated(argv.iter().map(ToString::to_string).collect(), space.dir_of(agent, 1))
+    };
+    let exit = runtime.block_on(async {
+        let turn = sandbox.turn().await;
+        Ok::<Exit, SandboxError>(sandbox.start(turn, command)?.ended().await?.exit)
+    })?;
+    if exit == Exit::Code(0) { Ok(()) } else { Err(format!("{argv:?} ended with {exit:?}").into()) }
 }
 
 /// Lists all files with their stats.

@@ -58,6 +58,9 @@ fn limits(figures: &Value) -> String {
     let of = |size: &str, name: &str| number(&format!("/{size}/{name}"));
     let beside_git = |size: &str| of(size, "git_worktree_add") / of(size, "overlay");
     let walk = |size: &str| of(size, "walk_overlay") / of(size, "walk_plain");
+    let command = |size: &str, kind: &str, name: &str| of(size, &format!("{kind}_command_{name}"));
+    let more = |size: &str| command(size, "overlay", "true") - command(size, "copy", "true");
+    let times = |size: &str, name: &str| command(size, "overlay", name) / command(size, "copy", name);
     let ignored = number("/usual/overlay_beside_ignored") / number("/usual/overlay");
     let mut rows = vec![
         ("snapshot of 10,000 files, warm [ms]", number("/usual/snapshot_warm"), 60.0, false),
@@ -69,6 +72,9 @@ fn limits(figures: &Value) -> String {
         ("a commit after a call that changed one file [ms]", of("usual", "overlay_commit_call"), 2.0, false),
         ("first write of a second run [ms]", of("usual", "second_run_first_write"), 20.0, false),
         ("a warm walk [times a plain directory]", walk("usual"), 2.0, false),
+        ("a `bash` call, more than in a copy [ms]", more("usual"), 0.3, false),
+        ("`git status` of an agent [times in a copy]", times("usual", "git_status"), 2.0, false),
+        ("`grep -r` of an agent [times in a copy]", times("usual", "grep"), 2.0, false),
         ("a workspace beside 1 GB that git ignores [times without]", ignored, 1.3, false),
         ("merge and gate [ms]", number("/merging/merge_gate"), 50.0, false),
         ("merge, gate and update of one file [ms]", number("/merging/integrate_one_file"), 15.0, false),
@@ -81,10 +87,19 @@ fn limits(figures: &Value) -> String {
             2.0,
             false,
         ));
-        rows.push(("faster than git worktree add [times]", beside_git("large"), 200.0, true));
         let snapshot = of("large", "overlay_snapshot_one_changed");
-        rows.push(("a snapshot after one changed file [ms]", snapshot, 2.0, false));
-        rows.push(("a warm walk [times a plain directory]", walk("large"), 2.0, false));
+        let commit = of("large", "overlay_commit_call");
+        rows.extend([
+            ("its disk usage [KiB]", of("large", "overlay_disk"), 64.0, false),
+            ("faster than git worktree add [times]", beside_git("large"), 200.0, true),
+            ("a snapshot after one changed file [ms]", snapshot, 2.0, false),
+            ("a commit after a call that changed one file [ms]", commit, 2.0, false),
+            ("first write of a second run [ms]", of("large", "second_run_first_write"), 20.0, false),
+            ("a warm walk [times a plain directory]", walk("large"), 2.0, false),
+            ("a `bash` call, more than in a copy [ms]", more("large"), 0.3, false),
+            ("`git status` of an agent [times in a copy]", times("large", "git_status"), 2.0, false),
+            ("`grep -r` of an agent [times in a copy]", times("large", "grep"), 2.0, false),
+        ]);
     }
     table(&rows)
 }
@@ -100,7 +115,7 @@ mod tests {
         let all = json!({"usual": usual.expect("readable"), "large": null, "merging": {"merge_gate": 20.0}});
         let table = limits(&all);
         let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
-        assert_eq!(marks, ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "yes", "?", "?"]);
+        assert_eq!(marks, ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "yes", "?", "?"]);
         assert_eq!(parse("no figure"), None);
     }
 }
