@@ -116,7 +116,7 @@ fn refuse_unknown_keys(schema: &mut Value) {
 #[test]
 fn an_object_with_an_unknown_or_missing_key_is_found() {
     let good = json!({
-        "version": 1, "run": "k3f9ab2c", "dir": null, "files": 0, "merged": 0, "already": 0,
+        "version": 1, "run": "k3f9ab2c", "agent": "k3f9ab2c", "undo": false, "dir": null, "files": 0, "merged": 0, "already": 0,
     });
     let args = ["apply".to_owned(), "--json".to_owned()];
     check(&args, &good.to_string());

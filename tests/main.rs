@@ -1,6 +1,7 @@
 //! End-to-end stories: one binary, one file for each.
 
 mod api_schema;
+mod cli_apply;
 mod cli_approvals;
 mod cli_asking;
 mod cli_bad_input;

@@ -13,7 +13,7 @@ use posse::{Decision, RequestField};
 use posse_setup::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 use serde::{Deserialize, Serialize};
 
-use crate::commands::apply::not_applied;
+use crate::commands::apply::{NotApplied, not_undone};
 use crate::exit::Exit;
 use crate::term;
 
@@ -247,7 +247,15 @@ impl From<posse::Error> for CliError {
             posse::Error::Files { run, .. } => CliError::failed(message)
                 .hint(format!("nothing was changed; the journal is complete: `posse show {run}`")),
             posse::Error::Cleaning(_) => CliError::failed(message).hint("fix that, and clean again"),
-            posse::Error::NotApplied { run, problem, .. } => not_applied(&run, message, &problem),
+            posse::Error::NotApplied { agent, problem, branch, is_unfinished, .. } => {
+                let branch = branch.as_deref();
+                NotApplied { agent: &agent, problem: &problem, branch, is_unfinished }.error(&message)
+            }
+            posse::Error::NotUndone { agent, problem, .. } => not_undone(&agent, &message, &problem),
+            posse::Error::AgentStillRunning(agent) => CliError::failed(message)
+                .hint(format!("`posse diff {agent}` shows its changes so far; `posse wait {agent}` waits for its end")),
+            posse::Error::AgentNotCompleted { agent } => CliError::failed(message)
+                .hint(format!("read it with `posse diff {agent}`, then `posse apply --unfinished {agent}`")),
             posse::Error::NotAsked { .. } => {
                 CliError::failed(message).hint("it was answered meanwhile, or its agent has ended")
             }

@@ -9,6 +9,7 @@ mod blocked;
 mod commands;
 mod complete;
 mod confirm;
+mod conflicts;
 mod context;
 mod detach;
 mod display;

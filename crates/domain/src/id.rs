@@ -80,6 +80,12 @@ impl AgentId {
         self.0.len() == RUN_ID_LEN
     }
 
+    /// Whether it is this agent or beneath it.
+    pub fn is_within(&self, top: &AgentId) -> bool {
+        let rest = self.as_str().strip_prefix(top.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
     /// The parent, if this is not the root.
     pub fn parent(&self) -> Option<AgentId> {
         self.0.rfind('.').map(|dot| AgentId(self.0[..dot].into()))

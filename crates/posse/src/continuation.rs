@@ -73,7 +73,7 @@ impl Posse {
     }
 
     /// The request of a run, without the discovered definitions and skills.
-    async fn request_of(&self, run: &RunId) -> Result<RunRequest, Error> {
+    pub(crate) async fn request_of(&self, run: &RunId) -> Result<RunRequest, Error> {
         let first = self.events(run, 0).try_next().await?;
         match first.map(|event| event.body) {
             Some(EventBody::RunStarted(started)) => Ok(RunRequest { catalogue: None, ..started.request }),

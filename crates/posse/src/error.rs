@@ -95,14 +95,37 @@ pub enum Error {
     /// Cleaning stopped at an error.
     #[error("cleaning: {0}")]
     Cleaning(WorkspaceError),
-    /// The changes of a run could not be applied to the checkout.
-    #[error("run {run} was not applied to {}: {problem}", .dir.display())]
+    /// The agent has not ended, so that its changes may become more.
+    #[error("agent {0} has not ended")]
+    AgentStillRunning(AgentId),
+    /// The agent failed or was cancelled before its work was complete.
+    #[error("agent {agent} did not complete; its changes may be incomplete")]
+    AgentNotCompleted {
+        /// The agent in question.
+        agent: AgentId,
+    },
+    /// The changes of a run or of an agent could not be applied to the checkout.
+    #[error("{} was not applied to {}: {problem}", named(.agent), .dir.display())]
     NotApplied {
-        /// The run in question.
-        run: RunId,
+        /// The agent whose changes these are; the root stands for its run.
+        agent: AgentId,
         /// The checkout.
         dir: PathBuf,
         /// The reason, such as a conflict.
+        problem: ApplyError,
+        /// The branch with the result in the user's repository, if it exists.
+        branch: Option<String>,
+        /// Whether the work was applied although it did not complete.
+        is_unfinished: bool,
+    },
+    /// The changes that were applied could not be taken back from the checkout.
+    #[error("the apply of {} to {} was not undone: {problem}", named(.agent), .dir.display())]
+    NotUndone {
+        /// The agent whose changes these are; the root stands for its run.
+        agent: AgentId,
+        /// The checkout.
+        dir: PathBuf,
+        /// The reason, such as a file that the user changed since.
         problem: ApplyError,
     },
     /// The name of an export does not end like that of a bundle. Nothing was written.
@@ -142,6 +165,11 @@ pub enum Error {
     /// The journal contains something that cannot be read.
     #[error(transparent)]
     History(#[from] HistoryError),
+}
+
+/// A run or an agent in an error.
+fn named(agent: &AgentId) -> String {
+    if agent.is_root() { format!("run {agent}") } else { format!("agent {agent}") }
 }
 
 impl Error {

@@ -40,6 +40,7 @@
 #![warn(missing_docs)]
 
 pub mod api;
+mod apply;
 mod approvals;
 pub mod atomic_file;
 mod base;
@@ -65,6 +66,7 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use apply::{AppliedAtEnd, AppliedRun, ApplyWhich, MergeConflict};
 pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
@@ -99,8 +101,9 @@ pub use posse_domain::text::first_line;
 pub use posse_domain::{canonical_json, event, message, printable};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
-    ApplyError, ApplySummary, DiffForm, DiffOptions, FilesOperation, FilesProgress, FilesProgressReceiver,
-    GcSummary, RestoredWork, WorkspaceError,
+    ApplyError, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
+    FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary, RestoredWork,
+    WorkspaceError,
 };
 pub use posse_engine::{
     Delta, DeltaCall, DeltaPart, HistoryError, REQUEST_MAX_BYTES, RequestField, RunHandle, RuntimeError,
@@ -126,7 +129,7 @@ pub use reports::ReportFiles;
 pub use secrets::{names_a_secret, url_passwords};
 pub use view::{AgentRecord, AgentView, ListedRun, RunSummary, RunView};
 pub use waiting::{AgentWaitOutcome, WaitOutcome};
-pub use work::{AppliedAtEnd, AppliedRun, ApplyWhich, SalvagedWork};
+pub use work::SalvagedWork;
 
 use posse_domain::event::Event;
 use posse_engine::ports::{Holder, MailCommand, RunEntry, RunFiles, RunKey, Store, TenantId, Tool};

@@ -1,49 +1,17 @@
-//! Access to a run's files for front ends: diff, apply, salvage.
+//! Access to a run's files for front ends: diff, salvage.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use posse_domain::event::FilesCommit;
 use posse_domain::id::{AgentId, RunId};
-use posse_domain::lifecycle::RunStatus;
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
-    ApplyError, ApplySummary, DiffEnd, DiffOptions, RestoredWork, RunFiles, SalvageQuery, SalvageState,
-    WorkspaceError, WorkspaceId,
+    DiffEnd, DiffOptions, RestoredWork, RunFiles, SalvageQuery, SalvageState, WorkspaceError, WorkspaceId,
 };
 
 use crate::view::{AgentCommits, FileHistory, FilesAt, started_from};
-use crate::{Error, Posse, RunOutcome, replayed};
-
-/// Which runs may be applied.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ApplyWhich {
-    /// Only a completed run.
-    #[default]
-    Completed,
-    /// Any run that has ended. The changes of a failed or cancelled run may be incomplete.
-    Ended,
-}
-
-/// The result of applying a run to the user's folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AppliedRun {
-    /// The user's folder.
-    pub dir: PathBuf,
-    /// The number of files; `None` if the run changed none.
-    pub applied: Option<ApplySummary>,
-}
-
-/// What became of a result that was to be applied when its run had completed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AppliedAtEnd {
-    /// The run did not complete, so nothing was applied.
-    NotCompleted,
-    /// No agent of the run could change files.
-    NoFiles,
-    /// The result was applied.
-    Applied(AppliedRun),
-}
+use crate::{Error, Posse};
 
 /// Work of one attempt of an agent that was kept when its workspace was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,47 +88,6 @@ impl Posse {
         Ok(DiffEnd::Call { commit, packs })
     }
 
-    /// Applies a run's changes to its original folder: all of them, or none if there is any conflict. A repeat changes
-    /// nothing.
-    pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
-        let summary = self.summary(run).await?;
-        if let Some(recorded) = replayed(&summary.model) {
-            return Err(Error::IsReplay { run: run.clone(), recorded: recorded.to_owned() });
-        }
-        let status = summary.status;
-        match (status, which) {
-            (RunStatus::Completed, _) | (RunStatus::Failed | RunStatus::Cancelled, ApplyWhich::Ended) => {}
-            (RunStatus::Running, _) => return Err(Error::StillRunning(run.clone())),
-            _ => return Err(Error::NotCompleted { run: run.clone(), status }),
-        }
-        let port = self.run_files(run).await?;
-        let dir = port.folder(run).await.map_err(unusable(run))?;
-        let Some(made) = self.finished(run).await?.and_then(|finished| finished.result) else {
-            return Ok(AppliedRun { dir, applied: None });
-        };
-        // A result that could not be published is only known by its work ref.
-        let expected = made.problem.is_none().then_some(made.commit);
-        let applied = port.apply(run, expected).await;
-        let applied = applied.map_err(|problem| match problem {
-            ApplyError::Workspace(problem @ WorkspaceError::Damaged(_)) => unusable(run)(problem),
-            problem => Error::NotApplied { run: run.clone(), dir: dir.clone(), problem },
-        })?;
-        Ok(AppliedRun { dir, applied: Some(applied) })
-    }
-
-    /// Applies the result of a run that has just ended, if it completed: for a run whose user asked for that when it
-    /// started.
-    pub async fn apply_at_end(&self, finished: &RunOutcome) -> Result<AppliedAtEnd, Error> {
-        if finished.status != RunStatus::Completed {
-            return Ok(AppliedAtEnd::NotCompleted);
-        }
-        match self.apply(&finished.run, ApplyWhich::Completed).await {
-            Ok(applied) => Ok(AppliedAtEnd::Applied(applied)),
-            Err(Error::NoFiles(_)) => Ok(AppliedAtEnd::NoFiles),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The salvage of a run's workspaces, oldest first.
     pub async fn salvages(&self, run: &RunId) -> Result<Vec<SalvagedWork>, Error> {
         let port = self.run_files(run).await?;
@@ -199,7 +126,7 @@ impl Posse {
     }
 
     /// The port to the files of a run; an error if no agent of it could change files.
-    async fn run_files(&self, run: &RunId) -> Result<Arc<dyn RunFiles>, Error> {
+    pub(crate) async fn run_files(&self, run: &RunId) -> Result<Arc<dyn RunFiles>, Error> {
         let key = self.key(run);
         let first = self.store.read(&key, 0, 1).await?.into_iter().next();
         let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;

@@ -12,7 +12,8 @@ use std::path::Path;
 use posse_domain::request::ContinuedFiles;
 use serde::{Deserialize, Serialize};
 
-use super::apply::{EarlierResult, applied_result};
+use super::apply::EarlierResult;
+use super::apply_intent::applied_result;
 use super::begin::{Record, begun};
 use super::refs::{Refs, base_ref, check_id, kept_ref};
 use super::run::SPARSE;
@@ -93,7 +94,7 @@ impl RunSpace {
             // Whether the work of a sub-agent is part of the result that was applied is not known: it may have been
             // refused.
             let is_result = !continued.of_sub_agent;
-            let is_applied = is_result && applied_result(&at.dir())? == Some(at.result()?);
+            let is_applied = is_result && applied_result(&at.intent(&continued.run))? == Some(at.result()?);
             results.push(EarlierResult { commit, is_applied });
             if !is_result {
                 break;

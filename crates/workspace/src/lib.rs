@@ -17,6 +17,8 @@
 //! blocking threads.
 
 mod apply;
+mod apply_intent;
+mod applying;
 mod bases;
 mod begin;
 mod cached;
@@ -24,6 +26,7 @@ mod call_commits;
 mod change;
 mod checkout;
 mod closed;
+mod conflict;
 mod content;
 mod continue_run;
 mod copies;
@@ -57,6 +60,7 @@ mod overlay;
 mod overlays;
 mod own_git;
 mod pack;
+mod path_writer;
 pub(crate) mod project;
 mod protected_names;
 mod publish;
@@ -83,6 +87,7 @@ mod transfer;
 mod tree_diff;
 mod tree_switch;
 mod tree_table;
+mod undo;
 mod unnamed_file;
 mod update;
 mod upper;

@@ -6,13 +6,14 @@ use futures::future::BoxFuture;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
-    ApplyError, ApplySummary, DiffEnd, DiffForm, DiffOptions, FileListing, GcOptions, GcSummary, ListedFile,
-    ObjectTransfer, ReportFile, RestoredWork, RunFiles, SalvageQuery, SalvageState, WorkspaceError,
-    WorkspaceResult,
+    AppliedWork, ApplyError, ApplySummary, ConflictQuery, DiffEnd, DiffForm, DiffOptions, FileConflicts,
+    FileListing, GcOptions, GcSummary, ListedFile, ObjectTransfer, ReportFile, RestoredWork, RunFiles,
+    SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
 };
 
 use super::{
-    LocalFiles, RepositoryError, RunSpace, file_listing, reports, salvage_ref, salvaged_git_ref, work_ref,
+    LocalFiles, RepositoryError, RunSpace, conflict, file_listing, reports, salvage_ref, salvaged_git_ref,
+    work_ref,
 };
 
 /// Runs a blocking function on a blocking thread.
@@ -67,14 +68,16 @@ impl RunFiles for LocalFiles {
         })
     }
 
-    fn apply(
-        &self,
-        run: &RunId,
-        expected: Option<ObjectId>,
-    ) -> BoxFuture<'static, Result<ApplySummary, ApplyError>> {
+    fn apply(&self, run: &RunId, work: AppliedWork) -> BoxFuture<'static, Result<ApplySummary, ApplyError>> {
         let (files, run) = (self.clone(), run.to_string());
         blocking(move || {
             let space = files.open(&run)?;
+            let expected = match work {
+                AppliedWork::Agent { agent, base, commit, approvals } => {
+                    return space.apply_work(agent.as_str(), space.folder(), base, commit, &approvals);
+                }
+                AppliedWork::Result(expected) => expected,
+            };
             let stored = space.result()?;
             if let Some(expected) = expected.filter(|expected| *expected != stored) {
                 let problem = format!("{expected} is not where the run left it in Posse's repository");
@@ -82,6 +85,23 @@ impl RunFiles for LocalFiles {
             }
             space.apply(space.folder())
         })
+    }
+
+    fn undo_apply(&self, of: &AgentId) -> BoxFuture<'static, Result<ApplySummary, ApplyError>> {
+        let (files, of) = (self.clone(), of.clone());
+        blocking(move || {
+            let space = files.open(of.run().as_str())?;
+            space.undo_apply(of.as_str(), space.folder())
+        })
+    }
+
+    fn conflicts(&self, run: &RunId, merge: ConflictQuery) -> WorkspaceResult<FileConflicts> {
+        self.with(run, move |space| conflict::of_merge(&space.git(), &merge))
+    }
+
+    fn has_branch(&self, run: &RunId, branch: &str) -> WorkspaceResult<bool> {
+        let branch = branch.to_owned();
+        self.with(run, move |space| space.has_branch(&branch))
     }
 
     fn salvages(&self, run: &RunId, of: Vec<SalvageQuery>) -> WorkspaceResult<Vec<SalvageState>> {

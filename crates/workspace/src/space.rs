@@ -1,4 +1,4 @@
-//! Merges, updates, publishes and applies the work of a run.
+//! Merges, updates and publishes the work of a run.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -6,9 +6,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use posse_engine::ports::{ApplyError, ApplySummary, DiffOptions, Merge, UpdateOutcome};
+use posse_engine::ports::{DiffOptions, Merge, UpdateOutcome};
 
-use super::apply::{Application, INTENT};
 use super::change::changes;
 use super::forbidden::holds;
 use super::gc::{entries_of, names_in};
@@ -20,10 +19,8 @@ use super::tree_switch::{Permissions, TreeSwitch};
 use super::update::update_files;
 use super::upper::{self, STAGING_PREFIX, STAGING_RECORD};
 use super::user_repository::UserRepository;
-use super::{Lock, ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
+use super::{ObjectId, PublishedResult, RepositoryError, RunSpace, TreeMerge, diff, disk, merge, sync};
 
-/// The prefix of directories with staged contents of an apply.
-const APPLY_STAGING: &str = ".posse-apply-";
 /// A run's root has one attempt: its failure ends the run.
 pub(super) const ROOT_ATTEMPT: u32 = 1;
 
@@ -39,7 +36,7 @@ fn inner_staging(home: &Path, dir: &Path) -> Result<PathBuf, RepositoryError> {
     Ok(dir.join(name))
 }
 
-fn drawn(dir: &Path) -> Result<u64, RepositoryError> {
+pub(super) fn drawn(dir: &Path) -> Result<u64, RepositoryError> {
     let mut drawn = [0; 8];
     rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| RepositoryError::io("drawing a name in", dir, &error.into()))?;
@@ -170,47 +167,6 @@ impl RunSpace {
         options: DiffOptions,
     ) -> Result<Vec<u8>, RepositoryError> {
         diff(&self.git(), from, to, options)
-    }
-
-    /// Applies the run's result to the user's checkout at `dir`: all of it, or nothing if there is any conflict.
-    pub fn apply(&self, dir: &Path) -> Result<ApplySummary, ApplyError> {
-        let options = &self.spaces.options;
-        // Two concurrent calls would mistake each other's files for the user's.
-        let _held = Lock::wait(&self.dir().join("apply.lock"))?;
-        let user_repository = UserRepository::find(dir, &options.git, options.home.as_deref())?;
-        let git = self.git();
-        let application = Application {
-            git: &git,
-            base: self.compared_with()?,
-            earlier: self.earlier_results()?,
-            result: self.result()?,
-            intent: &self.dir().join(INTENT),
-            executable_counts: user_repository.as_ref().is_none_or(UserRepository::executable_counts),
-            hit: &|point| options.hit(point),
-        };
-        let record = self.dir().join("apply.staging");
-        let staging = self.staging(dir, &record)?;
-        let applied = application.apply(TreeSwitch::open(dir, &staging, Permissions::AsBefore)?);
-        if !staging.exists() {
-            fs::remove_file(&record).map_err(disk::failed("removing", &record))?;
-        }
-        applied
-    }
-
-    /// A new staging directory beside the files, because a rename does not cross filesystems. Its name is random, so
-    /// that no path of a result can be beneath it. It is recorded before it is created, so that only leftovers of an
-    /// interrupted call are ever removed.
-    fn staging(&self, dir: &Path, record: &Path) -> Result<PathBuf, RepositoryError> {
-        let left = disk::read_if_there(record)?.map(|path| PathBuf::from(OsString::from_vec(path)));
-        let is_ours = |path: &PathBuf| {
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(APPLY_STAGING.as_bytes()))
-        };
-        if let Some(left) = left.filter(is_ours) {
-            disk::remove_tree(&left)?;
-        }
-        let staging = dir.join(format!("{APPLY_STAGING}{}-{:016x}", self.run, drawn(dir)?));
-        disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
-        Ok(staging)
     }
 
     /// Every workspace, complete or not: agent and attempt.

@@ -1,6 +1,7 @@
 //! Preserves the user's line endings and merges single files, for apply.
 
 use super::change::unreadable;
+use super::conflict::MARKER_BYTES;
 use super::{Git, ObjectId, RepositoryError};
 
 /// The line endings of a file on disk.
@@ -49,25 +50,41 @@ impl LineEnds {
     }
 }
 
-/// Merges one file; `None` for a conflict. Only objects of the bare repository are read or written.
+/// The merge of one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TextMerge {
+    Merged(Vec<u8>),
+    /// The content with both sides of each conflict between marked lines, for [`super::conflict::hunks`].
+    Conflict(Vec<u8>),
+    /// A side is not text.
+    Binary,
+}
+
+/// Merges one file. Only objects of the repository of `git` are read or written. Without `base`, both sides created it.
 pub(super) fn three_way(
     git: &Git,
     ours: &[u8],
-    base: &ObjectId,
+    base: Option<&ObjectId>,
     theirs: &ObjectId,
-) -> Result<Option<Vec<u8>>, RepositoryError> {
+) -> Result<TextMerge, RepositoryError> {
     /// Exit codes above this are errors; those below count conflicts.
     const CONFLICTS_MAX: i32 = 127;
     if ours.contains(&0) {
-        return Ok(None);
+        return Ok(TextMerge::Binary);
     }
-    let ours = git.run_with(&["hash-object", "-w", "--stdin"], ours)?;
-    let ours = String::from_utf8(ours).map_err(|_| unreadable("hash-object"))?;
-    let (base, theirs) = (base.to_string(), theirs.to_string());
-    let answer = git.ask(&["merge-file", "--object-id", "-p", "-q", ours.trim_end(), &base, &theirs], &[])?;
+    let store = |content: &[u8]| -> Result<String, RepositoryError> {
+        let name = git.run_with(&["hash-object", "-w", "--stdin"], content)?;
+        let name = String::from_utf8(name).map_err(|_| unreadable("hash-object"))?;
+        Ok(name.trim_end().to_owned())
+    };
+    let ours = store(ours)?;
+    let base = base.map_or_else(|| store(b""), |base| Ok(base.to_string()))?;
+    let (theirs, marker) = (theirs.to_string(), format!("--marker-size={MARKER_BYTES}"));
+    let answer = git.ask(&["merge-file", "--object-id", "-p", "-q", &marker, &ours, &base, &theirs], &[])?;
     match answer.code {
-        Some(0) => Ok(Some(answer.stdout)),
-        Some(code) if code <= CONFLICTS_MAX || answer.stderr.contains("binary") => Ok(None),
+        Some(0) => Ok(TextMerge::Merged(answer.stdout)),
+        _ if answer.stderr.contains("binary") => Ok(TextMerge::Binary),
+        Some(code) if code <= CONFLICTS_MAX => Ok(TextMerge::Conflict(answer.stdout)),
         code => Err(RepositoryError::Git { command: "merge-file".to_owned(), code, stderr: answer.stderr }),
     }
 }

@@ -162,6 +162,28 @@ impl TreeSwitch {
         read().map_err(|error| RepositoryError::io("reading", &self.shown(path), &error))
     }
 
+    /// The permissions of the regular file at `path`.
+    pub(super) fn bits(&self, path: &[u8]) -> Result<Option<u32>, RepositoryError> {
+        let read = || -> Result<Option<u32>, Errno> {
+            let (parent, name) = split(path)?;
+            let dir = self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+            let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+            Ok(is_file.then_some(stat.st_mode & 0o777))
+        };
+        read().map_err(|errno| self.failed("looking at", path, errno))
+    }
+
+    /// Gives a staged file these permissions.
+    pub(super) fn permit_staged(&self, number: usize, bits: u32) -> Result<(), RepositoryError> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let permit = || {
+            let file = openat(self.staging()?, number.to_string(), flags, Bits::empty())?;
+            fchmod(&file, Bits::from_raw_mode(bits & 0o777))
+        };
+        permit().map_err(|errno| failed("writing", &self.staging_path, errno))
+    }
+
     /// Stages content for a path and returns the number for [`Self::put`].
     pub(super) fn stage(&mut self, kind: EntryType, content: &[u8]) -> Result<usize, RepositoryError> {
         self.make_staging()?;

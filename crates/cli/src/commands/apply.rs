@@ -1,66 +1,92 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
-use posse::{AppliedAtEnd, AppliedRun, ApplyError, ApplySummary, ApplyWhich, Posse, RunId, RunOutcome, api};
+use posse::{
+    AgentId, AppliedAtEnd, AppliedRun, ApplyError, ApplySummary, ApplyWhich, FileConflicts, Posse,
+    RunOutcome, api,
+};
 
+use crate::conflicts::{self, ConflictSides};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::ids::RunArg;
+use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
 
-/// Apply the changes of a run to the checkout it came from
+/// Apply the changes of a run, or of one of its agents, to the checkout it came from
 ///
-/// Applies all changes, or nothing if you changed the same lines since. Neither the index nor a branch is touched.
-/// Applying twice changes nothing.
+/// Applies all changes, or nothing if you changed the same lines since; then the conflicting lines are shown. Neither the
+/// index nor a branch is touched. Applying twice changes nothing. With an agent such as RUN.3, only its changes are applied,
+/// also if they were not merged into the result. --undo takes back what the last apply of the run or agent wrote; files
+/// that you changed since are merged, or named and left as they are.
 #[derive(Debug, clap::Args)]
+// Changing an argument moves it to the end, so both places are given.
+#[command(
+    mut_arg("run", |run| run.index(1).required_unless_present("undo").help(
+        "The run, or an agent such as RUN.2.1; `@` is the newest run of this project, which --undo takes by default"
+    )),
+    mut_arg("agent", |agent| agent.index(2)),
+)]
 pub(crate) struct ApplyArgs {
-    /// The run; `@` is the newest run of this project
-    run: RunArg,
-    /// Also apply a failed or cancelled run, whose changes may be incomplete
-    #[arg(long)]
+    #[command(flatten)]
+    work: WorkArg,
+    /// Also apply a failed or cancelled run or agent, whose changes may be incomplete
+    #[arg(long, conflicts_with = "undo")]
     unfinished: bool,
+    /// Take back what the last apply wrote
+    #[arg(long)]
+    undo: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Applies a run.
+/// Applies a run, or takes that back.
 pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
-    let (run, applied) = runtime::looking(async {
-        let run = args.run.find(&posse, context).await?;
-        let applied = posse.apply(&run, which).await;
-        Ok((run, applied))
+    let (agent, applied) = runtime::looking(async {
+        let agent = args.work.find(&posse, context).await?;
+        let applied =
+            if args.undo { posse.undo_apply(&agent).await } else { posse.apply_agent(&agent, which).await };
+        Ok((agent, applied))
     })?;
     let applied = match applied {
         // No agent of it could change files.
-        Err(posse::Error::NoFiles(_)) => None,
+        Err(posse::Error::NoFiles(_)) if !args.undo => None,
         applied => Some(applied?),
     };
     let mut output = Output::new();
     if args.json {
-        output.json(&api::ApplyResult::new(&run, applied.as_ref()))?;
+        output.json(&api::ApplyResult::new(&agent, args.undo, applied.as_ref()))?;
     } else {
-        output.text(&format!("{}\n", summary(&run, applied.as_ref())))?;
+        let summary =
+            if args.undo { undone(&agent, applied.as_ref()) } else { summary(&agent, applied.as_ref()) };
+        output.text(&format!("{summary}\n"))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
 }
 
+/// A run or an agent in a sentence.
+fn named(agent: &AgentId) -> String {
+    if agent.is_root() { format!("run {agent}") } else { format!("agent {agent}") }
+}
+
 /// Describes the result of applying.
-fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
+fn summary(agent: &AgentId, applied: Option<&AppliedRun>) -> String {
+    let what = named(agent);
     let Some(AppliedRun { dir, applied: Some(applied) }) = applied else {
-        return format!("run {run} changed no files: there is nothing to apply");
+        return format!("{what} changed no files: there is nothing to apply");
     };
     let dir = dir.display();
     let ApplySummary { files, merged, already } = *applied;
     let count = |number: usize| plural(number as u64, "file");
     match (files, merged, already) {
+        (0, _, 0) => format!("{what} changed no files: there is nothing to apply"),
         (0, _, already) => {
-            format!("run {run} was applied already: {} in {dir} as it made them", count(already))
+            format!("{what} was applied already: {} in {dir} as it made them", count(already))
         }
         (files, merged, already) => {
             let some = |number: usize, what: &str| match number {
@@ -69,9 +95,27 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
             };
             let merged = some(merged, "of them merged with your changes");
             let already = some(already, "more were so already");
-            format!("applied run {run}: {} changed in {dir}{merged}{already}", count(files))
+            format!("applied {what}: {} changed in {dir}{merged}{already}", count(files))
         }
     }
+}
+
+/// Describes the result of taking an apply back.
+fn undone(agent: &AgentId, undone: Option<&AppliedRun>) -> String {
+    let what = named(agent);
+    let Some(AppliedRun { dir, applied: Some(ApplySummary { files, merged, already }) }) = undone else {
+        return format!("{what} is not applied: there is nothing to undo");
+    };
+    let kept = match merged {
+        0 => String::new(),
+        merged => format!(", {merged} of them with your later changes kept"),
+    };
+    let already = match already {
+        0 => String::new(),
+        already => format!(", {already} more were so already"),
+    };
+    let files = plural(*files as u64, "file");
+    format!("undid the apply of {what}: {files} changed back in {}{kept}{already}", dir.display())
 }
 
 /// Applies a run that has just ended, if it completed. Returns a description of the result, or the error. `None` for a
@@ -79,24 +123,70 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
 pub(crate) async fn apply_at_end(posse: &Posse, finished: &RunOutcome) -> Option<Result<String, CliError>> {
     match posse.apply_at_end(finished).await {
         Ok(AppliedAtEnd::NotCompleted) => None,
-        Ok(AppliedAtEnd::NoFiles) => Some(Ok(summary(&finished.run, None))),
-        Ok(AppliedAtEnd::Applied(applied)) => Some(Ok(summary(&finished.run, Some(&applied)))),
+        Ok(AppliedAtEnd::NoFiles) => Some(Ok(summary(&finished.run.root(), None))),
+        Ok(AppliedAtEnd::Applied(applied)) => Some(Ok(summary(&finished.run.root(), Some(&applied)))),
         Err(error) => Some(Err(error.into())),
     }
 }
 
-/// The error for a run that was not applied.
-pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) -> CliError {
-    let again = format!("`posse apply {run}`");
-    CliError::failed(message).hint(match problem {
-        ApplyError::Conflict { .. } => {
-            // Committing alone does not help: the result is compared with the run's base.
-            format!(
-                "commit your change and merge by hand (`git merge posse/{run}` or `git cherry-pick`), or undo your \
-                 change of those files, then {again}; without a branch `posse diff {run}` shows what to take over"
-            )
+/// Work that was not applied.
+pub(crate) struct NotApplied<'a> {
+    pub(crate) agent: &'a AgentId,
+    pub(crate) problem: &'a ApplyError,
+    /// The branch with the result, if it exists.
+    pub(crate) branch: Option<&'a str>,
+    pub(crate) is_unfinished: bool,
+}
+
+impl NotApplied<'_> {
+    /// The error, with the lines in conflict and what to do about them.
+    pub(crate) fn error(&self, message: &str) -> CliError {
+        let Self { agent, problem, branch, is_unfinished } = self;
+        let flag = if *is_unfinished { "--unfinished " } else { "" };
+        let again = format!("`posse apply {flag}{agent}`");
+        let theirs = named(agent);
+        let hint = match problem {
+            ApplyError::Conflict(_) => {
+                // Committing alone does not help: the result is compared with the run's base.
+                let by_hand = match branch {
+                    Some(branch) => format!("or commit it and merge by hand with `git merge {branch}`"),
+                    None => format!("or take over by hand what `posse diff {agent}` shows"),
+                };
+                format!("undo your change of those lines, then {again}; {by_hand}")
+            }
+            ApplyError::Moved { .. } => format!("{again} continues"),
+            ApplyError::Refused { .. } => format!("`posse diff {agent}` shows its changes"),
+            ApplyError::ChangedSince(_) | ApplyError::NotApplied | ApplyError::Workspace(_) => {
+                format!("fix that, then {again}; the work is kept")
+            }
+        };
+        with_lines(message, problem, &theirs).hint(hint)
+    }
+}
+
+/// The error for an apply that was not taken back.
+pub(crate) fn not_undone(agent: &AgentId, message: &str, problem: &ApplyError) -> CliError {
+    let again = format!("`posse apply --undo {agent}`");
+    let hint = match problem {
+        ApplyError::NotApplied => {
+            let what = named(agent);
+            return CliError::failed(format!("{what} is not applied, so there is nothing to undo"))
+                .hint("name a run or agent that you applied; an apply is undone once");
         }
+        ApplyError::ChangedSince(_) => format!("undo your change of those lines, then {again}"),
         ApplyError::Moved { .. } => format!("{again} continues"),
-        ApplyError::Workspace(_) => format!("fix that, then {again}; the run's work is kept"),
-    })
+        _ => format!("fix that, then {again}"),
+    };
+    with_lines(message, problem, "before the apply").hint(hint)
+}
+
+/// An error with the conflicting lines beneath its message.
+fn with_lines(message: &str, problem: &ApplyError, theirs: &str) -> CliError {
+    let found: Option<&FileConflicts> = match problem {
+        ApplyError::Conflict(found) | ApplyError::ChangedSince(found) => Some(found),
+        _ => None,
+    };
+    let sides = ConflictSides { ours: "your file", theirs };
+    let lines = found.map(|found| format!("\n{}", conflicts::files(found, &sides))).unwrap_or_default();
+    CliError::failed(format!("{message}{lines}"))
 }

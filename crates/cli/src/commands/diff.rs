@@ -4,17 +4,19 @@ use std::io::IsTerminal;
 
 use posse::{DiffForm, DiffOptions};
 
+use crate::conflicts;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::output::Output;
+use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
 
 /// Show the changes of a run to its files, or those of one of its agents
 ///
-/// While the run is running, these are the changes of all tool calls that have ended.
+/// While the run is running, these are the changes of all tool calls that have ended. If the changes of a sub-agent were
+/// not merged, the lines in conflict are printed to standard error.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
@@ -40,12 +42,19 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     };
     // Colours are added here, after the content of the files has been cleaned.
     let options = DiffOptions { form, colour: false };
-    let text = runtime::looking(async {
+    let (text, conflicts) = runtime::looking(async {
         let agent = args.work.find(&posse, context).await?;
-        Ok(match args.at {
+        let text = match args.at {
             Some(event) => posse.diff_at(&agent, event, options).await?,
             None => posse.diff(&agent, options).await?,
-        })
+        };
+        // For information only: what cannot be read must not hide the diff.
+        let conflicts = if args.at.is_none() && form == DiffForm::Patch {
+            posse.merge_conflicts(&agent).await.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Ok((text, conflicts))
     })?;
     let mut output = Output::new();
     if std::io::stdout().is_terminal() {
@@ -55,6 +64,9 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
         output.bytes(&text)?;
     }
     output.flush()?;
+    for conflict in &conflicts {
+        note(conflicts::of_merge(conflict).trim_end());
+    }
     Ok(Exit::DONE)
 }
 

@@ -7,6 +7,7 @@ use posse::view::{AgentView, RunFigures, ShownStatus, Stage};
 use posse::{AgentId, CloseReason, FailKind, Figures, RunResult, RunView, api};
 
 use crate::blocked;
+use crate::conflicts;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -33,25 +34,39 @@ pub(crate) struct ShowArgs {
 /// Shows a run.
 pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (agent, view, result, disk_bytes) = runtime::looking(async {
+    let (agent, view, result, conflicts, disk_bytes) = runtime::looking(async {
         let agent = args.work.find(&posse, context).await?;
         let run = agent.run();
         let view = posse.view(&run).await?;
         let result = posse.finished(&run).await?.and_then(|finished| finished.result);
         // For information only: an unreadable directory must not hide the rest of the run.
         let disk_bytes = posse.disk_bytes(&run).await.ok().flatten();
-        Ok((agent, view, result, disk_bytes))
+        let conflicts = if view.agents().iter().any(is_unmerged) {
+            posse.merge_conflicts(&agent).await.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Ok((agent, view, result, conflicts, disk_bytes))
     })?;
     let mut output = Output::new();
     if args.json {
         let zone = TimeZone::system();
-        let detail = api::RunDetail::new(&view, now_ms(), &zone, result.as_ref(), disk_bytes);
+        let files = api::FilesOfRun { result: result.as_ref(), conflicts: &conflicts, disk_bytes };
+        let detail = api::RunDetail::new(&view, now_ms(), &zone, files);
         output.json(&if agent.is_root() { detail } else { detail.of_subtree(&agent) })?;
     } else {
         output.text(&page(&view, &agent, &files(&view, result.as_ref(), disk_bytes)))?;
+        for conflict in &conflicts {
+            output.text(&format!("\n{}", conflicts::of_merge(conflict)))?;
+        }
     }
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// Whether the changes of an agent were not merged.
+fn is_unmerged(agent: &AgentView) -> bool {
+    agent.close_reason == Some(CloseReason::Failed(FailKind::Integration))
 }
 
 /// The run's changes to files, and its disk usage.

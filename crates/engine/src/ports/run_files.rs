@@ -5,8 +5,9 @@
 //!
 //! | operation | guarantee |
 //! |---|---|
-//! | `diff`, `salvages`, `list_files`, `read_files`, `disk_bytes`, `export_objects` | read only: no file, ref or object changes |
-//! | `apply` | writes the whole result or nothing; a second call completes an interrupted one, and then changes nothing |
+//! | `diff`, `conflicts`, `has_branch`, `salvages`, `list_files`, `read_files`, `disk_bytes`, `export_objects` | read only: no file, ref or object changes |
+//! | `apply` | writes the whole change or nothing; a second call completes an interrupted one, and then changes nothing |
+//! | `undo_apply` | takes back what the last `apply` wrote, or nothing; a second call completes an interrupted one |
 //! | `restore` | writes into a directory that is new or empty, never over a file |
 //! | `write_reports` | every report is in its file when it returns; a file that has it already is not written again |
 //! | `check_shared` | reads every file that workspaces share; changes no file of a run |
@@ -18,12 +19,14 @@
 //! workspaces from them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use futures::future::BoxFuture;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
+use posse_domain::permission::Approvals;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -77,15 +80,121 @@ pub struct ApplySummary {
     pub already: usize,
 }
 
-/// Why a result was not applied.
+/// The change of a run that is applied to the user's folder.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AppliedWork {
+    /// The result of the run. The journal names this commit; if another one is stored, that is damage. `None` if the
+    /// result is only known by its work ref.
+    Result(Option<ObjectId>),
+    /// The work of one agent, whether or not it is part of the result. It must pass the gate, except that the user, who
+    /// chooses it, is not bound by what the agent owns.
+    Agent {
+        /// The agent.
+        agent: AgentId,
+        /// The commit that it started from.
+        base: ObjectId,
+        /// The commit that contains its files.
+        commit: ObjectId,
+        /// The protected names that the user allowed.
+        approvals: Approvals,
+    },
+}
+
+/// Three commits of a merge that did not succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConflictQuery {
+    /// The parent's files.
+    pub ours: ObjectId,
+    /// The files that the child started from.
+    pub base: ObjectId,
+    /// The child's files.
+    pub theirs: ObjectId,
+}
+
+/// A file that two sides changed in different ways.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileConflict {
+    /// The path of the file.
+    pub path: String,
+    /// What keeps the two changes from being merged.
+    pub kind: ConflictKind,
+    /// The lines that both sides changed, a bounded list.
+    pub hunks: Vec<ConflictHunk>,
+    /// The number of further hunks.
+    pub more_hunks: usize,
+}
+
+/// What keeps two changes of one path from being merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// Both sides changed the same lines.
+    Lines,
+    /// Our side does not have the file any more, and theirs changed it.
+    OursDeleted,
+    /// Our side changed the file, and theirs deleted it.
+    TheirsDeleted,
+    /// Binary, too large, a link or a submodule: something that is not merged by lines.
+    NotText,
+    /// Our side has something else at this path or above it.
+    InTheWay,
+}
+
+/// Lines that both sides changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConflictHunk {
+    /// The number of the first line in our file, from 1.
+    pub line: usize,
+    /// Our lines.
+    pub ours: ConflictLines,
+    /// Their lines.
+    pub theirs: ConflictLines,
+}
+
+/// The lines of one side of a hunk, bounded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConflictLines {
+    /// The first lines, without line ends.
+    pub lines: Vec<String>,
+    /// The number of further lines.
+    pub more: usize,
+}
+
+/// Files in conflict, a bounded list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FileConflicts {
+    /// The first files.
+    pub files: Vec<FileConflict>,
+    /// The number of further files.
+    pub more: usize,
+}
+
+impl fmt::Display for FileConflicts {
+    /// The names of the files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
+        f.write_str(&names.join(", "))?;
+        if self.more > 0 { write!(f, " and {} more", self.more) } else { Ok(()) }
+    }
+}
+
+/// Why a change was not applied, or not taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ApplyError {
     /// The user changed these files too. Nothing was written.
-    #[error("these files were changed since the run began, and nothing was written: {}", .files.join(", "))]
-    Conflict {
-        /// The conflicting files, a bounded list.
-        files: Vec<String>,
+    #[error("these files were changed since the run began, and nothing was written: {0}")]
+    Conflict(FileConflicts),
+    /// The user changed these files after they were applied. Nothing was written.
+    #[error("these files were changed since they were applied, and nothing was written: {0}")]
+    ChangedSince(FileConflicts),
+    /// The gate refuses the work of an agent. Nothing was written.
+    #[error("an agent may not change this, and nothing was written: {}", .problems.join("; "))]
+    Refused {
+        /// `path: reason`, a bounded list.
+        problems: Vec<String>,
     },
+    /// There is no apply that could be taken back: it never was, or was taken back already.
+    #[error("it is not applied")]
+    NotApplied,
     /// A file changed while the result was being written. A second call of `apply` continues.
     #[error("{file} changed while the result was being written, after {written} other files")]
     Moved {
@@ -259,13 +368,17 @@ pub trait RunFiles: Send + Sync + 'static {
         options: DiffOptions,
     ) -> WorkspaceResult<Vec<u8>>;
 
-    /// Applies the run's result to the folder from which it came. `expected` is the result commit in the journal. If
-    /// another commit is stored, that is damage.
-    fn apply(
-        &self,
-        run: &RunId,
-        expected: Option<ObjectId>,
-    ) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
+    /// Applies a change of the run to the folder from which its files came.
+    fn apply(&self, run: &RunId, work: AppliedWork) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
+
+    /// Takes back what the last `apply` of an agent's work wrote; the root stands for the result of the run.
+    fn undo_apply(&self, of: &AgentId) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
+
+    /// The files that a merge of these commits does not merge, with the lines of both sides.
+    fn conflicts(&self, run: &RunId, merge: ConflictQuery) -> WorkspaceResult<FileConflicts>;
+
+    /// Whether the user's repository has this branch.
+    fn has_branch(&self, run: &RunId, branch: &str) -> WorkspaceResult<bool>;
 
     /// The stored part of each of these salvages, in their order.
     fn salvages(&self, run: &RunId, of: Vec<SalvageQuery>) -> WorkspaceResult<Vec<SalvageState>>;

@@ -4,13 +4,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::timestamp;
-use crate::{AppliedRun, GcSummary, RunId, SalvagedWork};
+use crate::{AgentId, AppliedRun, ConflictKind, GcSummary, SalvagedWork};
 
-/// The changes of a run that were applied to the user's directory.
+/// The changes of a run, or of one of its agents, that were applied to the user's directory or taken back from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApplyResult {
     /// The run's id.
     pub run: String,
+    /// The agent whose changes these are; the root, whose id is that of the run, stands for the run's result.
+    pub agent: String,
+    /// Whether an earlier apply was taken back.
+    pub undo: bool,
     /// That directory; null if no agent of the run could change files.
     pub dir: Option<String>,
     /// The number of files that were written or removed.
@@ -22,15 +26,91 @@ pub struct ApplyResult {
 }
 
 impl ApplyResult {
-    /// Converts an applied run, or one without files.
-    pub fn new(run: &RunId, applied: Option<&AppliedRun>) -> Self {
+    /// Converts applied or undone changes, or those of a run without files.
+    pub fn new(agent: &AgentId, undo: bool, applied: Option<&AppliedRun>) -> Self {
         let counts = applied.and_then(|applied| applied.applied).unwrap_or_default();
         Self {
-            run: run.to_string(),
+            run: agent.run().to_string(),
+            agent: agent.to_string(),
+            undo,
             dir: applied.map(|applied| applied.dir.display().to_string()),
             files: counts.files,
             merged: counts.merged,
             already: counts.already,
+        }
+    }
+}
+
+/// The change of a sub-agent that was not merged into the files of its parent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MergeConflict {
+    /// The sub-agent.
+    pub agent: String,
+    /// Its parent, whose files are the other side.
+    pub parent: String,
+    /// The first files that both changed.
+    pub files: Vec<ConflictedFile>,
+    /// The number of further files.
+    pub more_files: usize,
+}
+
+/// A file that a sub-agent and its parent changed in different ways.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConflictedFile {
+    /// The path of the file.
+    pub path: String,
+    /// Why the changes were not merged: `lines`, `parent_deleted`, `agent_deleted`, `not_text` or `in_the_way`.
+    pub kind: String,
+    /// The first places that both changed.
+    pub hunks: Vec<ConflictHunk>,
+    /// The number of further places.
+    pub more_hunks: usize,
+}
+
+/// Lines that both changed, with the first lines of each side.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ConflictHunk {
+    /// The number of the first line in the parent's file.
+    pub line: usize,
+    /// The parent's lines.
+    pub parent: Vec<String>,
+    /// The sub-agent's lines.
+    pub agent: Vec<String>,
+    /// The number of further lines of both.
+    pub more_lines: usize,
+}
+
+impl From<&crate::MergeConflict> for MergeConflict {
+    fn from(conflict: &crate::MergeConflict) -> Self {
+        Self {
+            agent: conflict.agent.to_string(),
+            parent: conflict.parent.to_string(),
+            files: conflict.found.files.iter().map(ConflictedFile::from).collect(),
+            more_files: conflict.found.more,
+        }
+    }
+}
+
+impl From<&crate::FileConflict> for ConflictedFile {
+    fn from(file: &crate::FileConflict) -> Self {
+        let kind = match file.kind {
+            ConflictKind::Lines => "lines",
+            ConflictKind::OursDeleted => "parent_deleted",
+            ConflictKind::TheirsDeleted => "agent_deleted",
+            ConflictKind::NotText => "not_text",
+            ConflictKind::InTheWay => "in_the_way",
+        };
+        let hunk = |hunk: &crate::ConflictHunk| ConflictHunk {
+            line: hunk.line,
+            parent: hunk.ours.lines.clone(),
+            agent: hunk.theirs.lines.clone(),
+            more_lines: hunk.ours.more + hunk.theirs.more,
+        };
+        Self {
+            path: file.path.clone(),
+            kind: kind.to_owned(),
+            hunks: file.hunks.iter().map(hunk).collect(),
+            more_hunks: file.more_hunks,
         }
     }
 }

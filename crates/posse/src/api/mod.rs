@@ -29,7 +29,7 @@ pub use definitions::{
 pub use event::Event;
 pub use exit::RunExit;
 pub use export::ExportResult;
-pub use files::{ApplyResult, GcResult, KeptItem, Salvage};
+pub use files::{ApplyResult, ConflictHunk, ConflictedFile, GcResult, KeptItem, MergeConflict, Salvage};
 pub use machine::{
     CheckStatus, MachineCheck, MachineReport, ProjectFileKind, ProjectSettingsFile, Setting, SettingLayer,
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
@@ -40,8 +40,8 @@ pub use permission::{
 };
 pub use plan::{PlanCheck, PlanProblem};
 pub use run::{
-    Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, Outcome, OutcomeType, RefusedBy,
-    RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
+    Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,
+    RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};

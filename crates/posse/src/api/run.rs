@@ -5,7 +5,7 @@ use posse_domain::code::Code;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RunExit, Usage, timestamp};
+use super::{MergeConflict, RunExit, Usage, timestamp};
 use crate::view::{self, RunFigures, ShownStatus, SpendingTotal};
 use crate::{AgentView, FailKind, Figures, RunOutcome, RunResult, RunView};
 
@@ -549,20 +549,28 @@ pub struct RunDetail {
     /// The run's changes to files, if it has ended and made any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<RunResult>,
+    /// The changes of sub-agents that were not merged.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<MergeConflict>,
     /// The disk usage of the run, without the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
 }
 
+/// What is known of the files of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FilesOfRun<'a> {
+    /// The run's changes to files, if it has ended and made any.
+    pub result: Option<&'a RunResult>,
+    /// The changes of sub-agents that were not merged.
+    pub conflicts: &'a [crate::MergeConflict],
+    /// The disk usage of the run, without the journal.
+    pub disk_bytes: Option<u64>,
+}
+
 impl RunDetail {
     /// Converts a run as of `now_ms`. Times of day in its words are in the reader's time zone.
-    pub fn new(
-        run: &RunView,
-        now_ms: i64,
-        zone: &TimeZone,
-        result: Option<&RunResult>,
-        disk_bytes: Option<u64>,
-    ) -> Self {
+    pub fn new(run: &RunView, now_ms: i64, zone: &TimeZone, files: FilesOfRun<'_>) -> Self {
         let figures = run.figures(now_ms);
         let agent = |agent: &AgentView| Agent::new(agent, run, &figures, now_ms, zone);
         Self {
@@ -576,8 +584,9 @@ impl RunDetail {
             refused_count: run.refused().count(),
             agents: run.agents().iter().map(agent).collect(),
             by_depth: figures.by_depth().iter().map(|(depth, total)| Depth::new(*depth, total)).collect(),
-            result: result.cloned(),
-            disk_bytes,
+            result: files.result.cloned(),
+            conflicts: files.conflicts.iter().map(MergeConflict::from).collect(),
+            disk_bytes: files.disk_bytes,
         }
     }
 

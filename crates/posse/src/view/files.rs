@@ -1,6 +1,6 @@
 //! The commits that agents began with and produced, and the salvage of their workspaces.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use posse_domain::event::{EventBody, EventKind, RunStarted};
 use posse_domain::id::AgentId;
@@ -18,6 +18,8 @@ pub struct AgentFiles {
     pub last: Option<ObjectId>,
     /// The attempt that the work ref belongs to; 0 before a second one.
     pub attempt: u32,
+    /// The parent's files that its change was not merged into; `None` if it was merged, or not tried yet.
+    pub conflicted_with: Option<ObjectId>,
 }
 
 /// The commits of a run's agents.
@@ -38,6 +40,15 @@ impl AgentCommits {
         self.agents.entry(event.agent.clone()).or_default()
     }
 
+    /// The agents whose changes were not merged, by their place in the tree.
+    pub fn conflicted(&self) -> impl Iterator<Item = (AgentId, AgentFiles)> {
+        let is_open = |files: &AgentFiles| files.conflicted_with.is_some();
+        let found = self.agents.iter().filter(|(_, files)| is_open(files));
+        let found: BTreeMap<AgentId, AgentFiles> =
+            found.map(|(agent, files)| (agent.clone(), *files)).collect();
+        found.into_iter()
+    }
+
     /// All salvage, oldest first.
     pub fn salvages(&self) -> &[SalvagedWork] {
         &self.salvages
@@ -54,6 +65,8 @@ impl ViewPart for AgentCommits {
                 | EventKind::SubagentWaitingForMerge
                 | EventKind::WorkspaceMade
                 | EventKind::WorkspaceSalvaged
+                | EventKind::WorktreeConflicted
+                | EventKind::WorktreeMerged
         )
     }
 
@@ -63,8 +76,10 @@ impl ViewPart for AgentCommits {
             EventBody::SubagentStarted(e) => self.files_of(event).base = e.base,
             EventBody::SubagentAttempt(e) => {
                 let files = self.files_of(event);
-                *files = AgentFiles { attempt: e.n, last: None, ..*files };
+                *files = AgentFiles { attempt: e.n, last: None, conflicted_with: None, ..*files };
             }
+            EventBody::WorktreeConflicted(e) => self.files_of(event).conflicted_with = Some(e.ours),
+            EventBody::WorktreeMerged(_) => self.files_of(event).conflicted_with = None,
             EventBody::WorkspaceMade(_) => self.files_of(event).last = None,
             EventBody::SubagentWaitingForMerge(e) => {
                 let files = self.files_of(event);

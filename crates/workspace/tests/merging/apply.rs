@@ -52,7 +52,7 @@ fn files(dir: &std::path::Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
 fn conflict(run: &Run, project: &Project) -> Vec<String> {
     let before = listing(&project.dir());
     let files = match run.space.apply(&project.dir()) {
-        Err(ApplyError::Conflict { files }) => files,
+        Err(ApplyError::Conflict(found)) => found.files.into_iter().map(|file| file.path).collect(),
         other => panic!("no conflict: {other:?}"),
     };
     assert_eq!(listing(&project.dir()), before, "nothing was written");

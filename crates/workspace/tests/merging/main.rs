@@ -12,4 +12,5 @@ mod merge;
 mod plumbing;
 mod project;
 mod publish;
+mod undo;
 mod update;
