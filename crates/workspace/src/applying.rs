@@ -12,6 +12,7 @@ use posse_engine::ports::{ApplyError, ApplySummary};
 use super::apply::{Application, EarlierResult};
 use super::change::changes;
 use super::gate::Terms;
+use super::manifest::Manifest;
 use super::object::{ObjectType, TreeEntry};
 use super::path_writer::PathWriter;
 use super::protected_names::ProtectedNames;
@@ -96,7 +97,9 @@ impl RunSpace {
         let _held = Lock::wait(&self.dir().join("apply.lock"))?;
         let user_repository = UserRepository::find(dir, &options.git, options.home.as_deref())?;
         let git = self.git();
+        let begun = Manifest::load(&self.dir().join("manifest"));
         let writer = PathWriter {
+            begun: begun.as_ref(),
             git: &git,
             executable_counts: user_repository.as_ref().is_none_or(UserRepository::executable_counts),
             is_stored,

@@ -10,6 +10,7 @@ use posse_engine::ports::{ApplyError, ApplySummary, ConflictKind, FileConflict, 
 use super::apply_intent::hex;
 use super::change::{Change, EntryType, Side, becomes_directory, shown};
 use super::conflict::{self, Conflicts};
+use super::manifest::Manifest;
 use super::text::{LineEnds, TextMerge, three_way};
 use super::tree_switch::{PathState, TreeSwitch};
 use super::update::contents;
@@ -67,6 +68,8 @@ pub(super) struct PathWriter<'a> {
     pub(super) executable_counts: bool,
     /// Whether contents of changes are in the form that git stores. Then the user's line endings are kept.
     pub(super) is_stored: bool,
+    /// The checkout when the run began: what git converts when it stores a file, such as one that LFS keeps.
+    pub(super) begun: Option<&'a Manifest>,
     pub(super) hit: &'a dyn Fn(&'static str),
 }
 
@@ -180,8 +183,10 @@ impl PathWriter<'_> {
             return Ok(None);
         }
         let Some(new) = change.new else {
-            let as_before = found.is(change.old.as_ref()) || self.same_text(onto, change, found)?;
-            return Ok(as_before.then_some(FileAction::Remove));
+            let is_as_before = found.is(change.old.as_ref())
+                || self.same_text(onto, change, found)?
+                || self.is_converted(onto, change)?;
+            return Ok(is_as_before.then_some(FileAction::Remove));
         };
         let write = Ok(Some(FileAction::Write(new, LineEnds::AsStored)));
         match found {
@@ -194,9 +199,19 @@ impl PathWriter<'_> {
                 let inside = onto.beneath(&change.path)?.unwrap_or_else(|| vec![Vec::new()]);
                 if inside.iter().all(|path| removed.contains(path.as_slice())) { write } else { Ok(None) }
             }
-            PathState::Thing(side) => self.mix(onto, change, side, &new),
+            PathState::Thing(side) => match self.mix(onto, change, side, &new)? {
+                None if self.is_converted(onto, change)? => write,
+                mixed => Ok(mixed),
+            },
             _ => Ok(None),
         }
+    }
+
+    /// Whether a file differs from the base only because git converts it, and is unchanged since the run began.
+    fn is_converted(&self, onto: &TreeSwitch, change: &Change) -> Result<bool, RepositoryError> {
+        let entry = self.begun.and_then(|begun| begun.get(&change.path)).filter(|entry| !entry.raw);
+        let (Some(entry), Some(old)) = (entry, change.old) else { return Ok(false) };
+        Ok(entry.oid == old.oid && entry.stat.is_some() && onto.stat(&change.path)? == entry.stat)
     }
 
     /// Whether a file differs from the base only in its line endings.

@@ -80,7 +80,7 @@ pub(super) fn three_way(
     let ours = store(ours)?;
     let base = base.map_or_else(|| store(b""), |base| Ok(base.to_string()))?;
     let (theirs, marker) = (theirs.to_string(), format!("--marker-size={MARKER_BYTES}"));
-    let answer = git.ask(&["merge-file", "--object-id", "-p", "-q", &marker, &ours, &base, &theirs], &[])?;
+    let answer = git.ask(&["merge-file", "--object-id", "-p", &marker, &ours, &base, &theirs], &[])?;
     match answer.code {
         Some(0) => Ok(TextMerge::Merged(answer.stdout)),
         _ if answer.stderr.contains("binary") => Ok(TextMerge::Binary),

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::change::{EntryType, Side};
 use super::forbidden::hostile;
 use super::object::{self, name_of_reader};
-use super::{ObjectId, RepositoryError, closed, disk};
+use super::{ObjectId, RepositoryError, closed, disk, manifest};
 
 /// How often a path is resolved again after directories moved.
 const OPEN_TRIES: usize = 64;
@@ -114,6 +114,19 @@ impl TreeSwitch {
 
     pub(super) fn inspect(&self, path: &[u8]) -> Result<PathState, RepositoryError> {
         self.inspect_once(path).map_err(|errno| self.failed("looking at", path, errno))
+    }
+
+    /// The stat of the entry at a path; `None` if there is none.
+    pub(super) fn stat(&self, path: &[u8]) -> Result<Option<manifest::Stat>, RepositoryError> {
+        let stat = split(path).and_then(|(parent, name)| {
+            let dir = self.open_at(parent, OFlags::PATH | OFlags::DIRECTORY)?;
+            statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match stat {
+            Ok(stat) => Ok(Some(manifest::Stat::of(&stat))),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(self.failed("looking at", path, errno)),
+        }
     }
 
     fn inspect_once(&self, path: &[u8]) -> Result<PathState, Errno> {

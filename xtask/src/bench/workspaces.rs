@@ -115,7 +115,10 @@ mod tests {
         let all = json!({"usual": usual.expect("readable"), "large": null, "merging": {"merge_gate": 20.0}});
         let table = limits(&all);
         let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
-        assert_eq!(marks, ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "yes", "?", "?"]);
+        assert_eq!(
+            marks,
+            ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "yes", "?", "?"]
+        );
         assert_eq!(parse("no figure"), None);
     }
 }

@@ -71,6 +71,33 @@ fn line_ends_of_the_user_come_back() {
     assert_eq!(read(&project.dir(), "text"), crlf.replace('9', "nine"));
 }
 
+/// As with LFS: git stores a pointer, and the checkout has the content.
+#[test]
+fn a_file_that_git_converts_is_replaced_and_comes_back() {
+    let project = Project::repository(&[(".gitattributes", "*.bin filter=kept\n"), ("a", "a\n")]);
+    project.git(&["config", "filter.kept.clean", "sed s/content/pointer/"]);
+    for name in ["one.bin", "two.bin", "theirs.bin"] {
+        write(&project.dir(), name, format!("content of {name}\n"));
+    }
+    project.git(&["add", "-A"]);
+    project.git(&["commit", "-qm", "kept files"]);
+    let run = project.run("r1");
+    assert_eq!(read(&run.root, "one.bin"), "pointer of one.bin\n");
+    write(&run.root, "one.bin", "\0new");
+    fs::remove_file(run.root.join("two.bin")).expect("removed");
+    run.result();
+    let before = listing(&project.dir());
+    assert_eq!(run.space.apply(&project.dir()).expect("applied").files, 2);
+    assert_eq!(read(&project.dir(), "one.bin"), "\0new");
+    assert!(!project.dir().join("two.bin").exists());
+    run.space.undo_apply("r1", &project.dir()).expect("undone");
+    assert_eq!(listing(&project.dir()), before, "the content and not the pointer");
+    // A change by the user is not taken for a conversion, and a file that is no text is not merged with it.
+    write(&project.dir(), "one.bin", "content by the user\n");
+    let refused = run.space.apply(&project.dir()).expect_err("a conflict").to_string();
+    assert!(refused.contains("one.bin"), "{refused}");
+}
+
 #[test]
 fn what_the_user_changed_since_is_merged_or_named_and_nothing_is_written() {
     let project = Project::repository(FILES);

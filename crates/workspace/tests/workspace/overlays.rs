@@ -346,7 +346,10 @@ fn a_check_by_content_names_what_another_program_changed() {
     assert_eq!(files.check_bases(Some(RUN)).expect("checked"), [""; 0]);
     fs::write(bases(&world)[0].join("files/dir/a"), "changed").expect("written");
     let problems = files.check_bases(None).expect("checked");
-    assert!(problems.len() == 1 && problems[0].contains("dir/a was changed after Posse laid it out"), "{problems:?}");
+    assert!(
+        problems.len() == 1 && problems[0].contains("dir/a was changed after Posse laid it out"),
+        "{problems:?}"
+    );
     assert_eq!(files.check_bases(Some(RUN)).expect("checked"), [""; 0], "it is set aside");
     let other = another_process(&world);
     let next = other.make("k3f9ab2c.1", 1, &begun.snapshot.commit).expect("made").dir;
