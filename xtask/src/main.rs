@@ -35,6 +35,11 @@ const VERBS: &[Verb] = &[
     },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
     Verb {
+        name: "voice",
+        about: "writes tests/voice.txt: every text that a user can read, for reviewers",
+        run: tidy::write_voice,
+    },
+    Verb {
         name: "bench",
         about: "what it costs, beside the limits: [--quick] [--json FILE]",
         run: bench::run,
