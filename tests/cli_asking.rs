@@ -102,7 +102,7 @@ fn run(home: &Home, flags: &[&str]) -> Terminal {
     Terminal::open(command)
 }
 
-const ENTER: &str = "(Enter): ";
+const ENTER: &str = "[Enter = deny]: ";
 
 fn last_run(home: &Home) -> String {
     home.posse(&["ps", "--json"]).json_lines()[0]["run"].as_str().expect("an id").to_owned()
@@ -184,7 +184,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
     home.posse(&["approve", "--yes"]).exits(0);
-    terminal.until("answered elsewhere");
+    terminal.until("answered in another terminal");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
     assert!(home.made(&last_run(&home), "asked.txt"));

@@ -193,7 +193,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let asked = going.until_event(".1", "agent.input_requested");
     let run = run_of(&asked);
     let agent = format!("{run}.1");
-    let waits = "waits for an approver: write:by-the-child.txt";
+    let waits = "needs your approval: write:by-the-child.txt";
     let ps = home.posse(&["ps"]).exits(0);
     assert!(ps.stderr.contains(&format!("{agent} is blocked: {waits}")), "{}", ps.stderr);
     assert_eq!(home.posse(&["ps", "--json"]).json_lines()[0]["waiting"], 1);

@@ -143,7 +143,7 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
     assert!(!home.state_dir().join("trust.json").exists(), "nothing is kept");
     insta::assert_snapshot!("trust", home.posse(&["trust", "--yes"]).screen(&home, NO_RUN));
     assert_eq!(standings(), ["settings trusted", "agent trusted", "skill trusted", "servers trusted"]);
-    assert!(home.posse(&["trust"]).exits(0).stdout.ends_with("nothing waits for trust\n"));
+    assert!(home.posse(&["trust"]).exits(0).stdout.ends_with("nothing needs trust\n"));
     home.write(
         ".claude/agents/helper.md",
         "---\nname: helper\ndescription: Helps.\ntools: Read, Bash, Write\n---\nHelp.\n",

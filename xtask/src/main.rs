@@ -13,6 +13,7 @@ mod licences;
 mod matrix;
 mod packages;
 mod quick;
+mod reference;
 mod replays;
 mod sdks;
 mod tidy;
@@ -34,6 +35,11 @@ const VERBS: &[Verb] = &[
         run: ci::run,
     },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb {
+        name: "reference",
+        about: "writes docs/reference and tests/voice.txt from the code",
+        run: reference::run,
+    },
     Verb {
         name: "voice",
         about: "writes tests/voice.txt: every text that a user can read, for reviewers",

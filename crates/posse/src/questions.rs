@@ -50,9 +50,9 @@ impl PendingQuestion {
     pub fn why(&self) -> String {
         let layer = self.layer.as_ref().map_or_else(|| "the rules".to_owned(), ToString::to_string);
         match (&self.rule, &self.reason) {
-            (Some(rule), _) => format!("{layer}, by the rule `{rule}`"),
-            (None, Some(reason)) => format!("{layer}, which said: {reason}"),
-            (None, None) => format!("{layer}, by default"),
+            (Some(rule), _) => format!("rule `{rule}` ({layer})"),
+            (None, Some(reason)) => format!("{layer}: {reason}"),
+            (None, None) => format!("{layer} (the default)"),
         }
     }
 

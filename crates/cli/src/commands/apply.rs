@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
 
-/// Apply the changes of a run to the checkout it came from
+/// Apply a run's changes to your working tree
 ///
 /// Applies all changes, or nothing if you changed the same lines since. Neither the index nor a branch is touched.
 /// Applying twice changes nothing.
@@ -60,7 +60,7 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
     let count = |number: usize| plural(number as u64, "file");
     match (files, merged, already) {
         (0, _, already) => {
-            format!("run {run} was applied already: {} in {dir} as it made them", count(already))
+            format!("run {run} was already applied: {} in {dir} up to date", count(already))
         }
         (files, merged, already) => {
             let some = |number: usize, what: &str| match number {
@@ -68,7 +68,7 @@ fn summary(run: &RunId, applied: Option<&AppliedRun>) -> String {
                 number => format!(", {number} {what}"),
             };
             let merged = some(merged, "of them merged with your changes");
-            let already = some(already, "more were so already");
+            let already = some(already, "already up to date");
             format!("applied run {run}: {} changed in {dir}{merged}{already}", count(files))
         }
     }
@@ -92,8 +92,7 @@ pub(crate) fn not_applied(run: &RunId, message: String, problem: &ApplyError) ->
         ApplyError::Conflict { .. } => {
             // Committing alone does not help: the result is compared with the run's base.
             format!(
-                "commit your change and merge by hand (`git merge posse/{run}` or `git cherry-pick`), or undo your \
-                 change of those files, then {again}; without a branch `posse diff {run}` shows what to take over"
+                "commit your change and merge by hand (`git merge posse/{run}` or `git cherry-pick`), or undo your change of those files, then {again}; without a branch, copy what you need from `posse diff {run}`"
             )
         }
         ApplyError::Moved { .. } => format!("{again} continues"),

@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::runtime;
 use crate::term;
 
-/// Show the changes of a run to its files, or those of one of its agents
+/// Show the changes of a run, or of one of its agents
 ///
 /// While the run is running, these are the changes of all tool calls that have ended.
 #[derive(Debug, clap::Args)]

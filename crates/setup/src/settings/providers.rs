@@ -151,10 +151,10 @@ impl ProviderSettings {
         for (name, words) in &self.words {
             if let Some(key) = words.value.key.as_ref().filter(|_| words.value.key_env.is_some()) {
                 return Err(SetupError::usage(format!(
-                    "{}: providers.{name} has `key` and `key_env`: which of them is to be used?",
+                    "{}: providers.{name} has both `key` and `key_env`",
                     key.origin()
                 ))
-                .hint("remove one of them; nothing was done"));
+                .hint("remove one of them; nothing was started"));
             }
         }
         Ok(())
@@ -333,6 +333,6 @@ prices:
             .map(drop)
             .map_err(|error| error.text())
             .expect_err("no provider");
-        assert!(error.starts_with("error: settings.yaml:2: prices: ambiguous model name `alone`"), "{error}");
+        assert!(error.starts_with("error: settings.yaml:2: prices: unknown model `alone`"), "{error}");
     }
 }

@@ -70,7 +70,7 @@ impl SearchSettings {
         let made = match provider.value {
             Provider::Searxng => {
                 let missing = || {
-                    SetupError::usage(format!("{}: searxng needs to know where it is", provider.origin))
+                    SetupError::usage(format!("{}: searxng needs a URL", provider.origin))
                         .hint("set search.url, for example to http://localhost:8888")
                 };
                 Search::searxng(url.ok_or_else(missing)?)
