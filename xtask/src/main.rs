@@ -7,6 +7,7 @@ mod bench;
 mod campaigns;
 mod ci;
 mod command;
+mod docs;
 mod faults;
 mod fuzz;
 mod licences;
@@ -35,6 +36,11 @@ const VERBS: &[Verb] = &[
         run: ci::run,
     },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb {
+        name: "docs",
+        about: "runs every example of README.md and docs/: [--write] [PAGE...]",
+        run: docs::run,
+    },
     Verb {
         name: "reference",
         about: "writes docs/reference and tests/voice.txt from the code",

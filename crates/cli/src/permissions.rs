@@ -14,7 +14,7 @@ pub(crate) struct PermissionArgs(pub(crate) RunPermissions);
 const FLAGS: [(&str, &str); 3] = [
     (
         "allow",
-        "Pre-approve matching operations that would otherwise ask, protected names and non-public addresses included; does not override deny rules [repeatable]",
+        "Pre-approve matching operations that would otherwise ask, protected names and non-public addresses included; overrides neither deny rules nor rules of your own [repeatable]",
     ),
     ("ask", "Ask before operations like this, such as 'bash:git *' or 'write:src/**' [repeatable]"),
     ("deny", "Refuse operations like this; of --ask and --deny, the last one that matches wins [repeatable]"),

@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "error: {APPROVALS_MAX} approvals are kept for /p already\nhint: remove some from {file}\n"
+                "error: /p already has {APPROVALS_MAX} stored approvals\nhint: remove some of them from {file}\n"
             )
         );
     }

@@ -1,6 +1,6 @@
 //! Summarises each event in one line for condensed timelines. Computed from the event's data, never stored.
 
-use super::{Change, EventBody, QuestionAnswer, QueuedFor};
+use super::{AnsweredBy, Change, EventBody, QuestionAnswer, QueuedFor};
 use crate::lifecycle::{CloseReason, FailKind};
 use crate::message::pictures;
 use crate::permission::Decision;
@@ -18,7 +18,7 @@ impl EventBody {
                 format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }
             EventBody::RunResumed(e) => {
-                format!("run resumed after {} ({} process)", seconds(e.unowned_ms), ordinal(e.epoch))
+                format!("run resumed after {} ({} process)", time(e.unowned_ms), ordinal(e.epoch))
             }
             EventBody::RunCompleted(e) if e.turns_exhausted => {
                 format!("run completed at its turn limit: {}", line(&e.text))
@@ -91,7 +91,7 @@ impl EventBody {
             EventBody::ProviderWaitStarted(e) => {
                 format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))
             }
-            EventBody::ProviderWaitEnded(e) => format!("waited {} for its provider", seconds(e.waited_ms)),
+            EventBody::ProviderWaitEnded(e) => format!("waited {} for its provider", time(e.waited_ms)),
             EventBody::ToolIntended(e) => match &e.specifier {
                 Some(specifier) => format!("{}: {}", shown(&e.tool), shown(specifier)),
                 None => shown(&e.tool),
@@ -132,10 +132,10 @@ impl EventBody {
     }
 }
 
-/// A time in seconds with one decimal: `2.1 s`.
-fn seconds(ms: u64) -> String {
+/// A time: `80 ms`, or `2.1 s`.
+fn time(ms: u64) -> String {
     let tenths = ms / 100;
-    format!("{}.{} s", tenths / 10, tenths % 10)
+    if tenths < 10 { format!("{ms} ms") } else { format!("{}.{} s", tenths / 10, tenths % 10) }
 }
 
 /// A number as a rank: `2nd`.
@@ -191,9 +191,13 @@ fn answered(e: &super::InputAnswered) -> String {
         (QuestionAnswer::Allow, true) => "yes, always",
         (QuestionAnswer::Deny, _) => "no",
     };
+    let by = match e.by {
+        AnsweredBy::Person => "the user",
+        AnsweredBy::Host => "the host",
+    };
     match &e.reason {
-        Some(reason) => format!("answered by {}: {answer}: {}", word(&e.by), shown(reason)),
-        None => format!("answered by {}: {answer}", word(&e.by)),
+        Some(reason) => format!("answered by {by}: {answer}: {}", shown(reason)),
+        None => format!("answered by {by}: {answer}"),
     }
 }
 
@@ -207,9 +211,4 @@ fn line(text: &Text) -> String {
         Text::Here(text) => shown(text),
         Text::Stored(at) => format!("({} bytes)", at.bytes),
     }
-}
-
-/// The wire name of an enum's value.
-fn word<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(ToOwned::to_owned)).unwrap_or_default()
 }

@@ -312,7 +312,7 @@ prices:
             ("providers:\n  lab/x: {key: k}\n", "settings.yaml:2: `lab/x` cannot be"),
             (
                 "providers:\n  lab:\n    key: canary\n    key_env: LAB\n",
-                "settings.yaml:3: providers.lab has `key` and `key_env`",
+                "settings.yaml:3: providers.lab has both `key` and `key_env`",
             ),
             ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known keys:"),
             ("providers:\n  lab:\n    0123456789canary: x\n", "settings.yaml:3: unknown key `0123…`"),

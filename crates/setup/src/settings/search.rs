@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place_and_without_the_key() {
         for (text, start) in [
-            ("search:\n  provider: searxng\n", "error: settings.yaml:2: searxng needs to know where it is"),
+            ("search:\n  provider: searxng\n", "error: settings.yaml:2: searxng needs a URL"),
             ("search:\n  key: canary\n", "error: settings.yaml:2: search has no provider"),
             (
                 "search:\n  provider: searxng\n  url: localhost\n",
