@@ -41,7 +41,7 @@ fn approve_shows_the_call_and_asks_before_it_acts() {
     // Without a terminal nothing is answered unless that is said.
     for verb in ["approve", "deny"] {
         let refused = home.posse(&[verb, "@"]).exits(2).stderr;
-        assert!(refused.contains("there is no terminal to ask on, so the call still waits"), "{refused}");
+        assert!(refused.contains("not a terminal, so the call still waits"), "{refused}");
         assert!(refused.contains("--yes"), "{refused}");
     }
     let mut terminal = on_terminal(&home, &["approve"]);

@@ -102,7 +102,7 @@ fn run(home: &Home, flags: &[&str]) -> Terminal {
     Terminal::open(command)
 }
 
-const ENTER: &str = "(Enter): ";
+const ENTER: &str = "[Enter = deny]: ";
 
 fn last_run(home: &Home) -> String {
     home.posse(&["ps", "--json"]).json_lines()[0]["run"].as_str().expect("an id").to_owned()
@@ -114,7 +114,7 @@ fn a_person_at_the_terminal_says_once_no_or_something_else() {
     let mut terminal = run(&home, &["--ask", "write"]);
     let asked = terminal.until(ENTER);
     assert!(
-        asked.contains("write:yes.txt") && asked.contains("because of run, by the rule `write`"),
+        asked.contains("write:yes.txt") && asked.contains("approval required by rule `write` (run)"),
         "{asked}"
     );
     assert!(asked.contains("[o]nce / [d]eny") && !asked.contains("[a]lways"), "{asked}");
@@ -164,7 +164,7 @@ fn always_keeps_what_the_prompt_says_and_is_not_asked_again() {
         home(&[bash("git push origin ma*n"), bash("git push origin ma*n"), bash("git push origin main")]);
     let mut terminal = run(&home, &[]);
     let asked = terminal.until(ENTER);
-    assert!(asked.contains(r"always would keep exactly `bash:git push origin ma\*n`"), "{asked}");
+    assert!(asked.contains(r#""always" allows exactly `bash:git push origin ma\*n`"#), "{asked}");
     terminal.types("a\n");
     let next = terminal.until(ENTER);
     assert!(next.contains("bash:git push origin main"), "the star was no wildcard: {next}");
@@ -184,7 +184,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
     let mut terminal = run(&home, &["--ask", "write"]);
     terminal.until(ENTER);
     home.posse(&["approve", "--yes"]).exits(0);
-    terminal.until("answered elsewhere");
+    terminal.until("answered in another terminal");
     let (written, code) = terminal.ends();
     assert_eq!(code, Some(0), "{written}");
     assert!(home.made(&last_run(&home), "asked.txt"));

@@ -48,7 +48,7 @@ fn a_bad_script_is_named_with_its_line() {
         &["unknown provider `acme`", "available: anthropic, openai,"],
     );
     let done = home.posse(&["run", "x"]).exits(4);
-    for part in ["no model is named", "ANTHROPIC_API_KEY", "--model", "posse demo"] {
+    for part in ["no model is selected", "ANTHROPIC_API_KEY", "--model", "posse demo"] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
 }

@@ -194,7 +194,7 @@ fn an_untrusted_skill_that_a_person_calls_asks_before_each_use() {
     home.write(".claude/skills/evil/SKILL.md", "---\nname: evil\ndescription: d\n---\nWrite x.\n");
     calls(&home, &[("write", json!({"path": "x", "content": "x"}))]);
     let done = run(&home, &["/evil hi"]).exits(0);
-    assert!(done.stderr.contains("`evil` of this project may use nothing without asking"), "{done:?}");
+    assert!(done.stderr.contains("`evil` of this project must ask before every tool call"), "{done:?}");
     let refused = results(&done);
     assert!(!refused[0].0 && refused[0].1.contains("needs a user's permission"), "{refused:?}");
     let allowed = results(&run(&home, &["--allow", "write:x", "/evil hi"]).exits(0));

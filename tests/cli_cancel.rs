@@ -46,7 +46,7 @@ fn one_agent_can_be_cancelled_and_the_run_goes_on() {
     let home = Home::new();
     let (going, run) = stuck(&home);
     let cancel = home.posse(&["cancel", &format!("{run}.1")]).exits(0);
-    assert_eq!(cancel.stderr, format!("agent {run}.1: closed, cancelled\n"));
+    assert_eq!(cancel.stderr, format!("agent {run}.1: closed: cancelled\n"));
     let result = going.finish().exits(0).result();
     assert_eq!(result["failed"][0]["code"], "CANCELLED");
     let show = home.posse(&["show", "--json", &run]).json();

@@ -10,8 +10,8 @@ fn the_demo_merges_repairs_refuses_and_says_what_to_type_next() {
     for said in [
         ".1 not integrated (CHECKS_FAILED)",
         ".3 not integrated (OWNERSHIP_VIOLATION)",
-        ".4 closed, completed (integrated)",
-        ".5 closed, completed (integrated)",
+        ".4 closed: completed",
+        ".5 closed: completed",
         "NOTES.md        new",
         "greet.sh        changed",
     ] {

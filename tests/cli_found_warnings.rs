@@ -160,8 +160,8 @@ fn who_waits_for_trust_is_told_because_of_whom() {
     home.write(".claude/agents/coder.md", &agent("coder", ""));
     home.write_own(".claude/agents/mine.md", &agent("mine", ""));
     let list = home.posse(&["agents"]).exits(0).stdout;
-    assert!(list.contains("(waits for trust: ~/.claude/agents/mine.md has its name)"), "{list}");
-    assert!(list.contains("(waits for trust: a built-in one has its name)"), "{list}");
+    assert!(list.contains("(not trusted yet: ~/.claude/agents/mine.md has the same name)"), "{list}");
+    assert!(list.contains("(not trusted yet: a built-in one has the same name)"), "{list}");
 }
 
 #[test]

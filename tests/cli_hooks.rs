@@ -154,7 +154,7 @@ fn a_hooks_question_is_answered_by_a_person_alone_and_with_what_the_hook_said() 
     let asked = going.until_event("", "agent.input_requested");
     assert_eq!(asked["detail"]["reason"], "is it Friday", "{asked}");
     let approved = home.posse(&["approve", "--yes", &run_of(&asked)]).exits(0);
-    assert!(approved.stderr.contains("because of hook, which said: is it Friday"), "{}", approved.stderr);
+    assert!(approved.stderr.contains("approval required by hook: is it Friday"), "{}", approved.stderr);
     let done = going.finish().exits(0);
     assert_eq!(results(&done), [(true, "x\n[exit code 0]".to_owned())]);
 }

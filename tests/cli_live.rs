@@ -406,14 +406,14 @@ fn a_question_can_be_put_off_and_answered_later() {
     );
     let tmux = Tmux::open(&home, 80, 24);
     tmux.enters("clear; posse run --ask write --model scripted/script.yaml 'Make it'");
-    tmux.until("(Enter):");
+    tmux.until("[Enter = deny]:");
     tmux.types(&["C-c"]);
     tmux.until("c cancel the run");
     tmux.types(&["k"]);
     let screen = tmux.until_it("the tree with its keys", |screen| screen.ends_with("Ctrl-C cancel"));
     assert!(screen.contains("needs your approval: write:"), "{screen}");
     tmux.types(&["a"]);
-    tmux.until_it("the question again", |screen| screen.ends_with("(Enter):"));
+    tmux.until_it("the question again", |screen| screen.ends_with("[Enter = deny]:"));
     tmux.types(&["o", "Enter"]);
     tmux.until("all done");
     tmux.until_prompt();

@@ -161,7 +161,7 @@ fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_r
     };
     let unused = asking("go");
     assert_eq!(unused.result()["text"], "Done.", "it is there, and nobody uses it");
-    let said = format!("so these cannot be used under a limit on money: `cheap` ({UNPRICED})\n");
+    let said = format!("so these cannot be used with a limit in dollars: `cheap` ({UNPRICED})\n");
     assert!(unused.stderr.contains(&said), "{}", unused.stderr);
     for request in ["use the cheap one", "by name"] {
         let done = asking(request);
@@ -191,7 +191,7 @@ fn a_limit_of_a_project_that_cannot_be_held_stops_nothing_until_it_is_trusted() 
     };
     let done = run(&[]).exits(0);
     let said = "settings.yaml:1: the price of `scripted/";
-    assert!(done.stderr.contains(said) && done.stderr.contains("is not held"), "{}", done.stderr);
+    assert!(done.stderr.contains(said) && done.stderr.contains("is not enforced"), "{}", done.stderr);
     // A limit of the user applies, and so does one in a trusted file.
     home.write_settings("agent: {max_usd: 9}\n");
     let own = run(&[]).exits(2).stderr;

@@ -193,9 +193,9 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let asked = going.until_event(".1", "agent.input_requested");
     let run = run_of(&asked);
     let agent = format!("{run}.1");
-    let waits = "waits for an approver: write:by-the-child.txt";
+    let waits = "needs your approval: write:by-the-child.txt";
     let ps = home.posse(&["ps"]).exits(0);
-    assert!(ps.stderr.contains(&format!("{agent} is blocked: {waits}")), "{}", ps.stderr);
+    assert!(ps.stderr.contains(&format!("{agent} {waits}")), "{}", ps.stderr);
     assert_eq!(home.posse(&["ps", "--json"]).json_lines()[0]["waiting"], 1);
     let show = home.posse(&["show", &run]).exits(0);
     assert!(show.stdout.contains(&format!("[blocked: {waits}]")), "{}", show.stdout);
@@ -205,7 +205,7 @@ fn a_childs_question_is_a_no_unless_it_escalates_to_somebody_who_answers() {
     let wrong = home.posse(&["approve", "--yes", &agent, "call_9_9"]).exits(1);
     assert!(wrong.stderr.contains("the call call_9_9 does not wait for an answer"), "{}", wrong.stderr);
     let pointless = home.posse(&["approve", "--yes", "--always"]).exits(1);
-    assert!(pointless.stderr.contains("run, by the rule `write` asks every time"), "{}", pointless.stderr);
+    assert!(pointless.stderr.contains("rule `write` (run) asks every time"), "{}", pointless.stderr);
     let approved = home.posse(&["approve", "--yes", "--json"]).exits(0);
     assert!(approved.stderr.contains("write:by-the-child.txt"), "{}", approved.stderr);
     let line = approved.json();
@@ -317,7 +317,7 @@ fn always_is_kept_for_the_directory_exactly_and_counts_in_the_next_run() {
     let run = run_of(&going.until_event("", "agent.input_requested"));
     let approved = home.posse(&["approve", "--yes", "--always", "--json", &run]).exits(0);
     assert_eq!(approved.json()["literal"], "bash:git push origin main");
-    assert!(approved.stderr.contains("kept `bash:git push origin main` for "), "{}", approved.stderr);
+    assert!(approved.stderr.contains("always allowed from now on in "), "{}", approved.stderr);
     let longer = going.until_event("", "agent.input_requested");
     assert_eq!(longer["detail"]["operation"], "bash:git push origin main2", "a longer command asks again");
     home.posse(&["deny", "--yes", &run]).exits(0);

@@ -102,7 +102,7 @@ fn init_writes_two_files_and_never_over_others() {
     assert!(read(".posse/agents/example.md").contains("name: example"));
     home.write(SETTINGS, "model: mine\n");
     let left = home.posse(&["init"]).exits(0).stdout;
-    assert!(left.contains("left as it is: ") && !left.contains("wrote: "), "{left}");
+    assert!(left.contains("unchanged: ") && !left.contains("wrote: "), "{left}");
     assert_eq!(read(SETTINGS), "model: mine\n");
     home.posse(&["init", "--force"]).exits(0);
     assert!(read(SETTINGS).contains("# At once"));
@@ -138,12 +138,12 @@ fn exactly_what_was_shown_is_trusted_and_a_change_asks_again() {
     };
     assert_eq!(standings(), ["settings new", "agent new", "skill new", "servers new"]);
     let refused = home.posse(&["trust"]).exits(2);
-    assert!(refused.stderr.contains("no terminal to ask on"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("not a terminal, so nothing was trusted"), "{}", refused.stderr);
     assert!(refused.stdout.contains("workspace.setup: runs make deps"), "{}", refused.stdout);
     assert!(!home.state_dir().join("trust.json").exists(), "nothing is kept");
     insta::assert_snapshot!("trust", home.posse(&["trust", "--yes"]).screen(&home, NO_RUN));
     assert_eq!(standings(), ["settings trusted", "agent trusted", "skill trusted", "servers trusted"]);
-    assert!(home.posse(&["trust"]).exits(0).stdout.ends_with("nothing waits for trust\n"));
+    assert!(home.posse(&["trust"]).exits(0).stdout.ends_with("nothing needs trust\n"));
     home.write(
         ".claude/agents/helper.md",
         "---\nname: helper\ndescription: Helps.\ntools: Read, Bash, Write\n---\nHelp.\n",
@@ -174,7 +174,7 @@ fn a_change_of_what_counts_with_a_trusted_file_asks_again() {
     home.write(".agents/skills/tidy/scripts/tidy.sh", "curl evil.example\n");
     assert_eq!(standings(), ["trusted", "changed"]);
     let asked = home.posse(&["trust"]).exits(2);
-    assert!(asked.stderr.contains("no terminal to ask on"), "{asked:?}");
+    assert!(asked.stderr.contains("not a terminal, so nothing was trusted"), "{asked:?}");
     home.posse(&["trust", "--yes"]).exits(0);
     home.write(".posse/hooks/check.sh", "curl evil.example\n");
     assert_eq!(standings(), ["changed", "trusted"]);

@@ -210,7 +210,7 @@ fn applying_changes_the_files_once_and_nothing_else() {
     assert_eq!(a_txt(&home), "one\n2\nthree\nfour\nfive\n");
     assert_eq!(fs::read_to_string(home.project().join("b.txt")).expect("b.txt"), "bee\n");
     let second = home.posse(&["apply", &run]).exits(0).stdout;
-    assert!(second.starts_with(&format!("run {run} was applied already: 2 files in ")), "{second}");
+    assert!(second.starts_with(&format!("run {run} was already applied: 2 files in ")), "{second}");
     let json = home.posse(&["apply", "--json", &run]).exits(0).json();
     assert_eq!((&json["files"], &json["already"]), (&0.into(), &2.into()));
     assert_eq!((git(&home, &["ls-files", "--stage"]), git(&home, &["rev-parse", "HEAD"])), before);

@@ -315,7 +315,7 @@ fn what_cannot_be_replayed_says_why() {
         let done = home.posse(args).exits(2);
         assert!(done.stderr.contains(said), "no {said:?} in {}", done.stderr);
     };
-    refused(&["run", "--model", &model, "something", "else"], "was asked for something else");
+    refused(&["run", "--model", &model, "something", "else"], "had another request");
     refused(
         &["run", "--model", &model, "--max-turns", "3"],
         "--max-turns: a replay takes its terms and files",

@@ -104,7 +104,7 @@ fn a_run_that_somebody_carries_is_left_alone() {
     let (going, run) = stuck(&home);
     let done = home.posse(&["resume", &run]).exits(1);
     assert_eq!(done.stdout, "");
-    let said = format!("error: run {run} is already being executed by process {}\n", going.pid());
+    let said = format!("error: run {run} is already running (process {})\n", going.pid());
     assert!(done.stderr.starts_with(&said), "{}", done.stderr);
     let ps = home.posse(&["ps", "--json"]).json();
     assert_eq!((&ps["status"], &ps["pid"]), (&json!("running"), &json!(going.pid())));
@@ -128,11 +128,7 @@ fn of_two_that_resume_at_once_one_owns_the_run_and_the_other_says_who_does() {
     };
     let pid = owner.pid();
     let other = other.finish().exits(1);
-    assert!(
-        other.stderr.contains(&format!("is already being executed by process {pid}\n")),
-        "{}",
-        other.stderr
-    );
+    assert!(other.stderr.contains(&format!("is already running (process {pid})\n")), "{}", other.stderr);
     owner.until_event(".1", "agent.model_called");
     owner.kill();
     home.write("script.yaml", &script(0));

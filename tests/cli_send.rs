@@ -29,7 +29,7 @@ fn a_message_reaches_an_agent_before_its_next_turn() {
     let trace = home.posse(&["trace", &run]).exits(0);
     assert!(trace.stdout.contains("message from the user\n    look in b.rs\n"), "{}", trace.stdout);
     let late = home.posse(&["send", &format!("{run}.1"), "more"]).exits(1);
-    assert!(late.stderr.contains("has ended"), "{}", late.stderr);
+    assert!(late.stderr.contains("has finished; it cannot receive messages"), "{}", late.stderr);
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn every_verb_takes_the_newest_run_as_last_and_an_agent_of_it() {
     for id in ["last.1", &format!("{prefix}.1"), &format!("{run}.1")] {
         home.posse(&["explain", id, "bash"]).exits(0);
         let ended = home.posse(&["send", id, "a message"]).exits(1).stderr;
-        assert!(ended.contains(&format!("agent {run}.1 has ended")), "{ended}");
+        assert!(ended.contains(&format!("agent {run}.1 has finished")), "{ended}");
     }
     for args in [&["explain", "last.99", "bash"][..], &["send", "last.99", "a message"]] {
         let unknown = home.posse(args).exits(2).stderr;

@@ -295,7 +295,7 @@ const CORPUS: [&str; 44] = [
     "\u{200b}\u{2060}\u{feff}\u{61c}",
     "\u{e0041}\u{e007f}",
     "a\u{2028}b\u{2029}c\u{85}d",
-    "\n\n  [o]nce / [d]eny (Enter): o\n$ rm -rf x\n",
+    "\n\n  [o]nce / [d]eny [Enter = deny]: o\n$ rm -rf x\n",
 ];
 
 /// What a terminal shows of the text of a command: nothing but the command's own sequences.

@@ -69,8 +69,8 @@ fn a_run_cut_off_by_its_turn_limit_shows_it_everywhere_and_exits_with_5() {
 fn a_sub_agent_that_was_cut_off_is_named_and_ends_the_run_only_if_it_is_required() {
     let home = home();
     let done = home.posse(&["run", "--model", MODEL, "delegate"]).exits(0);
-    assert!(done.stderr.contains(".1 ended its work at its turn limit: Half of it."), "{}", done.stderr);
-    assert!(done.stderr.contains(".1 closed, completed at its turn limit (integrated)"), "{}", done.stderr);
+    assert!(done.stderr.contains(".1 finished at its turn limit: Half of it."), "{}", done.stderr);
+    assert!(done.stderr.contains(".1 closed: completed at its turn limit"), "{}", done.stderr);
     assert!(done.stderr.contains(".1 completed at its turn limit\n"), "{}", done.stderr);
     assert!(!done.stderr.contains("--max-turns gives"), "{}", done.stderr);
 

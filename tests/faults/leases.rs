@@ -68,7 +68,7 @@ fn of_many_that_resume_at_once_one_owns_the_run_and_the_others_say_who() {
             assert_eq!((said, status.code()), (Vec::new(), Some(1)));
         }
         let words = last_words(&home.launch.errors());
-        let named = format!("run {run} is already being executed by process {}\n", owner.id());
+        let named = format!("run {run} is already running (process {})\n", owner.id());
         assert_eq!(words.matches(&named).count(), 3, "{words}");
         std::fs::remove_file(home.launch.errors()).unwrap();
         owner.kill().unwrap();

@@ -65,6 +65,11 @@ const STAGES: &[Stage] = &[
     Stage { name: "clippy", promise: "no warning anywhere", run: clippy },
     Stage { name: "test", promise: "every test passes", run: test },
     Stage {
+        name: "docs",
+        promise: "every example of README and docs/ runs and prints what the page shows",
+        run: || crate::docs::run(&[]),
+    },
+    Stage {
         name: "faults",
         promise: "killed at every point and at random, nothing is lost or doubled",
         run: crate::faults::short,

@@ -7,12 +7,14 @@ mod bench;
 mod campaigns;
 mod ci;
 mod command;
+mod docs;
 mod faults;
 mod fuzz;
 mod licences;
 mod matrix;
 mod packages;
 mod quick;
+mod reference;
 mod replays;
 mod sdks;
 mod tidy;
@@ -34,6 +36,21 @@ const VERBS: &[Verb] = &[
         run: ci::run,
     },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb {
+        name: "docs",
+        about: "runs every example of README.md and docs/: [--write] [PAGE...]",
+        run: docs::run,
+    },
+    Verb {
+        name: "reference",
+        about: "writes docs/reference and tests/voice.txt from the code",
+        run: reference::run,
+    },
+    Verb {
+        name: "voice",
+        about: "writes tests/voice.txt: every text that a user can read, for reviewers",
+        run: tidy::write_voice,
+    },
     Verb {
         name: "bench",
         about: "what it costs, beside the limits: [--quick] [--json FILE]",

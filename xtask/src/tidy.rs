@@ -16,11 +16,14 @@ mod pages;
 mod shape;
 mod source;
 mod texts;
+mod voice;
 mod words;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 use self::source::Source;
 use crate::command::{capture, metadata, root};
@@ -35,19 +38,47 @@ struct Breach {
     why: &'static str,
 }
 
-pub(crate) fn run(_: &[String]) -> Outcome {
-    let metadata = self::metadata(&["--no-deps"])?;
-    let texts = texts_of_the_project()?;
-    let mut sources: Vec<Source> =
-        texts.iter().filter(|(path, _)| is_rust(path)).map(|(path, text)| Source::new(path, text)).collect();
+/// What the rules check.
+struct Project {
+    /// Path and content of every text file.
+    texts: Vec<(String, String)>,
+    /// The Rust files among them.
+    sources: Vec<Source>,
+    metadata: Value,
+    /// Breaches of the rule that each Rust file belongs to a target, which is checked while test code is marked.
+    unreached: Vec<Breach>,
+}
 
-    let workspace = metadata["workspace_root"].as_str().unwrap_or_default();
+impl Project {
+    fn read() -> Result<Self, Failure> {
+        let metadata = self::metadata(&["--no-deps"])?;
+        let texts = texts_of_the_project()?;
+        let rust = texts.iter().filter(|(path, _)| is_rust(path));
+        let mut sources: Vec<Source> = rust.map(|(path, text)| Source::new(path, text)).collect();
+        let workspace = metadata["workspace_root"].as_str().unwrap_or_default();
+        let mut targets = modules::targets(&metadata, workspace);
+        // A separate workspace.
+        let fuzz = self::metadata(&["--no-deps", "--manifest-path", crate::fuzz::MANIFEST])?;
+        targets.extend(modules::targets(&fuzz, workspace));
+        let unreached = modules::check(&targets, &mut sources);
+        Ok(Self { texts, sources, metadata, unreached })
+    }
+}
+
+/// `cargo xtask voice`: writes the file with all texts for users.
+pub(crate) fn write_voice(_: &[String]) -> Outcome {
+    let project = Project::read()?;
+    let voice = voice::collect(&project.texts, &project.sources);
+    std::fs::write(root().join(voice::FILE), &voice)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", voice::FILE)))?;
+    println!("{}: {} lines, {} words", voice::FILE, voice.lines().count(), voice.split_whitespace().count());
+    Ok(())
+}
+
+pub(crate) fn run(_: &[String]) -> Outcome {
+    let Project { texts, sources, metadata, unreached } = Project::read()?;
     let mut breaches = layers::check(&metadata);
-    let mut targets = modules::targets(&metadata, workspace);
-    // A separate workspace.
-    let fuzz = self::metadata(&["--no-deps", "--manifest-path", crate::fuzz::MANIFEST])?;
-    targets.extend(modules::targets(&fuzz, workspace));
-    breaches.extend(modules::check(&targets, &mut sources));
+    breaches.extend(unreached);
     breaches.extend(sources.iter().flat_map(absences::check));
     breaches.extend(sources.iter().flat_map(shape::check));
     breaches.extend(sources.iter().flat_map(names::check));
@@ -60,6 +91,7 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(decisions::check(&texts));
     breaches.extend(pages::check(&texts, &sources));
     breaches.extend(desks::check(&sources));
+    breaches.extend(voice::check(&texts, &sources));
 
     if breaches.is_empty() {
         println!("{} files, {} of them Rust: nothing to tidy", texts.len(), sources.len());

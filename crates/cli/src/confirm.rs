@@ -15,8 +15,8 @@ pub(crate) fn has_terminal() -> bool {
 /// Asks a question that is answered with yes or no. `undone` states what did not happen if there is no terminal.
 pub(crate) fn confirm(question: &str, undone: &str) -> Result<bool, CliError> {
     if !has_terminal() {
-        return Err(CliError::usage(format!("there is no terminal to ask on, so {undone}"))
-            .hint("read what is shown above, then confirm it with --yes"));
+        return Err(CliError::usage(format!("not a terminal, so {undone}"))
+            .hint("review what is shown above, then use --yes"));
     }
     let stdin = std::io::stdin();
     // Input that was typed before the question is not an answer to it.

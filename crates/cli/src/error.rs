@@ -64,7 +64,7 @@ impl CliError {
 
     /// An error of the kind `ReaderGone`.
     pub(crate) fn reader_gone() -> Self {
-        Self::new(ErrorClass::ReaderGone, "the reader of the output has gone")
+        Self::new(ErrorClass::ReaderGone, "the reader of the output is gone")
     }
 
     /// Adds what to do next.
@@ -194,7 +194,7 @@ pub(crate) fn remedy_text(remedy: &Remedy) -> String {
         Remedy::ReadLog(path) => format!("its last lines may be in {}", path.display()),
         Remedy::TrustProject => "`posse trust` shows them".to_owned(),
         Remedy::ShowSettings => "`posse settings` shows them".to_owned(),
-        Remedy::NameOtherModel => "--model or `model` in the settings names another".to_owned(),
+        Remedy::NameOtherModel => "change with --model or with `model` in the settings".to_owned(),
         Remedy::NameModelOf(provider) => format!("name one with --model {provider}/<model>"),
         Remedy::LimitTokens => "--max-tokens limits tokens".to_owned(),
         Remedy::Validate(kinds) => {
@@ -224,7 +224,7 @@ impl From<posse::Error> for CliError {
                 CliError::usage(message).hint(format!("`posse logs {run}` lists the events"))
             }
             posse::Error::Ended { run, .. } => {
-                CliError::failed(message).hint(format!("`posse show {run}` shows how it went"))
+                CliError::failed(message).hint(format!("`posse show {run}` shows its result"))
             }
             posse::Error::Removed { .. } => {
                 CliError::usage(message).hint("an exported copy can be compared with that hash")
@@ -242,11 +242,11 @@ impl From<posse::Error> for CliError {
                 }
             )),
             posse::Error::NoFiles(run) => {
-                CliError::failed(message).hint(format!("`posse report {run}` prints what it found"))
+                CliError::failed(message).hint(format!("`posse report {run}` prints its report"))
             }
             posse::Error::Files { run, .. } => CliError::failed(message)
                 .hint(format!("nothing was changed; the journal is complete: `posse show {run}`")),
-            posse::Error::Cleaning(_) => CliError::failed(message).hint("fix that, and clean again"),
+            posse::Error::Cleaning(_) => CliError::failed(message).hint("fix that, then run `posse gc` again"),
             posse::Error::NotApplied { agent, problem, branch, is_unfinished, .. } => {
                 let branch = branch.as_deref();
                 NotApplied { agent: &agent, problem: &problem, branch, is_unfinished }.error(&message)
@@ -261,11 +261,11 @@ impl From<posse::Error> for CliError {
             }
             posse::Error::BundleName(_) => CliError::usage(format!("--output: {message}")),
             posse::Error::ExportExists(_) => CliError::failed(message)
-                .hint("it was left as it is; `--force` replaces it, `--output FILE` writes another"),
+                .hint("the file was not changed; `--force` replaces it, `--output FILE` writes another"),
             posse::Error::NotExported { .. } => CliError::failed(message)
                 .hint("no file was written; fix that, or name a file elsewhere with `--output FILE`"),
             posse::Error::Bundle(posse::BundleError::Newer { .. }) => {
-                CliError::usage(message).hint("replay it with the Posse that wrote it, or a newer one")
+                CliError::usage(message).hint("replay it with the version of Posse that wrote it, or a newer one")
             }
             posse::Error::Bundle(_) => {
                 CliError::usage(message).hint("export the run again with `posse export`; nothing was done with this file")
@@ -330,10 +330,11 @@ impl From<posse::RuntimeError> for CliError {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
             RuntimeError::Unavailable { run, .. } => CliError::failed(message).hint(format!(
-                "put it back and `posse resume {run}`, or end the run with `posse cancel {run}`"
+                "restore it and `posse resume {run}`, or end the run with `posse cancel {run}`"
             )),
-            RuntimeError::Inconsistent { run, .. } => CliError::failed(message)
-                .hint(format!("this is a fault of Posse: please report it with `posse logs --json {run}`")),
+            RuntimeError::Inconsistent { run, .. } => CliError::failed(message).hint(format!(
+                "this is a bug in Posse; please report it with the output of `posse logs --json {run}`"
+            )),
             RuntimeError::Stopped { run } => {
                 CliError::interrupted(message).hint(format!("`posse resume {run}` continues it"))
             }
@@ -346,7 +347,7 @@ impl From<StoreError> for CliError {
         let failed = CliError { part: error.part(), ..CliError::failed(error.to_string()) };
         match error {
             StoreError::Newer { .. } => failed.hint(
-                "use the Posse that wrote it, or set POSSE_HOME to another directory; it was left as it is",
+                "use the version of Posse that wrote it, or set POSSE_HOME to another directory; nothing was changed",
             ),
             StoreError::Full { .. } => {
                 failed.hint("make room; what is written is safe, and runs can be resumed")
@@ -355,7 +356,7 @@ impl From<StoreError> for CliError {
                 failed.hint("make it writable, or set POSSE_HOME to another directory")
             }
             StoreError::Corrupt { .. } => failed.hint(
-                "it was left as it is; bring back a copy of the directory, or set POSSE_HOME to another",
+                "nothing was changed; restore a backup of the directory, or set POSSE_HOME to another one",
             ),
             StoreError::Unsuitable { .. } => failed.hint("set POSSE_HOME to a local directory"),
             StoreError::Damaged { run, .. } => {

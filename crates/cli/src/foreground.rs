@@ -139,7 +139,7 @@ fn end_of(mut child: Child) -> Result<oneshot::Receiver<Option<ExitStatus>>, Cli
         let _ = sender.send(child.wait().ok());
     };
     let thread = std::thread::Builder::new().name("posse-waiting".to_owned()).spawn(wait);
-    thread.map_err(|error| CliError::failed(format!("no threads to work with: {error}")))?;
+    thread.map_err(|error| CliError::failed(format!("cannot start threads: {error}")))?;
     Ok(ended)
 }
 

@@ -25,6 +25,8 @@ mod message;
 mod output;
 mod permissions;
 mod questions;
+#[cfg(test)]
+mod reference;
 mod runtime;
 mod setting_flags;
 mod signals;

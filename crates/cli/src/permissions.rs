@@ -14,11 +14,10 @@ pub(crate) struct PermissionArgs(pub(crate) RunPermissions);
 const FLAGS: [(&str, &str); 3] = [
     (
         "allow",
-        "Allow in advance where a definition asks, and open protected names and non-public addresses that the \
-         pattern names; overrides no deny and no other rule [repeatable]",
+        "Pre-approve matching operations that would otherwise ask, protected names and non-public addresses included; overrides neither deny rules nor rules of your own [repeatable]",
     ),
     ("ask", "Ask before operations like this, such as 'bash:git *' or 'write:src/**' [repeatable]"),
-    ("deny", "Refuse operations like this; of --ask and --deny the last that matches is used [repeatable]"),
+    ("deny", "Refuse operations like this; of --ask and --deny, the last one that matches wins [repeatable]"),
 ];
 
 impl clap::Args for PermissionArgs {

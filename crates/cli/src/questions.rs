@@ -69,7 +69,7 @@ impl QuestionPrompter {
                 return Ok(());
             }
             self.prompt = None;
-            view.resume_drawing("\nanswered elsewhere\n");
+            view.resume_drawing("\nanswered in another terminal\n");
         }
         if view.run().blocked().questions().unanswered().next().is_none() {
             return Ok(());
@@ -158,7 +158,7 @@ pub(crate) enum Step {
 async fn post(posse: &Posse, question: &PendingQuestion, answer: Answer) -> Result<Option<String>, CliError> {
     match posse.answer(question, answer).await {
         // Another user answered first.
-        Err(posse::Error::NotAsked { .. }) => Ok(Some("answered elsewhere".to_owned())),
+        Err(posse::Error::NotAsked { .. }) => Ok(Some("answered in another terminal".to_owned())),
         // The answer applies to this run. Only the next run would ask again.
         Ok(StoredApproval::Failed(error)) => Ok(Some(not_stored(error).text())),
         Ok(StoredApproval::None | StoredApproval::Stored { .. }) => Ok(None),
@@ -186,17 +186,17 @@ pub(crate) fn describe(question: &PendingQuestion) -> String {
     if more > 0 {
         let _ = write!(text, " and {more} bytes more (`posse trace {}` shows all)", question.agent);
     }
-    let _ = write!(text, "\n  because of {}\n", term::visible(&question.why(), "    "));
+    let _ = write!(text, "\n  approval required by {}\n", term::visible(&question.why(), "    "));
     text
 }
 
 fn choices(question: &PendingQuestion) -> String {
     match &question.always {
         Some(literal) => format!(
-            "  always would keep exactly `{}` for this directory\n  [o]nce / [a]lways / [d]eny (Enter): ",
+            "  \"always\" allows exactly `{}` in this directory\n  [o]nce / [a]lways / [d]eny [Enter = deny]: ",
             term::visible(literal.as_str(), "    ")
         ),
-        None => "  [o]nce / [d]eny (Enter): ".to_owned(),
+        None => "  [o]nce / [d]eny [Enter = deny]: ".to_owned(),
     }
 }
 

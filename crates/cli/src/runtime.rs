@@ -22,7 +22,7 @@ pub(crate) fn driving<T>(verb: impl Future<Output = Result<T, CliError>>) -> Res
 
 fn wait<T>(mut builder: Builder, verb: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = builder.enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed(format!("no threads to work with: {error}")))?;
+    let runtime = runtime.map_err(|error| CliError::failed(format!("cannot start threads: {error}")))?;
     let outcome = runtime.block_on(verb);
     // A tool that hangs in the kernel must not keep the command from ending.
     runtime.shutdown_timeout(SHUTDOWN_PATIENCE);

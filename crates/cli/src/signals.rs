@@ -31,7 +31,7 @@ impl Ask {
 
 /// Begins to listen to one kind of signal, which no longer ends the process by itself.
 pub(crate) fn listen_to(kind: SignalKind) -> Result<Signal, CliError> {
-    signal(kind).map_err(|error| CliError::failed(format!("signals cannot be listened to: {error}")))
+    signal(kind).map_err(|error| CliError::failed(format!("cannot listen to signals: {error}")))
 }
 
 /// The signals that a process with a run listens to. From here on they no longer end the process by themselves.

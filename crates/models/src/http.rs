@@ -242,7 +242,7 @@ impl ResponseHead {
         }
         let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
         let message = format!(
-            "it answered {} and points to {}; redirects are not followed, so that no key goes astray: if that is the right place, make it the base URL",
+            "it answered {} and points to {}; redirects are not followed, to protect your key: if that is the right place, make it the base URL",
             status.as_u16(),
             short(to),
         );

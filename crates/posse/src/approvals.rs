@@ -30,7 +30,7 @@ pub enum ApprovalError {
         problem: String,
     },
     /// The store has the most approvals that are kept for one directory.
-    #[error("{max} approvals are kept for {dir} already")]
+    #[error("{dir} already has {max} stored approvals")]
     Full {
         /// The name of the store, such as the path of its file.
         store: String,

@@ -50,9 +50,9 @@ impl PendingQuestion {
     pub fn why(&self) -> String {
         let layer = self.layer.as_ref().map_or_else(|| "the rules".to_owned(), ToString::to_string);
         match (&self.rule, &self.reason) {
-            (Some(rule), _) => format!("{layer}, by the rule `{rule}`"),
-            (None, Some(reason)) => format!("{layer}, which said: {reason}"),
-            (None, None) => format!("{layer}, by default"),
+            (Some(rule), _) => format!("rule `{rule}` ({layer})"),
+            (None, Some(reason)) => format!("{layer}: {reason}"),
+            (None, None) => format!("{layer} (the default)"),
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!((found.unanswered.len(), found.has_answered), (2, false));
         let blocked = posse.blocked(first).await.expect("a run");
         let words = blocked.of(&first.root()).map(|on| on.words(0, &TimeZone::UTC));
-        assert_eq!(words.as_deref(), Some("waits for an approver: list:."));
+        assert_eq!(words.as_deref(), Some("needs your approval: list:."));
         let found = posse.find_questions(&QuestionScope::Run(first.clone()), None).await.expect("questions");
         let [(summary, question)] = &found.unanswered[..] else { panic!("{found:?}") };
         assert_eq!((&summary.run, &question.agent), (first, &first.root()));

@@ -103,7 +103,10 @@ impl RecordedRun {
             notes.push(format!("run {} has no files of its own: {dir} is read as it is now", self.run()));
         }
         if !self.recording.has_ended() {
-            notes.push(format!("run {} had not ended: the replay ends where the recording ends", self.run()));
+            notes.push(format!(
+                "run {} had not ended when it was recorded; the replay stops there",
+                self.run()
+            ));
         }
         if self.is_changed {
             notes.push(
@@ -218,7 +221,7 @@ impl Posse {
         let text = overrides.text.to_shared();
         if !text.is_empty() && text != recorded.request() {
             let problem = format!(
-                "run {} was asked for something else; omit the request, or give the same",
+                "run {} had another request; omit the request, or repeat the recorded one",
                 recorded.run()
             );
             return Err(Error::invalid(RequestField::Request, problem));
@@ -296,7 +299,7 @@ impl Posse {
         });
         let broken = |error: tokio::task::JoinError| Error::Files {
             run: recorded.run().clone(),
-            problem: WorkspaceError::Damaged(format!("the work broke off: {error}")),
+            problem: WorkspaceError::Damaged(format!("the operation was interrupted: {error}")),
         };
         task.await.map_err(broken)?
     }

@@ -17,7 +17,7 @@ use crate::error::SetupError;
 use crate::user_file::{KeptFile, KeptFileError};
 
 const FILE: KeptFile =
-    KeptFile { name: "approvals.json", lock: "approvals.lock", without: "every question is asked again" };
+    KeptFile { name: "approvals.json", lock: "approvals.lock", without: "Posse asks every question again" };
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -121,7 +121,7 @@ impl From<ApprovalError> for SetupError {
         match error {
             ApprovalError::Unreadable { .. } => SetupError::usage(message).hint(FILE.hint()),
             ApprovalError::Full { store, .. } => {
-                SetupError::failed(message).hint(format!("remove some from {store}"))
+                SetupError::failed(message).hint(format!("remove some of them from {store}"))
             }
             ApprovalError::Unwritable { .. } => SetupError::failed(message),
         }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(
             text,
             format!(
-                "error: {APPROVALS_MAX} approvals are kept for /p already\nhint: remove some from {file}\n"
+                "error: /p already has {APPROVALS_MAX} stored approvals\nhint: remove some of them from {file}\n"
             )
         );
     }

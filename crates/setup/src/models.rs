@@ -66,7 +66,7 @@ pub fn usual(setup: &Setup) -> Result<ModelRegistry, SetupError> {
 pub fn given(settings: &Settings, setup: &Setup) -> Result<Option<GivenBaseUrl>, SetupError> {
     let Some(WithOrigin { value: url, origin }) = &settings.base_url else { return Ok(None) };
     let Some(model) = &settings.model else {
-        return Err(SetupError::usage(format!("{origin}: no model is named for this address"))
+        return Err(SetupError::usage(format!("{origin}: select a model for this address"))
             .remedy(Remedy::NameModelAtAddress));
     };
     let providers = settings.providers.providers(&setup.environment.variables);
@@ -84,7 +84,7 @@ pub async fn choose(settings: &Settings, setup: &Setup) -> Result<WithNotes<Stri
     if let Some((provider, model)) = providers.first_ready() {
         let key = providers.key_origin(provider.name).map_err(|error| problem("", &error))?;
         let key = key.unwrap_or_default();
-        let note = Note::choice(format!("model: {model} (there is a key: {key})"));
+        let note = Note::choice(format!("using {model} (key from {key})"));
         return Ok(WithNotes::noted(model, note.remedy(Remedy::NameOtherModel)));
     }
     let endpoint = providers.endpoint(OLLAMA).map_err(|error| problem("", &error))?;
@@ -92,7 +92,7 @@ pub async fn choose(settings: &Settings, setup: &Setup) -> Result<WithNotes<Stri
     match ollama_models(&endpoint, &http).await.as_deref() {
         Some([first, ..]) => {
             let text = format!(
-                "model: {OLLAMA}/{first} (there is no key, and Ollama answers at {})",
+                "using {OLLAMA}/{first} (no API key is set, and Ollama runs at {})",
                 endpoint.base_url
             );
             Ok(WithNotes::noted(format!("{OLLAMA}/{first}"), Note::choice(text)))
@@ -107,18 +107,16 @@ fn no_model(providers: &Providers, ollama_answers: bool, place: &str) -> SetupEr
     let ollama = if ollama_answers {
         format!("Ollama at {place} has no model: `ollama pull <model>`")
     } else {
-        format!("no Ollama answers at {place}")
+        format!("Ollama does not run at {place}")
     };
     let without_default =
         providers.names().into_iter().find(|name| matches!(providers.key_origin(name), Ok(Some(_))));
     match without_default {
-        Some(name) => SetupError::usage(format!("no model is named; there is a key for {name}"))
+        Some(name) => SetupError::usage(format!("no model is selected; there is a key for {name}"))
             .remedy(Remedy::NameModelOf(name.to_owned())),
         // A key is missing, as for a named model.
-        None => SetupError::unauthenticated(format!(
-            "no model is named, no key of a provider is set, and {ollama}"
-        ))
-        .remedy(Remedy::SetKeyOrModel(variables)),
+        None => SetupError::unauthenticated(format!("no model is selected, no API key is set, and {ollama}"))
+            .remedy(Remedy::SetKeyOrModel(variables)),
     }
 }
 

@@ -33,7 +33,8 @@ pub fn held(
         Origin::Variable(_) | Origin::Request(_) => Some(limit.clone()),
     };
     if let Some(WithOrigin { origin, .. }) = binding {
-        let message = format!("{origin}: the price of `{name}` is unknown, so money cannot be limited");
+        let message =
+            format!("{origin}: the price of `{name}` is unknown, so a limit in dollars cannot be enforced");
         let can_have_one =
             settings.providers.providers(&setup.environment.variables).split(name, false).is_ok();
         let entry = can_have_one.then(|| price_entry(name));
@@ -41,7 +42,7 @@ pub fn held(
     }
     let WithOrigin { origin, .. } = limit;
     let text = format!(
-        "{origin}: the price of `{name}` is unknown, so this limit on money is not held; you have not trusted the file"
+        "{origin}: the price of `{name}` is unknown, so this limit in dollars is not enforced; you have not trusted the file"
     );
     Ok(WithNotes::noted(None, Note::warning(text).remedy(Remedy::LimitTokens)))
 }
@@ -88,7 +89,7 @@ pub fn unpriced_notes<'a>(
         more => format!(" and {more} more"),
     };
     let text = format!(
-        "{limit}: the price of their model is unknown, so these cannot be used under a limit on money: {named}{more}"
+        "{limit}: the price of their model is unknown, so these cannot be used with a limit in dollars: {named}{more}"
     );
     Notes::from_iter([Note::info(text)])
 }

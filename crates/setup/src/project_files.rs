@@ -79,8 +79,11 @@ impl ProjectFiles {
         let dirs = project_dirs::project_dirs(dir, setup.environment.home.as_deref());
         let own = OwnNames::of(&DiscoveryResult::strictly(dir, setup)?);
         let Some(root) = dirs.last().cloned() else {
-            return Err(SetupError::usage(format!("{}: this is your home, not a project", dir.display()))
-                .hint("name the directory of a project"));
+            return Err(SetupError::usage(format!(
+                "{}: this is your home directory, not a project",
+                dir.display()
+            ))
+            .hint("name the directory of a project"));
         };
         let trust = Trust::load(&setup.environment)?;
         let mut all = Self { root, files: Vec::new(), passed_over: Vec::new() };
@@ -237,15 +240,15 @@ fn definition(agent: &Definition, own: &OwnNames) -> Vec<String> {
     }
     let is_built_in = || builtin_names().contains(&agent.name);
     if own.agents.contains(&agent.name) {
-        lines.push(format!("takes the place of your own agent `{}`", agent.name));
+        lines.push(format!("replaces your own agent `{}`", agent.name));
     } else if is_built_in() {
-        lines.push(format!("takes the place of the built-in agent `{}`", agent.name));
+        lines.push(format!("replaces the built-in agent `{}`", agent.name));
     }
     lines
 }
 
 fn skill(skill: &Skill, own: &OwnNames) -> Vec<String> {
-    let how = if skill.fork { "makes a sub-agent" } else { "is read by an agent" };
+    let how = if skill.fork { "runs in a sub-agent" } else { "is loaded by an agent" };
     let agent = skill.agent.as_ref().map(|agent| format!(" of the definition `{agent}`")).unwrap_or_default();
     let tools = skill.tools.as_ref().map(|tools| format!("; uses {}", list(tools))).unwrap_or_default();
     let model = skill.model.as_ref().map(|model| format!("; model {model}")).unwrap_or_default();
@@ -255,7 +258,7 @@ fn skill(skill: &Skill, own: &OwnNames) -> Vec<String> {
         lines.push(format!("max-depth: a run of it may go {depth} deep, up to your ceiling"));
     }
     if own.skills.contains(&skill.name) {
-        lines.push(format!("takes the place of your own skill `{}`", skill.name));
+        lines.push(format!("replaces your own skill `{}`", skill.name));
     }
     lines
 }

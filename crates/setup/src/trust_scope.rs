@@ -108,7 +108,7 @@ impl NeighbourFiles {
         let file =
             File::options().read(true).custom_flags(flags).open(path).map_err(|error| error.to_string())?;
         if !file.metadata().is_ok_and(|meta| meta.is_file()) {
-            return Err("it is no file any more".to_owned());
+            return Err("it is no longer a file".to_owned());
         }
         let mut bytes = Vec::new();
         let most = BYTES_MAX.saturating_sub(self.bytes);

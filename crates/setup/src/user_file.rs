@@ -83,7 +83,9 @@ impl KeptFile {
             Some(version) if version == VERSION => {}
             version => {
                 let version = version.unwrap_or_default();
-                return Err(wrong(format!("has version {version}, and this Posse knows {VERSION}")));
+                return Err(wrong(format!(
+                    "has version {version}; this version of Posse supports {VERSION}"
+                )));
             }
         }
         serde_json::from_value(Value::Object(kept)).map_err(|error| wrong(error.to_string()))

@@ -108,7 +108,7 @@ impl RunSpace {
         let kept = self.refs().read(&salvaged_git_ref(agent, attempt))?;
         let kept = kept.map(|kept| objects::tree_of(&self.git(), &kept)).transpose()?;
         let same = kept == Some(looked.tree);
-        Ok((!same).then(|| "its .git is not the one that was salvaged; salvage it again".to_owned()))
+        Ok((!same).then(|| "its .git changed after it was salvaged; salvage it again".to_owned()))
     }
 
     /// Reads the `.git` of a workspace. `None` if it is unchanged or not a directory: then it has no content, and a

@@ -260,7 +260,7 @@ impl ObjectBorrower<'_> {
             }
         }
         Err(RepositoryError::Unsupported(format!(
-            "{} is being repacked all the time; try again when that has ended",
+            "git keeps repacking {}; try again later",
             from.path().display()
         )))
     }

@@ -25,8 +25,9 @@ where
     E: From<RepositoryError> + Send + 'static,
 {
     let task = tokio::task::spawn_blocking(act);
-    let broken =
-        |error: tokio::task::JoinError| RepositoryError::Damaged(format!("the work broke off: {error}"));
+    let broken = |error: tokio::task::JoinError| {
+        RepositoryError::Damaged(format!("the operation was interrupted: {error}"))
+    };
     Box::pin(async move { task.await.map_err(broken)? })
 }
 

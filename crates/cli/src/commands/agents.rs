@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, print_noted};
 
-/// List the definitions of agents, with their origins and what shadows what
+/// List the agent definitions with their origins
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentsArgs {
@@ -41,7 +41,7 @@ enum AgentsVerb {
     Validate(ValidateArgs),
 }
 
-/// Print one definition as a run uses it: its prompt, tools, limits and model
+/// Show an agent definition as Posse reads it: prompt, tools, limits and model
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShowArgs {
     /// The name of the definition
@@ -51,7 +51,7 @@ pub(crate) struct ShowArgs {
     pub(crate) listing: ListArgs,
 }
 
-/// Check files strictly and list every problem with a remedy; exit code 1 if there is one
+/// Validate files; report every problem with file, line and fix; exit code 1 if there is one
 #[derive(Debug, clap::Args)]
 pub(crate) struct ValidateArgs {
     /// Files and folders to check [default: everything that is found]

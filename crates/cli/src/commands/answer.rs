@@ -65,17 +65,17 @@ pub(super) fn answer(which: &CallSelector, answer: &Answer, context: &Context) -
     if waiting.len() > 1 {
         list(&waiting, which.json, &mut output)?;
         return Err(CliError::usage(format!("{} calls wait for an answer", waiting.len()))
-            .hint("name the one you mean by its agent, and its call if need be; nothing was done"));
+            .hint("name one by its agent, and by its call if the agent has several; nothing was answered"));
     }
     let Some((info, question)) = waiting.pop() else {
         return Err(nothing_waits(has_answered, which)?);
     };
     if *answer == Answer::Always && question.always.is_none() {
         return Err(CliError::failed(format!(
-            "--always would change nothing: {} asks every time",
+            "--always has no effect: {} asks every time",
             term::visible_line(&question.why())
         ))
-        .hint("without --always it is allowed this once"));
+        .hint("omit --always to allow it once"));
     }
     note_plainly(&describe(&question));
     note_plainly(&format!("  call {}", term::visible_line(&question.call_id)));
@@ -88,7 +88,10 @@ pub(super) fn answer(which: &CallSelector, answer: &Answer, context: &Context) -
     match runtime::looking(async { Ok(posse.answer(&question, answer.clone()).await?) })? {
         StoredApproval::None => {}
         StoredApproval::Stored { literal, dir } => {
-            note_plainly(&format!("kept `{}` for {dir}", term::visible(literal.as_str(), "    ")));
+            note_plainly(&format!(
+                "always allowed from now on in {dir}: `{}`",
+                term::visible(literal.as_str(), "    ")
+            ));
         }
         StoredApproval::Failed(error) => return Err(not_stored(error)),
     }

@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
 
-/// Apply the changes of a run, or of one of its agents, to the checkout it came from
+/// Apply the changes of a run, or of one of its agents, to your working tree
 ///
 /// Applies all changes, or nothing if you changed the same lines since; then the conflicting lines are shown. Neither the
 /// index nor a branch is touched. Applying twice changes nothing. With an agent such as RUN.3, only its changes are applied,
@@ -86,7 +86,7 @@ fn summary(agent: &AgentId, applied: Option<&AppliedRun>) -> String {
     match (files, merged, already) {
         (0, _, 0) => format!("{what} changed no files: there is nothing to apply"),
         (0, _, already) => {
-            format!("{what} was applied already: {} in {dir} as it made them", count(already))
+            format!("{what} was already applied: {} in {dir} up to date", count(already))
         }
         (files, merged, already) => {
             let some = |number: usize, what: &str| match number {
@@ -94,7 +94,7 @@ fn summary(agent: &AgentId, applied: Option<&AppliedRun>) -> String {
                 number => format!(", {number} {what}"),
             };
             let merged = some(merged, "of them merged with your changes");
-            let already = some(already, "more were so already");
+            let already = some(already, "already up to date");
             format!("applied {what}: {} changed in {dir}{merged}{already}", count(files))
         }
     }

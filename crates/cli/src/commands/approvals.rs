@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::term;
 use crate::text::plural;
 
-/// List the calls that wait for an answer, and the operations that are always allowed
+/// List the calls that need your approval, and the operations that are always allowed
 ///
 /// An operation is always allowed in a directory after the answer "always" (`posse approve --always`, or `a` at the
 /// terminal of a run).

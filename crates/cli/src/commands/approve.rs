@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// Approve a call that waits for an answer
+/// Approve a call that needs your approval
 ///
 /// Shows the call and asks before it acts; `--yes` answers in a script. If several calls wait, they are listed and
 /// nothing is done. The answer is durable: it takes effect at once if the run is running, and after a resume if it was

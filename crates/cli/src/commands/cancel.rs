@@ -15,9 +15,8 @@ use crate::signals::Signals;
 
 /// Cancel a run, or one of its agents with its subtree
 ///
-/// The request is durable before anything else happens, and takes effect even if the process that executes the run
-/// dies. If no process is running the run, this command continues it just to end it. A single agent of such a run is
-/// ended when the run is resumed.
+/// The request is recorded first and takes effect even if the process that executes the run dies. If no process
+/// executes the run, this command ends it. A single agent of such a run ends when the run is resumed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CancelArgs {
     #[command(flatten)]
@@ -25,7 +24,7 @@ pub(crate) struct CancelArgs {
     /// The reason
     #[arg(long, value_name = "TEXT", default_value = "cancelled by the user")]
     reason: String,
-    /// Return as soon as the request is durable
+    /// Return as soon as the request is recorded
     #[arg(long)]
     no_wait: bool,
 }

@@ -11,7 +11,7 @@ use crate::setting_flags::SettingFlags;
 use posse::EndedAgent;
 use posse_setup::RunDraft;
 
-/// Ask a finished run, or one of its agents, for more
+/// Send a follow-up to a finished run, or to one of its agents
 ///
 /// Starts a new run that begins with the conversation and the files of the finished one, and with your message. Rules and
 /// limits are those of your settings now; the model and the agent stay the same unless you name others. `posse diff` and

@@ -35,7 +35,7 @@ impl<T: ListItem> List<'_, T> {
         let wrong = self.0.unusable().filter(|unusable| unusable.is_wrong()).count();
         if wrong > 0 {
             let files = plural(wrong as u64, "file");
-            note(&format!("{files} cannot be used; `posse {} validate` shows why", self.verb()));
+            note(&format!("{files} cannot be used; `posse {} validate` explains why", self.verb()));
         }
         let odd = self.0.entries.iter().filter(|entry| entry.is_first() && entry.has_problem()).count();
         if odd > 0 {
@@ -43,7 +43,9 @@ impl<T: ListItem> List<'_, T> {
             note(&format!("mistakes in {files}; `posse {} validate` lists them", self.verb()));
         }
         if self.0.entries.iter().any(|entry| !entry.trusted) {
-            note("what is not trusted may use nothing without asking; `posse trust` shows and trusts it");
+            note(
+                "untrusted agents and skills must ask before every tool call; `posse trust` shows and trusts them",
+            );
         }
         Ok(())
     }
@@ -99,10 +101,10 @@ impl<T: ListItem> List<'_, T> {
             Precedence::Shadowed(by) => Some(self.shadowed_by(&self.0.entries[*by])),
             Precedence::WaitsForTrust(Some(of)) => {
                 let other = self.0.found.shown.path(&self.0.entries[*of].path);
-                Some(format!("waits for trust: {other} has its name"))
+                Some(format!("not trusted yet: {other} has the same name"))
             }
             Precedence::WaitsForTrust(None) => {
-                Some("waits for trust: a built-in one has its name".to_owned())
+                Some("not trusted yet: a built-in one has the same name".to_owned())
             }
             Precedence::First => (!entry.trusted).then(|| "not trusted".to_owned()),
         }

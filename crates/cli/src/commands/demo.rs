@@ -48,7 +48,7 @@ const FAST_MODEL: &str = "scripted/demo-fast";
 /// How much faster `--fast` is.
 const SPEED_UP: u64 = 10;
 
-/// Watch a run that needs no key and no set-up
+/// Watch an example run; needs no API key
 ///
 /// A plan of four steps for a small repository that is created for it. Two steps write at the same time; one reports
 /// that it is done, fails its check and is repaired; one changes a file that it does not own and is refused; the last
@@ -102,7 +102,8 @@ pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError>
 fn plan(context: &Context, models: &posse::ModelRegistry) -> Result<Plan, CliError> {
     let judge = Judge::new(None, None, &DiscoveryResult::default(), context)?;
     let mut plan = judge.judge(PLAN, &context.environment.cwd, models).map_err(|problems| {
-        CliError::failed(format!("the demo's plan: {problems:?}")).hint("this is a mistake in Posse")
+        CliError::failed(format!("the demo's plan: {problems:?}"))
+            .hint("this is a bug in Posse; please report it")
     })?;
     let settings = Settings::own(&context.environment)?;
     let sandbox = Sandbox::new(context.sandbox(&settings)?);
@@ -220,14 +221,14 @@ fn merged_tree(run: &RunId, folder: &Path) -> Result<String, RepositoryError> {
 
 fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
     let lines = [
-        (format!("diff {run}"), "what the run made"),
-        (format!("diff {run} 3"), "what was refused, and kept"),
-        (format!("report {run} 1"), "what the first step claimed, and what its check found"),
+        (format!("diff {run}"), "the changes of the run"),
+        (format!("diff {run} 3"), "the refused change, which is kept"),
+        (format!("report {run} 1"), "the claim of the first step, and the output of its check"),
         (format!("report {run} 4"), "the repair"),
         (format!("show {run}"), "every agent with its turns, tokens and time"),
         (format!("logs {run}"), "the journal: every event, in order"),
         (format!("verify {run}"), "the journal is complete and unchanged"),
-        (format!("apply {run}"), "bring it into the checkout"),
+        (format!("apply {run}"), "apply it to your working tree"),
     ];
     let mut text = merged_tree(run, folder).unwrap_or_else(|error| format!("\nThe merged tree: {error}\n"));
     text.push_str("\nLook into it:\n");

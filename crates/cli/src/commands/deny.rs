@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 
-/// Deny a call that waits for an answer
+/// Deny a call that needs your approval
 ///
 /// Shows the call and asks before it acts; `--yes` answers in a script. If several calls wait, they are listed and
 /// nothing is done. The agent continues without the call, and receives the reason if one is given.

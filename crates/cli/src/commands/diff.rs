@@ -13,7 +13,7 @@ use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
 
-/// Show the changes of a run to its files, or those of one of its agents
+/// Show the changes of a run, or of one of its agents
 ///
 /// While the run is running, these are the changes of all tool calls that have ended. If the changes of a sub-agent were
 /// not merged, the lines in conflict are printed to standard error.

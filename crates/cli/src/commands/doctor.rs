@@ -12,9 +12,9 @@ use crate::runtime;
 /// Width of the columns before a finding; remedies begin beneath it.
 const INDENT: usize = 26;
 
-/// Check what this machine offers, how well the sandbox isolates here, and how to fix what is missing
+/// Check this machine: sandbox, tools, model providers
 ///
-/// Exits with 1 if something is missing that commands of agents need.
+/// Prints a fix for everything that is missing. Exits with 1 if commands of agents cannot run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
     /// Print one JSON object
@@ -44,7 +44,7 @@ impl MachineWords for Words {
             MachineRemedy::Hint(text) => text,
             MachineRemedy::SetStateDir => "set POSSE_HOME",
             MachineRemedy::SetOwnStateDir => "set POSSE_HOME to a directory of your own",
-            MachineRemedy::MakeStateDirWritable => "give it to yourself, or set POSSE_HOME",
+            MachineRemedy::MakeStateDirWritable => "change its owner to you, or set POSSE_HOME",
             MachineRemedy::FixStateDir => "fix it, or set POSSE_HOME",
             MachineRemedy::MoveStateDirForOverlays => {
                 "keep the state directory (POSSE_HOME) on a filesystem that supports overlays, such as ext4, xfs or \
@@ -57,10 +57,10 @@ impl MachineWords for Words {
                 return format!("not all promises hold without namespaces:\n{}", listed(promises));
             }
             MachineRemedy::TrustProject => {
-                "`posse trust` shows what else it sets, and trusts it so that it is used"
+                "`posse trust` shows its other settings, and applies them if you trust the file"
             }
             MachineRemedy::SetKey => {
-                "set one, or use a local model (ollama/<model>); `posse demo` and scripted models need none"
+                "set a key, or use a local model (ollama/<model>); `posse demo` and scripted models need no key"
             }
         };
         text.to_owned()
@@ -92,7 +92,7 @@ fn page(report: &MachineReport) -> String {
     lines.push(if report.ok {
         "Commands of agents run in the sandbox.".to_owned()
     } else {
-        "Something is missing: see above. What needs it is refused, the rest works.".to_owned()
+        "Something is missing: see above. Posse refuses what needs it; everything else works.".to_owned()
     });
     lines.join("\n")
 }

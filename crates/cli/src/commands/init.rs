@@ -29,15 +29,14 @@ pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError>
     let WithNotes { value: files, notes } = scaffold(args.dir.as_deref(), args.force, context)?;
     let mut output = Output::new();
     for file in &files {
-        let outcome = if file.is_written { "wrote" } else { "left as it is" };
+        let outcome = if file.is_written { "wrote" } else { "unchanged" };
         output.paragraph(&format!("{outcome}: {}", file.path.display()))?;
     }
     print_notes(&notes);
     let program = &context.program;
     output.paragraph(&if files.iter().any(|file| file.is_written) {
         format!(
-            "Edit them, then `{program} trust` to let them do more than narrow; `{program} settings` and \
-             `{program} agents` show what is used."
+            "Edit them, then run `{program} trust` so that they can also widen permissions; `{program} settings` and `{program} agents` show the effective values."
         )
     } else {
         format!("Nothing was written; `{program} init --force` replaces what is in {OWN_FOLDER}.")

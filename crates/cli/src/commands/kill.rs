@@ -17,7 +17,7 @@ pub(crate) struct KillArgs {
     /// The reason
     #[arg(long, value_name = "TEXT", default_value = "killed by the user")]
     reason: String,
-    /// Return as soon as the request is durable
+    /// Return as soon as the request is recorded
     #[arg(long)]
     no_wait: bool,
 }

@@ -12,7 +12,7 @@ use crate::output::{Output, note};
 use crate::term;
 use crate::text::count;
 
-/// List the providers with the keys found, the known models with their prices, and the short names of models
+/// List model providers, models with their prices, and short names
 ///
 /// Without --all, only providers that can be used are listed. A provider may have more models than those with a known
 /// price: name any of them as provider/model.

@@ -21,9 +21,10 @@ use crate::text::plural;
 
 /// Let the planner write a plan, or check one
 ///
-/// The planner reads the workspace, changes nothing, and answers with a plan: steps, the agent of each, what it may
-/// change, what it depends on, and its success criteria. The plan is checked and written to standard output or to a
-/// file; `posse run --plan` executes it. Limits apply to each of the planner's at most two runs.
+/// The planner reads the workspace, changes nothing, and writes a plan: which agent does each step, which files the
+/// step may change, which steps it depends on, and how completion is checked. Posse checks the plan and writes it to
+/// standard output or to a file; `posse run --plan` executes it. The planner has at most two runs, and the limits
+/// apply to each.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct PlanArgs {

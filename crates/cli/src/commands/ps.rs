@@ -57,7 +57,7 @@ pub(crate) struct PsArgs {
 
 fn at_least_one(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "expected a whole number of at least 1; --all lists all runs".to_owned())
+    number.ok_or_else(|| "expected a whole number of at least 1; use --all to list all runs".to_owned())
 }
 
 fn status_parser() -> clap::builder::PossibleValuesParser {
@@ -168,14 +168,14 @@ fn print_table(
 /// What needs the user, after the list.
 fn print_waits(runs: &[ListedRun]) {
     if let Some(run) = runs.iter().map(|listed| &listed.run).find(|run| is_interrupted(run)) {
-        note(&format!("no process is running {0}: `posse resume {0}` continues it", run.run));
+        note(&format!("run {0} was interrupted; continue it with `posse resume {0}`", run.run));
     }
     let mut all: Vec<&BlockedAgents> = runs.iter().map(|listed| &listed.blocked).collect();
     all.sort_by_key(|blocked| blocked.agents().first().copied().cloned());
     for blocked in &all {
         for agent in blocked.agents() {
             let words = blocked::words(blocked, agent).unwrap_or_default();
-            note(&format!("{agent} is blocked: {words}"));
+            note(&format!("{agent} {words}"));
         }
     }
     if all.iter().any(|blocked| !blocked.questions().is_empty()) {

@@ -17,9 +17,9 @@ use crate::runtime;
 use crate::signals::Signals;
 use crate::view::View;
 
-/// Continue a run that was interrupted, and watch it until it ends
+/// Resume an interrupted run, and watch it until it ends
 ///
-/// A run that has ended is only shown. A run that another process executes is not touched.
+/// For a finished run this only prints its result. A run that another process executes is not changed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeArgs {
     /// The run [default: the newest interrupted run of this project]
@@ -81,7 +81,7 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
 
 /// The error for a run that another process executes.
 fn held(run: &RunId, holder: &Holder) -> CliError {
-    CliError::failed(format!("run {run} is already being executed by {holder}"))
+    CliError::failed(format!("run {run} is already running ({holder})"))
         .hint(format!("`posse logs -f {run}` follows it, `posse wait {run}` waits for its end"))
 }
 

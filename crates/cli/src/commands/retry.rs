@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
 
-/// Try a run again that failed, was cancelled or reached a limit
+/// Retry a run that failed, was cancelled or reached a limit
 ///
 /// Starts a new run that begins with the last integrated files of the earlier one: with its conversation, or with the steps
 /// of its plan that are not integrated yet. Limits and model are those of the earlier run unless you name others. With an

@@ -223,7 +223,7 @@ fn unowned_writers(text: &str) -> Result<UnownedWriters, String> {
 pub(crate) fn typed(what: &str, words: &[String]) -> Result<String, CliError> {
     let wrong = |problem: &str| CliError::usage(format!("the {what} {problem}"));
     let text = match words {
-        [] => return Err(wrong("is missing: say what to do")),
+        [] => return Err(wrong("is missing: describe what to do")),
         [dash] if dash == "-" => stdin::request()?,
         words => words.join(" "),
     };

@@ -29,13 +29,13 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
     drop(reader);
     let known = state.agents().get(&agent);
     if known.is_some_and(|known| known.state == posse::AgentState::Closed) {
-        return Err(CliError::failed(format!("agent {agent} has ended and reads no more messages")));
+        return Err(CliError::failed(format!("agent {agent} has finished; it cannot receive messages")));
     }
     let posse = context.open_for_commands()?;
     runtime::looking(async { Ok(posse.send(&agent, &message).await?) })?;
     if state.holder().is_none() {
         note(&format!(
-            "kept for {agent}: no process is running its run; `posse resume {}` delivers it",
+            "saved for {agent}: its run was interrupted; `posse resume {}` delivers it",
             agent.run()
         ));
     } else {

@@ -75,7 +75,7 @@ fn page(report: &SettingsList) -> String {
     for row in &report.settings {
         let _ = writeln!(page, "{:<KEY_WIDTH$} {}  [{}]", row.key, shown_value(row), row.origin);
         for UnusedValue { value, origin, why } in &row.unused {
-            let _ = writeln!(page, "{:<KEY_WIDTH$} not {}  [{origin}]: {why}", "", shown(value));
+            let _ = writeln!(page, "{:<KEY_WIDTH$} ignored: {}  [{origin}]: {why}", "", shown(value));
         }
     }
     page
@@ -88,7 +88,7 @@ fn shown_value(row: &Setting) -> String {
 
 /// A file, and whether it exists.
 fn there(path: &Path) -> String {
-    let absent = if path.exists() { "" } else { " (not there)" };
+    let absent = if path.exists() { "" } else { " (does not exist)" };
     format!("{}{absent}", path.display())
 }
 

@@ -19,7 +19,7 @@ use crate::text::{bytes, cost_cell, cost_of_run, count, duration, now_ms, plural
 use crate::view::rows::files_fact;
 use crate::view::{Work, refused_lines};
 
-/// Show a run with its agents, and what each of them spent
+/// Show a run's agents and their cost
 ///
 /// With an agent, only its subtree is shown.
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, print_noted};
 
-/// List the skills, with their origins and what shadows what
+/// List the skills with their origins
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SkillsArgs {
@@ -29,7 +29,7 @@ pub(crate) struct SkillsArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum SkillsVerb {
-    /// Print one skill as a run uses it: its prompt, tools, limits and model
+    /// Show a skill as Posse reads it: prompt, tools, limits and model
     Show(ShowArgs),
     Validate(ValidateArgs),
 }

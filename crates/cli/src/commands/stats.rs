@@ -22,7 +22,7 @@ const RUNS_MAX: u32 = 10_000;
 /// Longest name in a table.
 const NAME_MAX_CHARS: usize = 40;
 
-/// Show what was spent: of one run by agent, depth and model, or of all runs by model and day
+/// Show cost and tokens: of one run by agent, depth and model, or of all runs by model and day
 ///
 /// Money is counted with the prices of the time of each call. In a table, ≤ is the maximum of a sum with calls that were
 /// cut off, and +? is a sum with calls of unknown price. Replays spend nothing and are not in the sums over all runs.

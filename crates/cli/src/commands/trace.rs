@@ -17,9 +17,9 @@ use crate::runtime;
 use crate::term;
 use crate::text::{clock, cost, duration, spent};
 
-/// Show everything that one agent received, replied and did
+/// Show an agent's full transcript: prompts, replies, tool calls
 ///
-/// Prompts, replies, tool calls with their input and output, messages and endings, with all long texts in full.
+/// Long texts are printed in full: the prompts, the replies, the input and output of tool calls, and messages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TraceArgs {
     #[command(flatten)]
@@ -165,7 +165,7 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             vec![format!("{}: {}", e.code, e.reason)],
         ),
         EventBody::SubagentWaitingForMerge(e) => {
-            let line = if e.turns_exhausted { "ended its work at its turn limit" } else { "ended its work" };
+            let line = if e.turns_exhausted { "finished at its turn limit" } else { "finished" };
             (line.to_owned(), vec![e.report.to_shared().to_string()])
         }
         EventBody::SubagentFailed(e) => {
@@ -191,7 +191,7 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         }
         EventBody::InputRequested(e) => {
             let by = e.layer.as_ref().map(|layer| format!(", asked by {layer}")).unwrap_or_default();
-            let line = format!("waits for an approver{by} (call {})", e.call_id);
+            let line = format!("needs approval{by} (call {})", e.call_id);
             (line, vec![term::visible(&e.operation, ""), e.arguments.to_shared().to_string()])
         }
         EventBody::TodoChanged(e) => {

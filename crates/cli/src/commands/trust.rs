@@ -65,7 +65,7 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
     let waiting: Vec<&ShownFile> =
         project.files.iter().filter(|file| file.standing != TrustState::Trusted).collect();
     if waiting.is_empty() {
-        output.own("nothing waits for trust\n")?;
+        output.own("nothing needs trust\n")?;
         output.flush()?;
         return Ok(Exit::DONE);
     }

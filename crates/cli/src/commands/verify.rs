@@ -9,10 +9,11 @@ use crate::ids::RunArg;
 use crate::output::Output;
 use crate::runtime;
 
-/// Check that a run's journal is complete: numbers, hash chain, order, and the tables beside it
+/// Verify the integrity of a run's journal
 ///
-/// Keep the printed head elsewhere: compared with it, a truncated journal is detected. The files that workspaces of the
-/// run's project share are read too, and compared with their commits. Those that differ are not used again.
+/// Checks the numbers of the events, the hash chain, the order, and the tables beside the journal. Keep the printed
+/// head elsewhere: if the journal is truncated later, its head differs. Also compares the files that the workspaces of
+/// the run's project share with their commits; Posse does not use files that differ again.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The run [default: the newest run of this project]

@@ -16,7 +16,7 @@ use crate::runtime;
 use crate::text::now_ms;
 use crate::view;
 
-/// Wait until a run, or one of its agents, has ended; the exit code is that of the run or the agent
+/// Wait until a run, or one of its agents, ends; exits with its exit code
 ///
 /// The exit code is 124 if the time of `--timeout` has passed: the run continues.
 #[derive(Debug, clap::Args)]

@@ -396,7 +396,7 @@ fn nobody_trusted_means_nothing_is_allowed_by_itself() {
 fn a_model_that_cannot_be_used_is_the_parents() {
     let check = |name: &str| match name {
         "gpt-x" => Ok("openai/gpt-x".to_owned()),
-        other => Err(format!("ambiguous model name `{other}`")),
+        other => Err(format!("unknown model `{other}`")),
     };
     let reading = ParseOptions { model: Some(&check), ..reading("a.md") };
     let read = |model: &str| read_agent(with(&format!("model: {model}")).as_bytes(), "stem", &reading);
@@ -408,7 +408,7 @@ fn a_model_that_cannot_be_used_is_the_parents() {
     assert_eq!(read("inherit").warnings, []);
     assert_eq!(
         read("zzz").warnings[0].to_string(),
-        "a.md:3: model: ambiguous model name `zzz` (its parent's is used; write it as provider/model)"
+        "a.md:3: model: unknown model `zzz` (its parent's is used; write it as provider/model)"
     );
 }
 

@@ -1,8 +1,9 @@
 //! Summarises each event in one line for condensed timelines. Computed from the event's data, never stored.
 
-use super::{EventBody, QuestionAnswer};
+use super::{AnsweredBy, Change, EventBody, QuestionAnswer, QueuedFor};
 use crate::lifecycle::{CloseReason, FailKind};
 use crate::message::pictures;
+use crate::permission::Decision;
 use crate::text::{Text, first_line};
 
 /// Maximum number of characters of a text in a summary.
@@ -17,13 +18,13 @@ impl EventBody {
                 format!("plan of {}: {}", counted(e.plan.steps.len(), "step"), shown(&e.plan.goal))
             }
             EventBody::RunResumed(e) => {
-                format!("run resumed by lease holder {} after {} ms", e.epoch, e.unowned_ms)
+                format!("run resumed after {} ({} process)", time(e.unowned_ms), ordinal(e.epoch))
             }
             EventBody::RunCompleted(e) if e.turns_exhausted => {
                 format!("run completed at its turn limit: {}", line(&e.text))
             }
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
-            EventBody::RunFailed(e) => format!("run failed ({}): {}", e.code, shown(&e.reason)),
+            EventBody::RunFailed(e) => format!("run failed: {} ({})", shown(&e.reason), e.code),
             EventBody::RunCancelled(e) => format!("run cancelled: {}", shown(&e.reason)),
             EventBody::SubagentCreated(e) => {
                 let skill = e.skill.as_deref().map(|skill| format!(" for skill {}", shown(skill)));
@@ -35,53 +36,62 @@ impl EventBody {
                     shown(&e.contract.step.title)
                 )
             }
-            EventBody::SubagentQueued(e) => format!("queued for {}", word(&e.waits_for)),
+            EventBody::SubagentQueued(e) => match e.waits_for {
+                QueuedFor::Slot => "waiting for a free slot",
+                QueuedFor::Ownership => "waiting: another agent is changing the same files",
+                QueuedFor::Budget => "waiting: the remaining budget does not cover another call",
+            }
+            .to_owned(),
             EventBody::SubagentStarted(_) => "started".to_owned(),
             EventBody::SubagentAttempt(e) => format!("attempt {}: {}", e.n, shown(&e.reason)),
             EventBody::SubagentWaitingForMerge(e) if e.turns_exhausted => {
-                format!("ended its work at its turn limit: {}", line(&e.report))
+                format!("finished at its turn limit: {}", line(&e.report))
             }
-            EventBody::SubagentWaitingForMerge(e) => format!("ended its work: {}", line(&e.report)),
+            EventBody::SubagentWaitingForMerge(e) => format!("finished: {}", line(&e.report)),
             EventBody::SubagentFailed(e) if e.kind == FailKind::Cancelled => {
                 format!("cancelled: {}", shown(&e.reason))
             }
-            EventBody::SubagentFailed(e) => format!("failed ({}): {}", e.code, shown(&e.reason)),
+            EventBody::SubagentFailed(e) => format!("failed: {} ({})", shown(&e.reason), e.code),
             EventBody::SubagentClosed(e) => closed(e),
-            EventBody::SubagentRefused(e) => format!("refused {} ({})", shown(&e.definition), e.code),
-            EventBody::IntegrationPassed(e) => format!("integrated, change: {}", word(&e.change)),
+            EventBody::SubagentRefused(e) => format!("could not start {} ({})", shown(&e.definition), e.code),
+            EventBody::IntegrationPassed(e) => match e.change {
+                Change::None => "integrated: no changes",
+                Change::InPlace => "integrated: changed files in place",
+                Change::Merged => "integrated: changes merged",
+            }
+            .to_owned(),
             EventBody::IntegrationFailed(e) if e.kind == FailKind::Cancelled => {
                 format!("cancelled, not integrated: {}", shown(&e.reason))
             }
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
             EventBody::ChecksPassed(e) => format!("{} passed", counted(e.checks.len(), "check")),
             EventBody::ChecksFailed(e) => match e.checks.iter().find(|check| !check.ok) {
-                Some(check) => format!("check failed ({}): {}", shown(&check.ended), shown(&check.command)),
+                Some(check) => format!("check failed: {} ({})", shown(&check.command), shown(&check.ended)),
                 None => "checks failed".to_owned(),
             },
             EventBody::WorktreeConflicted(e) => {
                 let first = e.files.first().map(|file| shown(file)).unwrap_or_default();
-                format!("not merged, {}: {first}", counted(e.files.len(), "file"))
+                format!("not merged ({}): {first}", counted(e.files.len(), "file"))
             }
-            EventBody::WorktreeMerged(e) => format!("merged, {}", counted(number(e.paths), "path")),
+            EventBody::WorktreeMerged(e) => format!("merged ({})", counted(number(e.paths), "path")),
             EventBody::WorkspaceMade(_) => "workspace created".to_owned(),
             EventBody::WorkspaceSalvaged(e) => match &e.problem {
+                None if e.left_out_count == 0 => "saved the workspace".to_owned(),
                 None => {
-                    format!(
-                        "workspace salvaged, {} skipped",
-                        counted(number(e.left_out_count), "ignored file")
-                    )
+                    let skipped = counted(number(e.left_out_count), "ignored file");
+                    format!("saved the workspace, skipped {skipped}")
                 }
                 Some(problem) => {
-                    format!("workspace kept because it could not be inspected: {}", shown(problem))
+                    format!("kept the workspace, because it could not be inspected: {}", shown(problem))
                 }
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
-            EventBody::ModelCalled(e) => format!("turn {}: asks {}", e.turn, shown(&e.model)),
+            EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ProviderWaitStarted(e) => {
                 format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))
             }
-            EventBody::ProviderWaitEnded(e) => format!("waited {} ms for its provider", e.waited_ms),
+            EventBody::ProviderWaitEnded(e) => format!("waited {} for its provider", time(e.waited_ms)),
             EventBody::ToolIntended(e) => match &e.specifier {
                 Some(specifier) => format!("{}: {}", shown(&e.tool), shown(specifier)),
                 None => shown(&e.tool),
@@ -93,15 +103,20 @@ impl EventBody {
             EventBody::ToolFinished(e) => format!("{} failed: {}", shown(&e.tool), line(&e.output)),
             EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", shown(&e.tool)),
             EventBody::PermissionDecided(e) => {
-                format!("{} {}", word(&e.decision), shown(&e.operation))
+                let decided = match e.decision {
+                    Decision::Allow => "allowed",
+                    Decision::Ask => "approval required",
+                    Decision::Deny => "denied",
+                };
+                format!("{decided}: {}", shown(&e.operation))
             }
-            EventBody::InputRequested(e) => format!("waits for an approver: {}", shown(&e.operation)),
+            EventBody::InputRequested(e) => format!("needs approval: {}", shown(&e.operation)),
             EventBody::InputAnswered(e) => answered(e),
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
                 format!(
                     "{} by {}: {}",
-                    if e.kill { "kill" } else { "cancel" },
+                    if e.kill { "killed" } else { "cancelled" },
                     shown(&e.by),
                     shown(&e.reason)
                 )
@@ -111,10 +126,28 @@ impl EventBody {
             }
             EventBody::TodoChanged(e) => {
                 let done = e.items.iter().filter(|item| item.status == super::TodoStatus::Done).count();
-                format!("list: {done} of {} done", e.items.len())
+                format!("to-do list: {done} of {} done", e.items.len())
             }
         }
     }
+}
+
+/// A time: `80 ms`, or `2.1 s`.
+fn time(ms: u64) -> String {
+    let tenths = ms / 100;
+    if tenths < 10 { format!("{ms} ms") } else { format!("{}.{} s", tenths / 10, tenths % 10) }
+}
+
+/// A number as a rank: `2nd`.
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
 }
 
 fn number(count: u64) -> usize {
@@ -129,16 +162,19 @@ fn counted(count: usize, what: &str) -> String {
 /// How an agent closed. The journal records a cancelled agent as failed, but users see it as cancelled.
 fn closed(e: &super::SubagentClosed) -> String {
     if e.close_reason == CloseReason::Failed(FailKind::Cancelled) {
-        return "closed, cancelled".to_owned();
+        return "closed: cancelled".to_owned();
     }
     let limit = if e.usage.turn_limited > 0 { " at its turn limit" } else { "" };
-    format!("closed, {}{limit} ({})", word(&e.final_status), e.close_reason)
+    match e.close_reason {
+        CloseReason::Integrated => format!("closed: completed{limit}"),
+        CloseReason::Failed(kind) => format!("closed: failed ({}){limit}", kind.as_str()),
+    }
 }
 
 fn replied(e: &super::ModelReplied) -> String {
     match (&e.error, &e.reply) {
         (Some(error), _) => {
-            format!("turn {}: model failed ({}): {}", e.turn, error.code, shown(&error.message))
+            format!("turn {}: the model failed: {} ({})", e.turn, shown(&error.message), error.code)
         }
         (None, Some(reply)) if reply.calls.is_empty() => format!("turn {}: {}", e.turn, line(&reply.text)),
         (None, Some(reply)) if reply.calls.len() == 1 => {
@@ -155,9 +191,13 @@ fn answered(e: &super::InputAnswered) -> String {
         (QuestionAnswer::Allow, true) => "yes, always",
         (QuestionAnswer::Deny, _) => "no",
     };
+    let by = match e.by {
+        AnsweredBy::Person => "the user",
+        AnsweredBy::Host => "the host",
+    };
     match &e.reason {
-        Some(reason) => format!("answered by {}: {answer}: {}", word(&e.by), shown(reason)),
-        None => format!("answered by {}: {answer}", word(&e.by)),
+        Some(reason) => format!("answered by {by}: {answer}: {}", shown(reason)),
+        None => format!("answered by {by}: {answer}"),
     }
 }
 
@@ -171,9 +211,4 @@ fn line(text: &Text) -> String {
         Text::Here(text) => shown(text),
         Text::Stored(at) => format!("({} bytes)", at.bytes),
     }
-}
-
-/// The wire name of an enum's value.
-fn word<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(ToOwned::to_owned)).unwrap_or_default()
 }

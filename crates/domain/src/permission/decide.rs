@@ -132,7 +132,7 @@ impl fmt::Display for Verdict {
         write!(f, "{}: ", self.decision)?;
         match &self.because {
             DecisionReason::Layer(name, source) => write!(f, "{name}, {source}"),
-            DecisionReason::NoLayerDecides => f.write_str("no layer has a say"),
+            DecisionReason::NoLayerDecides => f.write_str("no rule matches"),
             DecisionReason::ToolNotGranted => f.write_str("the tool is not among the agent's tools"),
             DecisionReason::Doubt(doubt) => doubt.fmt(f),
             DecisionReason::NotOwned { owns } => {

@@ -32,7 +32,7 @@ impl Driver {
         self.cut_short(id, Urgency::Gently);
         let children = self.core.run.open(id).into_iter().flat_map(|agent| &agent.open_children);
         for child in children.map(|&number| id.child(number)).collect::<Vec<AgentId>>() {
-            let reason = "the attempt that asked for it has ended".to_owned();
+            let reason = "its parent ended".to_owned();
             match self.cancel(&child, Cancel { by: "host".to_owned(), reason, kill: false }) {
                 // A child that has ended stays open if its contract leaves the close to its parent. A child that was
                 // cancelled before ends anyway.

@@ -75,7 +75,7 @@ pub enum ProviderError {
         known: String,
     },
     /// A name without a provider that several providers could serve.
-    #[error("ambiguous model name `{name}`{hint}; write it as provider/model, for example `{example}`")]
+    #[error("unknown model `{name}`{hint}; write it as provider/model, for example `{example}`")]
     UnknownModel {
         name: String,
         /// A full name that may be meant.

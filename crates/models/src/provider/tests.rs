@@ -72,8 +72,8 @@ fn unknown_names_come_with_the_nearest() {
     let none = providers(&[]);
     for (name, parts) in [
         ("opnai/gpt-5", ["unknown provider `opnai`", "did you mean `openai`?"]),
-        ("sonnet-5-5", ["ambiguous model name `sonnet-5-5`", "ollama/sonnet-5-5"]),
-        ("claud-opus-5-5", ["ambiguous model name", "did you mean `anthropic/claude-opus-5-5`?"]),
+        ("sonnet-5-5", ["unknown model `sonnet-5-5`", "ollama/sonnet-5-5"]),
+        ("claud-opus-5-5", ["unknown model", "did you mean `anthropic/claude-opus-5-5`?"]),
         ("anthropic/", ["names no model", "`anthropic/claude-sonnet-5-5`"]),
         ("openai", ["names no model", "openai/<model>"]),
     ] {

@@ -24,7 +24,9 @@ fn reason(cause: Cause) -> String {
         Cause::Breaker(failures) => format!("it does not answer ({failures} failures in a row)"),
         Cause::Pause(PauseReason::Rate, asked) => format!("it asked to wait {}", time(asked)),
         Cause::Pause(PauseReason::Usage, asked) => format!("its usage limit, for {}", time(asked)),
-        Cause::Pause(PauseReason::Unwell, asked) => format!("it is unwell and asked to wait {}", time(asked)),
+        Cause::Pause(PauseReason::Unwell, asked) => {
+            format!("it is overloaded and asked to wait {}", time(asked))
+        }
         Cause::SlowStart => "calls begin again little by little after a pause".to_owned(),
         Cause::Calls(most) => format!("the limit of {most} {} a minute", plural(most, "request")),
         Cause::Tokens(most) => format!("the limit of {most} tokens a minute"),

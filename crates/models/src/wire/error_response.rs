@@ -220,7 +220,7 @@ impl ErrorText {
         let page = trimmed.starts_with('<');
         let text = match (page, trimmed.is_empty()) {
             (true, _) => format!("it answered {} with a web page", refused.status),
-            (false, true) => format!("it answered {} without a word", refused.status),
+            (false, true) => format!("it answered {} without a message", refused.status),
             (false, false) => short(trimmed),
         };
         let words = if page { String::new() } else { trimmed.to_lowercase() };

@@ -42,7 +42,7 @@ impl BlockedOn<'_> {
                 let cut = if shown.len() < operation.len() { "…" } else { "" };
                 let more = if *more > 0 { format!(" and {more} more") } else { String::new() };
                 let answered = if question.is_answered { " (answered)" } else { "" };
-                format!("waits for an approver: {}{cut}{more}{answered}", printable::visible_line(&shown))
+                format!("needs your approval: {}{cut}{more}{answered}", printable::visible_line(&shown))
             }
             BlockedOn::Provider(wait) => wait.words(now_ms, zone),
         }

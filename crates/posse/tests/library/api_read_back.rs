@@ -44,7 +44,7 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     assert_eq!(detail["status"], "running");
     let blocked = &detail["agents"][0]["blocked_on"];
     assert_eq!((&blocked["kind"], &blocked["operation"]), (&json!("approver"), &json!("list:.")));
-    assert_eq!(detail["agents"][0]["blocked"], "waits for an approver: list:.");
+    assert_eq!(detail["agents"][0]["blocked"], "needs your approval: list:.");
     let listed = posse.listed_runs(1, |_| true).await.expect("a list").remove(0);
     assert_eq!(listed.status(), ListStatus::Waiting);
     let label = &listed.run.holder.as_ref().expect("a process executes it").label;

@@ -11,6 +11,7 @@ mod following;
 mod killed_helpers;
 mod own_store;
 mod published_schema;
+mod reference;
 mod replay;
 mod reports;
 

@@ -165,8 +165,10 @@ impl DiscoveryResult {
             .filter_map(|(name, unused)| Some((name, unused.as_ref().filter(|unused| unused.is_wrong)?)))
             .collect();
         for (name, unused) in wrong.iter().take(MODELS_SHOWN) {
-            let text =
-                format!("`{name}` names the model `{}`, {}; its parent's is used", unused.name, unused.why);
+            let text = format!(
+                "`{name}` names the model `{}`, {}; it uses the model of its parent",
+                unused.name, unused.why
+            );
             notes.push(Note::info(term::line(&text)));
         }
         if let Some(more) = wrong.len().checked_sub(MODELS_SHOWN).filter(|more| *more > 0) {
@@ -188,8 +190,8 @@ impl DiscoveryResult {
             (!names.is_empty()).then(|| format!("{}{more} {what}", shown.join(", ")))
         };
         let parts = [
-            named(&limited, "of this project may use nothing without asking"),
-            named(&waiting, "of this project would replace another and is not used"),
+            named(&limited, "of this project must ask before every tool call"),
+            named(&waiting, "of this project has the name of another one and is not used"),
         ];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| {

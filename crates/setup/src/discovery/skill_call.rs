@@ -13,7 +13,7 @@ use posse_domain::printable as term;
 /// Begins the name of a skill in a request.
 const MARK: char = '/';
 /// What happens to a text that begins with `/` but names no skill.
-const PLAIN_REQUEST: &str = "it is taken as a plain request";
+const PLAIN_REQUEST: &str = "it is used as a plain request";
 
 /// A skill with its arguments.
 #[derive(Debug, Clone, PartialEq)]

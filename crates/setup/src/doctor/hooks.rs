@@ -13,7 +13,7 @@ use crate::settings::{Origin, ResolvedSettings};
 pub(super) fn hooks(setup: &Setup) -> MachineFinding {
     let (name, cwd) = ("hooks", &setup.environment.cwd);
     let Ok(resolved) = ResolvedSettings::of(setup, cwd) else {
-        let remedy = hint("a line above states what is wrong with them");
+        let remedy = hint("see the line above");
         return short(name, Status::Note, "unknown: the settings cannot be used", remedy);
     };
     let mut value = counted(&resolved.settings.hooks).unwrap_or_else(|| "none".to_owned());

@@ -138,7 +138,7 @@ fn project_settings(setup: &Setup) -> Vec<MachineFinding> {
             short(name, Status::Missing, error.message(), hint("fix or remove the file"))
         }
         Err(error) => short(name, Status::Note, error.message(), hint("its settings are ignored")),
-        Ok(Err(error)) => short(name, Status::Note, error.message(), hint("that part of it does nothing")),
+        Ok(Err(error)) => short(name, Status::Note, error.message(), hint("that part has no effect")),
         Ok(Ok(())) if file.is_trusted() => passed(name, format!("{} (trusted)", file.path.display())),
         Ok(Ok(())) => short(
             name,

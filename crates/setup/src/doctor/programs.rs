@@ -21,7 +21,7 @@ pub(super) fn bash(environment: &Environment) -> MachineFinding {
         |path: &PathBuf| path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
     match found.into_iter().find(runs) {
         Some(path) => passed("bash", path.display().to_string()),
-        None => short("bash", Status::Missing, "there is none in PATH", hint("install bash")),
+        None => short("bash", Status::Missing, "not found in PATH", hint("install bash")),
     }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn git(version: Option<&str>) -> MachineFinding {
     let (major, minor) = GIT_NEEDED;
     let remedy = hint(format!("install git {major}.{minor} or newer"));
     let Some(version) = version else {
-        let value = format!("there is none in {GIT_PATH}, and isolated workspaces need it");
+        let value = format!("not found in {GIT_PATH}; isolated workspaces need it");
         return short("git", Status::Missing, value, remedy);
     };
     let mut parts = version.split(['.', ' ', '-']).map(|part| part.parse::<u32>().unwrap_or(0));

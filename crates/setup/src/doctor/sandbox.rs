@@ -35,7 +35,7 @@ pub(super) fn layers(machine: &Machine) -> Vec<MachineFinding> {
             "namespaces",
             Status::Note,
             format!("user namespaces are not allowed: {why}"),
-            hint("the line `sandbox` shows whether they work all the same"),
+            hint("the line `sandbox` shows whether they work anyway"),
         ),
     };
     let landlock = match machine.landlock {
@@ -43,7 +43,7 @@ pub(super) fn layers(machine: &Machine) -> Vec<MachineFinding> {
         None => short(
             "landlock",
             Status::Note,
-            "the kernel has none; the namespaces hold without it",
+            "not supported by the kernel; namespaces isolate without it",
             hint("start a kernel with CONFIG_SECURITY_LANDLOCK and `lsm=landlock,...`"),
         ),
     };
@@ -56,7 +56,7 @@ pub(super) fn layers(machine: &Machine) -> Vec<MachineFinding> {
     let absent: Vec<&str> =
         ["pids", "memory"].into_iter().filter(|name| !machine.cgroups.contains(name)).collect();
     let cgroups = if absent.is_empty() {
-        passed("cgroups", "processes and memory of a call are limited as a whole")
+        passed("cgroups", "limit the processes and the memory of each call")
     } else {
         short(
             "cgroups",
@@ -105,17 +105,19 @@ pub(super) fn workspaces(setup: &Setup, sandboxes: &Sandbox, kind: WorkspaceKind
 fn cache(shown: &CacheShown) -> MachineFinding {
     let name = "caches";
     match shown {
-        CacheShown::Overlay => passed(name, "overlays: commands change theirs, and never the project's"),
+        CacheShown::Overlay => {
+            passed(name, "overlays: commands change copies of their own, never the project's")
+        }
         CacheShown::ReadOnly(why) => short(
             name,
             Status::Note,
-            format!("`node_modules`, `target` and the like are read-only for commands: {why}"),
+            format!("commands can read but not change `node_modules`, `target` and the like: {why}"),
             MachineRemedy::MoveStateDirForOverlays,
         ),
         CacheShown::Absent(why) => short(
             name,
             Status::Note,
-            format!("`node_modules`, `target` and the like are not there for commands: {why}"),
+            format!("commands do not see `node_modules`, `target` and the like: {why}"),
             MachineRemedy::MoveStateDirForOverlays,
         ),
     }

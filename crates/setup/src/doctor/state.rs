@@ -12,10 +12,10 @@ pub(super) fn state(setup: &Setup) -> MachineFinding {
     match setup.state_dir() {
         Err(error) => short(name, Status::Missing, error.message(), MachineRemedy::SetStateDir),
         Ok(dir) if !dir.exists() && can_be_made(dir) => {
-            passed(name, format!("{} (made by the first run)", dir.display()))
+            passed(name, format!("{} (the first run creates it)", dir.display()))
         }
         Ok(dir) if !dir.exists() => {
-            let value = format!("{} cannot be made", dir.display());
+            let value = format!("{} cannot be created", dir.display());
             short(name, Status::Missing, value, MachineRemedy::SetOwnStateDir)
         }
         Ok(dir) => match setup.open_read_only().map(drop) {

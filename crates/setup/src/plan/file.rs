@@ -85,7 +85,7 @@ impl Judge {
         let (text, base) = read(file, setup)?;
         self.judge(&text, &base, models).map_err(|problems| {
             SetupError::usage(report(Some(&file.display().to_string()), &problems))
-                .hint("fix the plan; nothing was started")
+                .hint("fix the file and try again; nothing was started")
         })
     }
 }

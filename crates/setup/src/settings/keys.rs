@@ -1,6 +1,6 @@
 //! The table of settings. A row has everything about a key: its type, its field in [`Settings`], its default, its flag,
 //! what a project's file may do with it, and its meaning. The file, the variables, the flags, merging, listing, the run
-//! request, the schema and the page `docs/settings.md` are all derived from the rows. A new key needs a field of
+//! request, the schema and the page `docs/reference/settings.md` are all derived from the rows. A new key needs a field of
 //! [`Settings`] and a row.
 
 use std::collections::BTreeMap;
@@ -146,12 +146,12 @@ macro_rules! keys {
 
 #[rustfmt::skip]
 keys! {
-    "model": String = one(model, text()), Trusted, Words("that of the first provider with a key, else of a local Ollama"), flag("--model", "MODEL"),
-        "The model, as `provider/name`; `scripted/<file>` answers from a YAML script, `replay/<run>` and `replay/<file>.posse` as a recorded run was answered";
+    "model": String = one(model, text()), Trusted, Words("the default model of the first provider with a key, else of a local Ollama"), flag("--model", "MODEL"),
+        "The model, as `provider/name`; `scripted/<file>` takes replies from a YAML script, `replay/<run>` and `replay/<file>.posse` from a recorded run";
     "agent.max_depth": u32 = one(max_depth, whole().narrows(|new, old| new < old)), Lowers, One(|| DEFAULT_MAX_DEPTH.into()), flag("--max-depth", "N"),
         "Deepest level of sub-agents; 0 allows none";
     "agent.max_orchestration_depth": u32 = one(max_orchestration_depth, whole().narrows(|new, old| new < old)), Lowers, One(|| DEFAULT_MAX_ORCHESTRATION_DEPTH.into()), None,
-        "The depth that no run exceeds, whatever the run sets";
+        "The depth that no run can exceed, whatever its request says";
     "agent.max_turns": Limit<1> = one(max_turns, limit().run(|turns, run| run.terms.base_turns = turns.as_u32())), Narrows, One(|| DEFAULT_BASE_TURNS.into()), flag("--max-turns", "N"),
         "Maximum number of turns of the root, halved with every level below it; `none` for no limit";
     "agent.max_agents": Limit<1> = one(max_agents, limit().run(|agents, run| run.budget.agents = agents.0)), Narrows, One(|| DEFAULT_MAX_AGENTS.into()), flag("--max-agents", "N"),
@@ -163,23 +163,23 @@ keys! {
     "agent.max_time": TimeLimit = one(max_time, time().run(|time, run| run.budget.wall_ms = time.0.map(milliseconds))), Narrows, One(|| limits::NONE.into()), flag("--max-time", "TIME"),
         "Maximum wall time of the run, such as 90s, 30m or 2h; `none` for no limit";
     "agent.idle_timeout": TimeLimit = one(idle_timeout, time().run(idle_timeout)), Narrows, One(|| limits::typed(Duration::from_millis(DEFAULT_IDLE_TIMEOUT_MS)).into()), None,
-        "How long a model or a tool may be silent";
+        "Maximum time without output from a model or a tool";
     "agent.parallel": Limit<1> = one(parallel, limit().run(|calls, run| run.terms.parallel = calls.as_u32().unwrap_or(u32::MAX))), Narrows, One(|| DEFAULT_PARALLEL.into()), flag("--parallel", "N"),
         "Maximum number of calls at once; `none` for no limit";
     "agent.may_share_history": bool = one(may_share_history, yes_or_no().run(|may, run| run.may_share_history = *may)), Narrows, One(|| false.into()), flag("--may-share-history", ""),
-        "Let agents give their whole conversation to sub-agents that they start, where they ask for it";
+        "Let agents share their conversation with the sub-agents that they start";
     "agent.include_sub_agent_events": bool = one(include_sub_agent_events, yes_or_no().run(|include, run| run.terms.include_sub_agent_events = *include)), Narrows, One(|| false.into()), flag("--include-sub-agent-events", ""),
         "For embedders: the events of an agent as a task (`posse::Posse::task_events`) include those of the sub-agents below it";
     "on_ask": OnAsk = one(on_ask, on_ask().run(|on_ask, run| run.on_ask = *on_ask)), Narrows, One(|| "deny".into()), flag("--on-ask", "deny|escalate"),
-        "What becomes of a question that no user answers at once: deny it, or escalate it to an approver, who answers it later";
+        "What happens to a question that no user can answer at once: `deny` refuses the call, `escalate` lets it wait for `posse approve`";
     "providers": BTreeMap<ProviderName, RawProvider> = many(Settings::read_providers, BTreeMap<ProviderName, WithLine<RawProvider>>), Never, Words("the built-in ones"), None,
-        "Where models are, by the first part of their names";
+        "Model providers, by the first part of a model's name";
     "prices": BTreeMap<String, PriceShape> = many(Settings::read_prices, BTreeMap<String, WithLine<PriceTag>>), Never, Words("the built-in table"), None,
-        "What models cost, by their names, in dollars for a million tokens";
+        "Prices of models, in dollars per million tokens";
     "model_aliases": BTreeMap<String, String> = many(Settings::read_aliases, BTreeMap<String, WithLine<String>>), Never, Words("`sonnet`, `opus` and `haiku`"), None,
-        "Short names of models, each for a model as `provider/name`";
+        "Short names for models, each with its `provider/name`";
     "proxy": String = one(proxy, text().shown(address)), Never, One(|| Value::Null), None,
-        "The proxy of model traffic";
+        "The proxy for requests to models";
     "search.provider": Provider = one(search.provider, word(Provider::parse)), Trusted, One(|| Value::Null), None,
         "The search provider";
     "search.url": String = one(search.url, text().shown(address)), Never, One(|| Value::Null), None,
@@ -187,13 +187,13 @@ keys! {
     "search.key": Secret = one(search.key, word(Secret::parse).shown(secret)), Never, One(|| Value::Null), None,
         "The provider's key";
     "search.key_env": String = one(search.key_env, text()), Never, Words("the provider's usual variable"), None,
-        "The environment variable that has the key";
+        "The environment variable with the key";
     "sandbox.level": RequiredLevel = one(sandbox.level, file_only()), Trusted, One(|| "namespaces".into()), None,
         "The weakest isolation that a sandbox may have";
     "sandbox.read": Vec<String> = one(sandbox.read, file_only()), Trusted, One(empty), None,
-        "Further files and directories that commands may read";
+        "More files and directories that commands can read";
     "sandbox.env": Vec<String> = one(sandbox.env, file_only()), Trusted, One(empty), None,
-        "Further variables that commands get, by name";
+        "More environment variables that commands receive, by name";
     "sandbox.concurrent": u32 = one(sandbox.concurrent, file_only()), Trusted, Words("as many as the machine can run"), None,
         "How many commands run at once";
     "sandbox.memory_mb": u64 = one(sandbox.memory_mb, file_only()), Trusted, One(|| (BoxLimits::default().memory_bytes / MB).into()), None,
@@ -207,9 +207,9 @@ keys! {
     "workspace.setup": String = one(workspace.setup, text()), Trusted, One(|| Value::Null), None,
         "A command that runs once in each new workspace, in the sandbox";
     "workspace.caches": Vec<String> = one(workspace.caches, list()), Trusted, Words("the usual ones, such as node_modules and target"), None,
-        "Names of ignored directories that programs find without a copy";
+        "Names of ignored directories that commands see without a copy";
     "workspace.max_run_mb": u64 = one(workspace.max_run_mb, number()), Trusted, One(|| (WorkspaceOptions::default().max_run_bytes / MB).into()), None,
-        "What the workspaces of a run may take together, in MiB";
+        "Maximum disk space of all workspaces of a run, in MiB";
     "workspace.max_files": u64 = one(workspace.max_files, number()), Trusted, One(|| WorkspaceOptions::default().max_files.into()), None,
         "Maximum number of files in a project";
     "workspace.max_file_mb": u64 = one(workspace.max_file_mb, number()), Trusted, One(|| (WorkspaceOptions::default().max_file_bytes / MB).into()), None,
@@ -219,9 +219,9 @@ keys! {
     "gc.salvage": Age = one(gc.salvage, age()), Never, One(|| Age(GcRequest::default().salvage_older_than).to_string().into()), None,
         "The age from which salvaged work is removed";
     "hooks": RawHooks = many(Settings::read_hooks, RawHooks), Trusted, One(|| Value::Null), None,
-        "Commands that are notified of what agents do, and may object";
+        "Commands that are notified of agent actions and can block them";
     "rules": Rules = one(rules, file_only()), Lowers, One(empty), None,
-        "What agents may do: of the rules that match an operation the last is used";
+        "Rules for the operations of agents; the last rule that matches an operation wins";
 }
 
 /// The sections of a file, each with its meaning.

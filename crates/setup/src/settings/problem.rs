@@ -40,7 +40,7 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
     let key = at.and_then(|at| key_before(text, at, above)).filter(|_| !names_itself);
     let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
     SetupError::usage(format!("{}{place}: {problem}", path.display()))
-        .hint("fix the settings file; nothing was done")
+        .hint("fix the file and try again; nothing was started")
 }
 
 fn describe(error: &Error) -> String {

@@ -137,7 +137,7 @@ impl ProjectFile {
             (_, Some(other)) if self.is_trusted() => return format!("{other} is used instead"),
             (InProject::Lowers, _) => "a project may only lower it",
             _ if self.standing == TrustState::Changed => "the file has changed since you trusted it",
-            _ if !self.is_trusted() => "is used once you trust the file",
+            _ if !self.is_trusted() => "takes effect once you trust the file",
             _ => "yours is used instead",
         };
         why.to_owned()

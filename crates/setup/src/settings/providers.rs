@@ -151,10 +151,10 @@ impl ProviderSettings {
         for (name, words) in &self.words {
             if let Some(key) = words.value.key.as_ref().filter(|_| words.value.key_env.is_some()) {
                 return Err(SetupError::usage(format!(
-                    "{}: providers.{name} has `key` and `key_env`: which of them is to be used?",
+                    "{}: providers.{name} has both `key` and `key_env`",
                     key.origin()
                 ))
-                .hint("remove one of them; nothing was done"));
+                .hint("remove one of them; nothing was started"));
             }
         }
         Ok(())
@@ -312,7 +312,7 @@ prices:
             ("providers:\n  lab/x: {key: k}\n", "settings.yaml:2: `lab/x` cannot be"),
             (
                 "providers:\n  lab:\n    key: canary\n    key_env: LAB\n",
-                "settings.yaml:3: providers.lab has `key` and `key_env`",
+                "settings.yaml:3: providers.lab has both `key` and `key_env`",
             ),
             ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known keys:"),
             ("providers:\n  lab:\n    0123456789canary: x\n", "settings.yaml:3: unknown key `0123…`"),
@@ -333,6 +333,6 @@ prices:
             .map(drop)
             .map_err(|error| error.text())
             .expect_err("no provider");
-        assert!(error.starts_with("error: settings.yaml:2: prices: ambiguous model name `alone`"), "{error}");
+        assert!(error.starts_with("error: settings.yaml:2: prices: unknown model `alone`"), "{error}");
     }
 }

@@ -46,7 +46,7 @@ impl SandboxSettings {
         for name in value {
             if SECRET_ENDINGS.iter().any(|ending| name.to_ascii_uppercase().ends_with(ending)) {
                 let text = format!(
-                    "{origin}: sandbox.env: `{name}` is the name of a secret, and no command gets one"
+                    "{origin}: sandbox.env: `{name}` is the name of a secret, and commands never receive secrets"
                 );
                 return Err(SetupError::usage(text).hint("remove it from the list"));
             }
@@ -68,7 +68,7 @@ impl SandboxSettings {
         let at_least_one = |field: &str, value: Option<&WithOrigin<u64>>| match value {
             Some(WithOrigin { value: 0, origin }) => {
                 Err(SetupError::usage(format!("{origin}: sandbox.{field} is 0: then no command could run"))
-                    .hint("remove it for the default"))
+                    .hint("remove it to use the default"))
             }
             value => Ok(value.map(|value| value.value)),
         };

@@ -70,7 +70,7 @@ impl SearchSettings {
         let made = match provider.value {
             Provider::Searxng => {
                 let missing = || {
-                    SetupError::usage(format!("{}: searxng needs to know where it is", provider.origin))
+                    SetupError::usage(format!("{}: searxng needs a URL", provider.origin))
                         .hint("set search.url, for example to http://localhost:8888")
                 };
                 Search::searxng(url.ok_or_else(missing)?)
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place_and_without_the_key() {
         for (text, start) in [
-            ("search:\n  provider: searxng\n", "error: settings.yaml:2: searxng needs to know where it is"),
+            ("search:\n  provider: searxng\n", "error: settings.yaml:2: searxng needs a URL"),
             ("search:\n  key: canary\n", "error: settings.yaml:2: search has no provider"),
             (
                 "search:\n  provider: searxng\n  url: localhost\n",

@@ -109,7 +109,7 @@ fn at_least_one(key: &str, value: Option<WithOrigin<u64>>) -> Result<Option<u64>
     match value {
         Some(WithOrigin { value: 0, origin }) => {
             Err(SetupError::usage(format!("{origin}: workspace.{key} is 0: then no run could have files"))
-                .hint("remove it for the default"))
+                .hint("remove it to use the default"))
         }
         value => Ok(value.map(|value| value.value)),
     }

@@ -146,7 +146,7 @@ fn commits_branches_and_stashes_of_an_agent_are_salvaged() {
     assert_eq!(again.git, salvaged.git, "nothing has changed");
 
     git(&["branch", "late"]);
-    assert_kept(&space, &dir, "its .git is not the one that was salvaged; salvage it again");
+    assert_kept(&space, &dir, "its .git changed after it was salvaged; salvage it again");
     salvage(&space);
     assert_sound(&space);
     let listed = space.salvages().expect("listed");

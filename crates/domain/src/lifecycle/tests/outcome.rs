@@ -296,7 +296,7 @@ fn a_run_lists_the_children_that_ran_out_of_turns() {
     assert_eq!([own("0"), own("1"), own("3")], [Some(1), Some(1), Some(0)]);
     let closed = played.events.iter().find(|event| matches!(event.body, EventBody::SubagentClosed(_)));
     let closed = closed.expect("closed").body.summary();
-    assert_eq!(closed, "closed, completed at its turn limit (integrated)");
+    assert_eq!(closed, "closed: completed at its turn limit");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn a_cancelled_child_is_cancelled_to_people() {
     assert!(matches!(played.fail(&child, FailKind::Cancelled), Some(Attempt::Over(_))));
     assert!(played.close(&child));
     let told: Vec<String> = played.events.iter().rev().take(2).map(|event| event.body.summary()).collect();
-    assert_eq!(told[0], "closed, cancelled");
+    assert_eq!(told[0], "closed: cancelled");
     assert!(told[1].starts_with("cancelled: ") && !told[1].contains("failed"), "{}", told[1]);
 }
 
