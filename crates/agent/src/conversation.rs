@@ -216,7 +216,9 @@ impl Conversation {
     /// The conversation of these messages, which are shared and not copied.
     pub(crate) fn of_shared(messages: &[Arc<Message>]) -> Self {
         let mut conversation = Self::default();
-        messages.iter().for_each(|message| conversation.push_shared(message.clone()));
+        for message in messages {
+            conversation.push_shared(message.clone());
+        }
         conversation
     }
 
@@ -226,9 +228,9 @@ impl Conversation {
         let newest = self.messages.split_off(cut.min(self.messages.len()));
         let assignment = self.messages.get(assignment).cloned();
         *self = Self::default();
-        assignment.into_iter().for_each(|message| self.push_shared(message));
-        self.push(summary);
-        newest.into_iter().for_each(|message| self.push_shared(message));
+        for message in assignment.into_iter().chain([Arc::new(summary)]).chain(newest) {
+            self.push_shared(message);
+        }
     }
 
     /// The oldest outputs whose removal brings the conversation under `limit_tokens`. Empty if it is shorter already,

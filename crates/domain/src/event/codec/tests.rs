@@ -133,6 +133,7 @@ fn samples(text: &str) -> Vec<EventBody> {
     let mut all = run_samples(text);
     all.extend(child_samples(text));
     all.extend(call_samples(text));
+    all.extend(conversation_samples(text));
     all
 }
 
@@ -462,6 +463,13 @@ fn call_samples(text: &str) -> Vec<EventBody> {
         MessageReceived { from: Sender::Agent(agent()), text: text.into() }.into(),
         MessageReceived { from: Sender::Child(agent()), text: text.into() }.into(),
         MessageReceived { from: Sender::Host(HostNote::SchemaMismatch), text: text.into() }.into(),
+        TodoChanged { items: vec![TodoItem { text: text.to_owned(), status: TodoStatus::InProgress }] }
+            .into(),
+    ]
+}
+
+fn conversation_samples(text: &str) -> Vec<EventBody> {
+    vec![
         ContextTrimmed { call_ids: vec![text.to_owned()], freed_bytes: 9 }.into(),
         ContextCompacted {
             attempt: 1,
@@ -474,8 +482,6 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             tokens_after: 90,
         }
         .into(),
-        TodoChanged { items: vec![TodoItem { text: text.to_owned(), status: TodoStatus::InProgress }] }
-            .into(),
     ]
 }
 

@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_agent::machine::Next;
+use posse_agent::machine::{Machine, Next};
 use posse_agent::notes;
 use posse_agent::prompts::report_prompt;
 use posse_domain::budget::Amount;
@@ -303,7 +303,7 @@ fn planned(
 ) -> PlannedCall {
     let machine = core.sessions.get(id).map(|session| &session.machine);
     let summary = machine.filter(|_| purpose.summary.is_some());
-    let call = summary.map_or(call, |machine| machine.next_summary_call());
+    let call = summary.map_or(call, Machine::next_summary_call);
     PlannedCall { turn, call, purpose, reserved }
 }
 
