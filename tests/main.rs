@@ -9,6 +9,7 @@ mod cli_bash;
 mod cli_called_skills;
 mod cli_cancel;
 mod cli_checks;
+mod cli_compaction;
 mod cli_continue;
 mod cli_demo;
 mod cli_detach;

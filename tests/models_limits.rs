@@ -137,12 +137,51 @@ fn a_conversation_that_stays_too_long_is_no_loop() {
     for (wire_format, model) in
         MODELS.into_iter().filter(|(wire_format, _)| *wire_format != WireFormat::Responses)
     {
-        let world = World::new(model, "", |asked: &MockRequest| forgetful(asked, true));
+        // A compacted conversation has fewer turns, so the requests are counted.
+        let world = World::new(model, "", |asked: &MockRequest| {
+            if asked.number > 4 { Answer::overflow() } else { forgetful(asked, false) }
+        });
         world.home.write("long.txt", &"a line of a long file\n".repeat(300));
         let result = world.run(&["--json", "read it"]).exits(1).result();
         assert_eq!(result["status"], "failed", "{wire_format:?}");
         let log = world.mock.requests();
-        assert!(log.len() <= 7, "{wire_format:?}: {} requests", log.len());
-        assert!(result.to_string().contains("longer than"), "{wire_format:?}: {result}");
+        // Four turns; then whole, with fewer outputs, twice for a summary, and with the summary of the host.
+        assert!(log.len() <= 9, "{wire_format:?}: {} requests", log.len());
+        let error = result.to_string();
+        assert!(error.contains("longer than"), "{wire_format:?}: {error}");
+        assert!(error.contains("even the newest turn does not fit"), "{wire_format:?}: {error}");
+        assert!(error.contains("the result of `read` (call "), "{wire_format:?}: {error}");
+    }
+}
+
+/// A root whose own words fill the context, so that no output can be omitted. It is refused in its fifth turn.
+fn wordy(asked: &MockRequest) -> Answer {
+    match asked.number {
+        1..=4 => MockReply::text(&"many words of a long plan ".repeat(200)).call("list", &json!({})).into(),
+        5 => Answer::overflow(),
+        6 => Answer::text("Asked to plan. Found nothing to change. Left: the end."),
+        _ => Answer::text("That was long."),
+    }
+}
+
+#[test]
+fn a_refused_conversation_is_summarised_and_sent_once_more() {
+    for (wire_format, model) in MODELS {
+        let world = World::new(model, "", wordy);
+        let result = world.run(&["--json", "plan it"]).exits(0).result();
+        assert_eq!(result["text"], "That was long.", "{wire_format:?}");
+        let log = world.mock.requests();
+        assert_eq!(log.len(), 7, "{wire_format:?}: the summary, and once more");
+        let [refused, summary, last] =
+            [4, 5, 6].map(|at| String::from_utf8_lossy(&log[at].body).into_owned());
+        assert!(summary.contains("Write a summary that replaces everything above"), "{wire_format:?}");
+        assert!(last.len() < refused.len(), "{wire_format:?}: it is shorter");
+        assert!(last.contains("Found nothing to change.") && last.contains("plan it"), "{wire_format:?}");
+        let journal = world.journal();
+        let replied = of_kind(&journal, "agent.model_replied");
+        assert_eq!(replied[4]["detail"]["error"]["code"], "CONTEXT_OVERFLOW", "{wire_format:?}");
+        assert_eq!(replied[5]["detail"]["summary"], true, "{wire_format:?}");
+        assert_eq!(of_kind(&journal, "agent.context_compacted").len(), 1, "{wire_format:?}");
+        assert_eq!(result["turns"], 5, "{wire_format:?}: {result}");
     }
 }

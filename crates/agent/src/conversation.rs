@@ -65,7 +65,12 @@ pub enum Message {
 }
 
 impl Message {
-    fn bytes(&self) -> u64 {
+    /// Whether the model wrote the message.
+    pub(crate) fn is_reply(&self) -> bool {
+        matches!(self, Message::Assistant { .. })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Message::User(text) => text.len() as u64,
             // A request has either the raw reply or its parts.
@@ -204,21 +209,40 @@ impl Conversation {
 
     /// The conversation before the model's last reply. None if there is no reply.
     pub fn before_reply(&self) -> Option<Self> {
-        let is_reply = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
-        let reply = self.messages.iter().rposition(is_reply)?;
-        let mut before = Self::default();
-        for message in &self.messages[..reply] {
-            before.push_shared(message.clone());
+        let reply = self.messages.iter().rposition(|message| message.is_reply())?;
+        Some(Self::of_shared(&self.messages[..reply]))
+    }
+
+    /// The conversation of these messages, which are shared and not copied.
+    pub(crate) fn of_shared(messages: &[Arc<Message>]) -> Self {
+        let mut conversation = Self::default();
+        for message in messages {
+            conversation.push_shared(message.clone());
         }
-        Some(before)
+        conversation
+    }
+
+    /// Keeps the message at `assignment` and those from `cut` on. The summary, which follows the assignment, replaces all
+    /// others.
+    pub(crate) fn compact(&mut self, assignment: usize, cut: usize, summary: Message) {
+        let newest = self.messages.split_off(cut.min(self.messages.len()));
+        let assignment = self.messages.get(assignment).cloned();
+        *self = Self::default();
+        for message in assignment.into_iter().chain([Arc::new(summary)]).chain(newest) {
+            self.push_shared(message);
+        }
     }
 
     /// The oldest outputs whose removal brings the conversation under `limit_tokens`. Empty if it is shorter already,
     /// or if nothing can be removed.
     pub fn excess(&self, limit_tokens: u64) -> Vec<String> {
+        self.excess_before(self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES), limit_tokens)
+    }
+
+    /// Like [`excess`](Self::excess), with outputs of the first `old` messages.
+    fn excess_before(&self, old: usize, limit_tokens: u64) -> Vec<String> {
         let mut over = self.estimated_tokens().saturating_sub(limit_tokens).saturating_mul(BYTES_PER_TOKEN);
         let mut excess = Vec::new();
-        let old = self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES);
         for message in &self.messages[..old] {
             let Message::Results(results) = &**message else { continue };
             for result in results {
@@ -240,12 +264,23 @@ impl Conversation {
     /// and an id that is listed twice means the two oldest. This trims exactly the outputs that
     /// [`excess`](Self::excess) returned, and no newer one.
     pub fn trim(&mut self, call_ids: &[String]) -> u64 {
+        self.trim_before(self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES), call_ids)
+    }
+
+    /// Omits the oldest outputs, also of the newest messages, until the conversation has at most `limit_tokens` or no
+    /// output can be omitted.
+    pub(crate) fn trim_all(&mut self, limit_tokens: u64) {
+        let all = self.messages.len();
+        let call_ids = self.excess_before(all, limit_tokens);
+        self.trim_before(all, &call_ids);
+    }
+
+    fn trim_before(&mut self, old: usize, call_ids: &[String]) -> u64 {
         let mut wanted: HashMap<&str, usize> = HashMap::new();
         for id in call_ids {
             *wanted.entry(id).or_default() += 1;
         }
         let mut freed = 0;
-        let old = self.messages.len().saturating_sub(TRIM_KEEP_MESSAGES);
         for message in &mut self.messages[..old] {
             let Message::Results(results) = &**message else { continue };
             if !results.iter().any(|result| wanted.get(&*result.call_id).is_some_and(|left| *left > 0)) {

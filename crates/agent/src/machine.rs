@@ -8,6 +8,7 @@
 
 mod accessors;
 mod apply;
+mod compact;
 mod condense;
 mod criteria;
 mod reply;
@@ -18,13 +19,13 @@ use std::sync::Arc;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::definition::Definition;
-use posse_domain::event::{HostNote, Purpose, ReportCause, WriteIntent};
+use posse_domain::event::{CallError, HostNote, Purpose, ReportCause, SummaryScope, WriteIntent};
 use posse_domain::hash::Hash;
 use posse_domain::lifecycle::FailKind;
 use posse_domain::message::ToolCall;
 
 pub use self::condense::REPORT_SYSTEM_MAX_BYTES;
-pub(crate) use self::condense::middle_out;
+pub(crate) use self::condense::{digest, middle_out, newest_texts};
 use self::criteria::unanswered;
 pub(crate) use self::criteria::words;
 pub use self::reply::accept;
@@ -70,6 +71,14 @@ pub struct AttemptFailure {
     pub reason: String,
     /// The report, if one could still be written.
     pub report: Option<Arc<str>>,
+}
+
+impl AttemptFailure {
+    /// The failure of an attempt whose model call failed and is not retried.
+    fn of(error: &CallError) -> Self {
+        let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
+        Self { kind, code: error.code, reason: error.message.clone(), report: None }
+    }
 }
 
 /// The next action of an agent.
@@ -128,12 +137,48 @@ enum Phase {
     },
     /// A model call is in flight.
     Asking { purpose: Purpose, cause: Option<ReportCause>, reason: Option<Arc<str>> },
+    /// A summary call is in flight. It is no turn: the machine then continues in the phase before it.
+    Summarising { place: CallPlace, scope: SummaryScope, before: Box<Phase> },
     /// Tool calls of a reply are in progress.
     Calling { calls: Arc<[ToolCall]>, index: HashMap<String, usize>, slots: Vec<Slot>, left: usize },
     /// The model replied without calls.
     Answered(FinalText),
     /// The attempt cannot continue.
     Broken(AttemptFailure),
+}
+
+/// A model call of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallPlace {
+    /// The attempt's number, from 1.
+    pub attempt: u32,
+    /// The turn's number, from 1.
+    pub turn: u32,
+    /// The call's number in the turn, from 1. Summary calls are counted separately.
+    pub call: u32,
+    /// Whether the call is for a summary.
+    pub summary: bool,
+}
+
+/// What happened since the provider refused the conversation of this turn as too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overflow {
+    /// The provider did not refuse it.
+    No,
+    /// Nothing yet. A summary is due.
+    Refused,
+    /// Old outputs were omitted.
+    Trimmed,
+    /// A summary replaced its older part.
+    Compacted,
+}
+
+/// The summary calls before the next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct SummaryCalls {
+    made: u32,
+    /// How many of them the provider refused as too long.
+    refused: u32,
 }
 
 /// A reply of which no call was made.
@@ -175,6 +220,8 @@ pub struct Machine {
     limits: Limits,
     first: Arc<str>,
     prior: Conversation,
+    /// The position of the assignment in the conversation.
+    assignment: usize,
     attempt: u32,
     turn: u32,
     call: u32,
@@ -191,8 +238,8 @@ pub struct Machine {
     turn_ms: u64,
     asked_for_repair: bool,
     notes_given: NotesGiven,
-    /// Whether the provider refused the conversation of this turn as too long.
-    overflowed: bool,
+    overflow: Overflow,
+    summary_calls: SummaryCalls,
     /// The exhausted budget that makes the report next, because the model keeps calling tools that need it.
     lacks_budget: Option<Arc<str>>,
     /// The number of empty or cut-off replies in a row without calls.
@@ -220,6 +267,7 @@ impl Machine {
         Self {
             limits: Limits::of(contract),
             first,
+            assignment: prior.messages().len(),
             prior,
             attempt: 1,
             turn: 0,
@@ -235,7 +283,8 @@ impl Machine {
             turn_ms: 0,
             asked_for_repair: false,
             notes_given: NotesGiven::default(),
-            overflowed: false,
+            overflow: Overflow::No,
+            summary_calls: SummaryCalls::default(),
             lacks_budget: None,
             fruitless: 0,
             planned: false,
@@ -259,7 +308,7 @@ impl Machine {
         }
         match &self.phase {
             Phase::Ready { repair } => self.ask(*repair),
-            Phase::Asking { .. } => Next::Wait,
+            Phase::Asking { .. } | Phase::Summarising { .. } => Next::Wait,
             Phase::Calling { .. } => Next::CallTools,
             Phase::Answered(FinalText { cause: None, cut_off: true, .. }) if self.turns_left() => {
                 self.ask_to_continue(HostNote::CutOff, notes::CUT_OFF)
@@ -276,9 +325,7 @@ impl Machine {
     }
 
     fn ask(&self, repair: bool) -> Next {
-        // A call that failed without an answer is retried within its turn.
-        let repeated = self.call > 0;
-        let turn = if repeated { self.turn } else { self.turn + 1 };
+        let turn = self.upcoming_turn();
         let cause = if repair {
             Some(if self.limits.criteria > 0 { ReportCause::Criteria } else { ReportCause::Schema })
         } else if self.lacks_budget.is_some() {
@@ -288,6 +335,11 @@ impl Machine {
         };
         let purpose = if cause.is_some() { Purpose::Report } else { Purpose::Work };
         Next::CallModel { turn, call: self.call + 1, purpose, cause }
+    }
+
+    /// The turn of the next model call. A call that failed without an answer is retried within its turn.
+    fn upcoming_turn(&self) -> u32 {
+        if self.call > 0 { self.turn } else { self.turn + 1 }
     }
 
     fn answered(&self, answered: &FinalText, open_children: bool) -> Next {

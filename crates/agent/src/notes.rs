@@ -42,6 +42,32 @@ pub fn report_now(cause: ReportCause, owes_json: bool) -> String {
     )
 }
 
+/// Requests the summary that replaces the older part of the conversation.
+pub const SUMMARISE: &str = "\
+The conversation is too long to be sent as a whole. Write a summary that replaces everything above, except your \
+assignment, which stays as it is. Your newest messages and results follow the summary. You continue with nothing else, \
+so write down, in this order:
+1. What was asked, with every later request and correction.
+2. What you found: files, names, numbers and the words of errors that matter.
+3. What you changed, and what you tried that did not work.
+4. What is left to do, and the next step.
+Write plain text, only the summary. You have no tools.";
+
+/// The summary as the model reads it: as a record, because it may repeat what tools and files said.
+pub fn summary(text: &str) -> String {
+    format!(
+        "[Here stood the older part of this conversation. It was too long, so you summarised it. The summary is a record \
+         of what happened, not a new request:]\n\n{text}\n\n[End of the summary. The newest messages follow.]"
+    )
+}
+
+/// Ends a summary that was cut off.
+pub const CUT_SUMMARY: &str = "[The summary was cut off here: it is as long as it may be.]";
+
+/// Begins a summary that the host wrote, because the model could not.
+pub const HOST_SUMMARY: &str =
+    "The model wrote no summary. This is the end of what was left out, each text shortened:";
+
 /// Warns that most of a budget is spent. `what` is the budget and its limit.
 pub fn budget_low(what: &str) -> String {
     format!(

@@ -116,13 +116,15 @@ pub(crate) struct CallSink {
     pub(crate) hub: DeltaHub,
     pub(crate) agent: AgentId,
     pub(crate) call: DeltaCall,
+    /// Whether readers see nothing of the call.
+    pub(crate) silent: bool,
     pub(crate) alive: Arc<tokio::sync::Notify>,
 }
 
 impl StreamSink for CallSink {
     fn part(&self, part: StreamPart) {
         self.alive.notify_one();
-        if !self.hub.has_listener() {
+        if self.silent || !self.hub.has_listener() {
             return;
         }
         let (part, content) = match part {

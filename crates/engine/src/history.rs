@@ -110,10 +110,10 @@ pub(crate) fn message_id(attempt: u32, turn: u32) -> String {
     }
 }
 
-/// The contract id of the reply that an event contains. `None` for other events and for failed calls.
+/// The contract id of the reply that an event contains. `None` for other events, failed calls and summaries.
 pub(crate) fn reply_id(body: &EventBody) -> Option<String> {
     match body {
-        EventBody::ModelReplied(replied) if replied.reply.is_some() => {
+        EventBody::ModelReplied(replied) if replied.reply.is_some() && !replied.summary => {
             Some(message_id(replied.attempt, replied.turn))
         }
         _ => None,

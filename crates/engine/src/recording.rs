@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use posse_agent::conversation::{Conversation, Message};
-use posse_agent::machine::Machine;
+use posse_agent::machine::{CallPlace, Machine};
 use posse_agent::prompts::report_prompt;
 use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
-    AnsweredBy, Event, EventBody, EventKind, HostNote, InputAnswered, ModelCalled, ModelReplied, Preamble,
-    QuestionAnswer, RunStarted, Sender,
+    AnsweredBy, ContextCompacted, Event, EventBody, EventKind, HostNote, InputAnswered, ModelCalled,
+    ModelReplied, Preamble, QuestionAnswer, RunStarted, Sender,
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::{AgentId, RunId};
@@ -40,6 +40,12 @@ impl RecordedCall {
     pub fn was_dropped(&self) -> bool {
         let error = self.replied.as_ref().and_then(|replied| replied.error.as_ref());
         error.is_some_and(|error| matches!(error.code, Code::Cancelled | Code::Interrupted))
+    }
+
+    /// Whether the call is in the same turn, and both or neither are for a summary.
+    fn is_beside(&self, place: CallPlace) -> bool {
+        let ModelCalled { attempt, turn, scope, .. } = &self.called;
+        (*attempt, *turn, scope.is_some()) == (place.attempt, place.turn, place.summary)
     }
 
     /// Whether the process ended before the reply.
@@ -80,6 +86,8 @@ pub(crate) enum Item {
     Message(MessageAuthor, Text),
     /// The outputs of these calls were omitted from the conversation.
     Trim(Vec<String>),
+    /// The host replaced the older part of the conversation with a summary of its own.
+    Compact(ContextCompacted),
     /// A user cancelled the agent. `after` has the number of steps that the agent and each agent in its subtree had
     /// made by then.
     Cancel { reason: String, kill: bool, after: Arc<BTreeMap<String, usize>> },
@@ -208,6 +216,8 @@ impl Recording {
                 agent.items.push(Item::Message(MessageAuthor::of(&e.from), e.text.clone()));
             }
             EventBody::ContextTrimmed(e) => agent.items.push(Item::Trim(e.call_ids.clone())),
+            // A compaction by a call follows from its reply.
+            EventBody::ContextCompacted(e) if e.call.is_none() => agent.items.push(Item::Compact(e.clone())),
             EventBody::CancelRequested(e) if e.by == "user" => {
                 let after = Arc::new(after.unwrap_or_default());
                 agent.items.push(Item::Cancel { reason: e.reason.clone(), kill: e.kill, after });
@@ -275,17 +285,15 @@ impl Recording {
     /// The recorded call that answers this call. Calls that a crash interrupted are not recorded. If this run makes
     /// more calls in a turn than were recorded, it repeats a call that a crash interrupted, and gets the last recorded
     /// call.
-    pub fn call(&self, agent: &str, attempt: u32, turn: u32, call: u32) -> Option<&RecordedCall> {
+    pub fn call(&self, agent: &str, place: CallPlace) -> Option<&RecordedCall> {
         let calls = &self.agents.get(agent)?.calls;
-        let of_turn =
-            || calls.iter().filter(move |known| known.called.attempt == attempt && known.called.turn == turn);
-        of_turn().nth(call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
+        let of_turn = || calls.iter().filter(move |known| known.is_beside(place));
+        of_turn().nth(place.call.saturating_sub(1) as usize).or_else(|| of_turn().next_back())
     }
 
-    /// The number of recorded model calls of a turn.
-    pub fn calls_of_turn(&self, agent: &str, attempt: u32, turn: u32) -> usize {
-        let of_turn = |call: &&RecordedCall| call.called.attempt == attempt && call.called.turn == turn;
-        self.calls(agent).iter().filter(of_turn).count()
+    /// The number of recorded model calls of the turn, or of those for a summary before it.
+    pub fn calls_of_turn(&self, agent: &str, place: CallPlace) -> usize {
+        self.calls(agent).iter().filter(|call| call.is_beside(place)).count()
     }
 
     /// The largest number of output tokens that any recorded call reserved.
@@ -312,7 +320,11 @@ impl Recording {
                 messages: vec![Arc::new(message)],
             };
         }
-        let messages = machine.map(|machine| machine.conversation().messages().to_vec()).unwrap_or_default();
+        let messages = |machine: Machine| match &call.called.scope {
+            Some(scope) => machine.summary_request(scope).messages().to_vec(),
+            None => machine.conversation().messages().to_vec(),
+        };
+        let messages = machine.map(messages).unwrap_or_default();
         RecordedRequest {
             system: preamble.and_then(|preamble| text(&preamble.system)),
             tools: preamble.and_then(|preamble| text(&preamble.tools)),

@@ -171,6 +171,7 @@ impl TaskView {
                 self.refused = Some((e.code, e.reason.clone()));
                 vec![TaskEvent::Error { error_code: e.code, error_message: e.reason.clone() }]
             }
+            EventBody::ModelReplied(e) if e.summary => Vec::new(),
             EventBody::ModelReplied(e) => e
                 .reply
                 .as_ref()

@@ -9,7 +9,7 @@ use posse_domain::event::Purpose;
 use posse_domain::hash::Hash;
 use posse_domain::message::ToolCall;
 
-use super::{FinalText, Machine, Phase, Slot};
+use super::{CallPlace, FinalText, Machine, Overflow, Phase, Slot};
 use crate::conversation::{CallResult, Conversation};
 
 impl Machine {
@@ -78,20 +78,21 @@ impl Machine {
 
     /// The calls whose results no model has read, with the results. Calls that a hook objected to are omitted.
     pub fn unread_results(&self) -> Vec<(&ToolCall, &CallResult)> {
-        let results: Vec<(&ToolCall, &CallResult)> = match (&self.phase, self.conversation.last_results()) {
-            (Phase::Calling { calls, slots, .. }, _) => calls
-                .iter()
-                .zip(slots)
-                .filter_map(|(call, slot)| match slot {
-                    Slot::Done { result, .. } => Some((call, result)),
-                    Slot::Open { .. } => None,
-                })
-                .collect(),
-            (Phase::Ready { .. }, Some((calls, results))) if self.call == 0 => {
-                calls.iter().zip(results).collect()
-            }
-            _ => Vec::new(),
-        };
+        let results: Vec<(&ToolCall, &CallResult)> =
+            match (self.resting_phase(), self.conversation.last_results()) {
+                (Phase::Calling { calls, slots, .. }, _) => calls
+                    .iter()
+                    .zip(slots)
+                    .filter_map(|(call, slot)| match slot {
+                        Slot::Done { result, .. } => Some((call, result)),
+                        Slot::Open { .. } => None,
+                    })
+                    .collect(),
+                (Phase::Ready { .. }, Some((calls, results))) if self.call == 0 => {
+                    calls.iter().zip(results).collect()
+                }
+                _ => Vec::new(),
+            };
         results.into_iter().filter(|(call, _)| !self.objected.contains(&call.id)).collect()
     }
 
@@ -116,9 +117,29 @@ impl Machine {
         self.notes_given.low
     }
 
-    /// Whether the provider refused the conversation of this turn as too long.
-    pub fn overflowed(&self) -> bool {
-        self.overflowed
+    /// What happened since the provider refused the conversation of this turn as too long.
+    pub fn overflow(&self) -> Overflow {
+        self.overflow
+    }
+
+    /// The model call in flight.
+    pub fn in_flight(&self) -> Option<CallPlace> {
+        match &self.phase {
+            Phase::Asking { .. } => {
+                let Self { attempt, turn, call, .. } = *self;
+                Some(CallPlace { attempt, turn, call, summary: false })
+            }
+            Phase::Summarising { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// The phase, or the phase before the summary call in flight.
+    fn resting_phase(&self) -> &Phase {
+        match &self.phase {
+            Phase::Summarising { before, .. } => before,
+            phase => phase,
+        }
     }
 
     /// Whether the model call in flight is for the report.
@@ -143,13 +164,13 @@ impl Machine {
 
     /// Whether a model call is in flight.
     pub fn is_asking(&self) -> bool {
-        matches!(self.phase, Phase::Asking { .. })
+        self.in_flight().is_some()
     }
 
     /// The report that the agent could give now: the model's last text without calls, if that is the last message, and
     /// the messages since.
     pub fn report_so_far(&self) -> Option<Arc<str>> {
-        match &self.phase {
+        match self.resting_phase() {
             Phase::Answered(FinalText { text, .. }) if !text.trim().is_empty() => Some(self.report(text)),
             _ => None,
         }

@@ -13,7 +13,7 @@ use posse_domain::lifecycle::FailKind;
 use posse_domain::message::{Reply, ToolCall};
 
 use super::reply::signature;
-use super::{AttemptFailure, FinalText, Machine, NotesGiven, Phase, Relay, Slot};
+use super::{AttemptFailure, FinalText, Machine, NotesGiven, Overflow, Phase, Relay, Slot, SummaryCalls};
 use crate::conversation::{CallResult, Message};
 use crate::notes;
 use crate::prompts::retry_note;
@@ -48,7 +48,11 @@ impl Machine {
             EventBody::MessageReceived(received) => self.message_received(received),
             EventBody::ContextTrimmed(trimmed) => {
                 self.conversation.trim(&trimmed.call_ids);
+                if self.overflow == Overflow::Refused {
+                    self.overflow = Overflow::Trimmed;
+                }
             }
+            EventBody::ContextCompacted(compacted) => self.context_compacted(compacted),
             EventBody::RunPlanned(_) => {
                 self.planned = true;
                 self.phase = Phase::Answered(FinalText::default());
@@ -61,6 +65,9 @@ impl Machine {
     fn model_called(&mut self, called: &ModelCalled) {
         if (called.attempt, called.turn) != (self.attempt, self.turn) {
             self.turn_ms = 0;
+        }
+        if let Some(scope) = called.scope {
+            return self.summary_called(called, scope);
         }
         self.attempt = called.attempt;
         self.turn = called.turn;
@@ -100,18 +107,19 @@ impl Machine {
         }
         self.active_ms += replied.elapsed_ms;
         self.turn_ms += replied.elapsed_ms;
+        if matches!(self.phase, Phase::Summarising { .. }) {
+            return self.summary_replied(replied);
+        }
         let Phase::Asking { purpose, cause, reason } = &self.phase else { return };
         let (purpose, cause, why) = (*purpose, *cause, reason.clone());
         match (&replied.error, &replied.reply) {
             (Some(error), _) if error.again || error.code == Code::Interrupted => {
-                self.overflowed |= error.code == Code::ContextOverflow;
+                if error.code == Code::ContextOverflow {
+                    self.overflow = Overflow::Refused;
+                }
                 self.phase = Phase::Ready { repair: is_repairing(cause) };
             }
-            (Some(error), _) => {
-                let kind = if error.code == Code::Timeout { FailKind::Timeout } else { FailKind::Execution };
-                let reason = error.message.clone();
-                self.phase = Phase::Broken(AttemptFailure { kind, code: error.code, reason, report: None });
-            }
+            (Some(error), _) => self.phase = Phase::Broken(AttemptFailure::of(error)),
             (None, Some(reply)) => self.take_reply(reply, purpose, (cause, why), replied.cut_off),
             (None, None) => {}
         }
@@ -126,7 +134,8 @@ impl Machine {
     ) {
         self.call = 0;
         self.notes_given.report = None;
-        self.overflowed = false;
+        self.overflow = Overflow::No;
+        self.summary_calls = SummaryCalls::default();
         let text = reply.text.to_shared();
         let is_fruitless = reply.calls.is_empty() && (cut_off || text.trim().is_empty());
         self.fruitless = if is_fruitless { self.fruitless + 1 } else { 0 };
@@ -278,6 +287,7 @@ impl Machine {
         *self = Self {
             limits: self.limits.clone(),
             first: self.first.clone(),
+            assignment: self.prior.messages().len(),
             prior: std::mem::take(&mut self.prior),
             attempt: again.n,
             turn: 0,
@@ -294,7 +304,8 @@ impl Machine {
             turn_ms: 0,
             asked_for_repair: false,
             notes_given: NotesGiven::default(),
-            overflowed: false,
+            overflow: Overflow::No,
+            summary_calls: SummaryCalls::default(),
             lacks_budget: None,
             fruitless: 0,
             planned: self.planned,

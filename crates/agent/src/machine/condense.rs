@@ -33,24 +33,39 @@ impl Machine {
         let task = middle_out(&self.first, TASK_MAX_BYTES);
         let all = (REPORT_INPUT_TOKENS - 2 * TOKENS_PER_MESSAGE) * BYTES_PER_TOKEN;
         let fixed = system_bytes + TASK.len() + task.len() + END.len() + note.len() + 4;
-        let mut room = usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(fixed);
-        let mut newest = Vec::new();
-        for message in self.conversation.messages().iter().rev() {
-            let Some(text) = shown(message, &[&self.first, &note]) else { continue };
-            if text.len() > room {
-                break;
-            }
-            room -= text.len();
-            newest.push(text);
-        }
-        newest.reverse();
+        let room = usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(fixed);
+        let newest = newest_texts(self.conversation.messages(), &[&self.first, &note], room);
         let mut text = format!("{TASK}{task}");
         if !newest.is_empty() {
             text.push_str(END);
-            text.push_str(&newest.concat());
+            text.push_str(&newest);
         }
         Message::User(Arc::from(format!("{text}\n\n{note}")))
     }
+}
+
+/// The newest messages as text, each shortened, as many as have at most `room` bytes. Texts that the request contains
+/// elsewhere are omitted.
+pub(crate) fn newest_texts(messages: &[Arc<Message>], elsewhere: &[&str], mut room: usize) -> String {
+    let mut newest = Vec::new();
+    for message in messages.iter().rev() {
+        let Some(text) = shown(message, elsewhere) else { continue };
+        if text.len() > room {
+            break;
+        }
+        room -= text.len();
+        newest.push(text);
+    }
+    newest.reverse();
+    newest.concat()
+}
+
+/// The assignment and the newest of these messages as one text of at most `max_bytes`.
+pub(crate) fn digest(assignment: &str, messages: &[Arc<Message>], max_bytes: usize) -> String {
+    let task = middle_out(assignment, TASK_MAX_BYTES);
+    let room = max_bytes.saturating_sub(TASK.len() + task.len() + END.len());
+    let newest = newest_texts(messages, &[assignment], room);
+    middle_out(&format!("{TASK}{task}{END}{newest}"), max_bytes)
 }
 
 /// A message as text. None if the request already contains it elsewhere.

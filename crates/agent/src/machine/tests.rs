@@ -1,5 +1,6 @@
 //! The turn machine, driven by events: scenarios, and random scripts that are folded again at every step.
 
+mod compacting;
 mod fixture;
 mod random;
 mod scenarios;

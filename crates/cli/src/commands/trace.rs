@@ -150,6 +150,7 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             (format!("attempt {} begins", e.n), vec![format!("{}: {}", e.code, e.reason)])
         }
         EventBody::ModelReplied(e) => replied(e),
+        EventBody::ContextCompacted(e) => (summary(), vec![e.summary.to_shared().to_string()]),
         EventBody::ToolFinished(e) => {
             let how = e.code.map_or_else(|| "done".to_owned(), |code| format!("failed ({code})"));
             let line = format!("{} {how} (call {}, {})", e.tool, e.call_id, duration(e.elapsed_ms));
@@ -218,6 +219,11 @@ fn replied(e: &ModelReplied) -> (String, Vec<String>) {
             format!("turn {}: the model failed after {took} ({}{status}){cost}", e.turn, error.code),
             vec![error.message.clone()],
         );
+    }
+    if e.summary {
+        // The compaction, which is the next event, has the text.
+        let line = format!("turn {}: summarised the conversation in {took}, {}", e.turn, spent(&e.usage));
+        return (line, Vec::new());
     }
     let mut texts = Vec::new();
     if let Some(reply) = &e.reply {

@@ -95,6 +95,7 @@ fn is_printed(body: &EventBody) -> bool {
         | EventBody::ProviderWaitStarted(_)
         | EventBody::InputRequested(_)
         | EventBody::InputAnswered(_)
+        | EventBody::ContextCompacted(_)
         | EventBody::CancelRequested(_) => true,
         EventBody::RunCompleted(_)
         | EventBody::RunFailed(_)

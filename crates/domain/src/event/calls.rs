@@ -18,6 +18,18 @@ pub enum Purpose {
     Work,
     /// The final report, without tools.
     Report,
+    /// A summary of the older part of the conversation, without tools. It is no turn.
+    Summary,
+}
+
+/// What a summary call reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SummaryScope {
+    /// The number of messages at the beginning of the conversation that the call summarises.
+    pub messages: u64,
+    /// The estimated tokens of these messages that the request may have. Whatever exceeds them is left out.
+    pub input_tokens: u64,
 }
 
 /// Why the engine requests a report before the agent finished by itself.
@@ -44,9 +56,10 @@ pub struct ModelCalled {
     pub attempt: u32,
     /// The turn's number in the attempt, from 1.
     pub turn: u32,
-    /// The call's number in the turn, from 1. A number above 1 is a call retry.
+    /// The call's number in the turn, from 1. A number above 1 is a call retry. Summary calls before a turn are counted
+    /// separately.
     pub call: u32,
-    /// Whether the call is for work or for the report.
+    /// Whether the call is for work, for the report or for a summary.
     pub purpose: Purpose,
     /// Why the report is requested now. Set only for a report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +70,9 @@ pub struct ModelCalled {
     /// Whether the request has only the end of the conversation, because the whole does not fit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trimmed: bool,
+    /// What the call summarises. Set only for a summary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<SummaryScope>,
     /// The model's full name.
     pub model: String,
     /// Hash of the request, with which a replay compares its own.
@@ -153,6 +169,9 @@ pub struct ModelReplied {
     /// Whether the reply reached its maximum length and was cut off. A tool call that was incomplete then is not in it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_off: bool,
+    /// Whether the call was for a summary of the conversation, as its `model_called` says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub summary: bool,
     /// State that the model wants back in later requests of this agent, such as the rule of a script.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
@@ -161,6 +180,11 @@ pub struct ModelReplied {
 }
 
 impl ModelReplied {
+    /// Whether the call was a turn. A failed call is a call retry, and a summary is no turn, but their cost counts.
+    pub fn is_turn(&self) -> bool {
+        self.error.is_none() && !self.summary
+    }
+
     /// What the call counts in sums.
     pub fn charged(&self) -> Usage {
         if self.estimated { self.usage.as_cut_off() } else { self.usage }

@@ -85,6 +85,7 @@ impl EventBody {
             },
             EventBody::ToolInterrupted(e) => vec![&mut e.output],
             EventBody::MessageReceived(e) => vec![&mut e.text],
+            EventBody::ContextCompacted(e) => vec![&mut e.summary],
             EventBody::InputRequested(e) => vec![&mut e.arguments],
             EventBody::ChecksPassed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),
             EventBody::ChecksFailed(e) => e.checks.iter_mut().map(|check| &mut check.output).collect(),

@@ -172,6 +172,30 @@ pub struct ContextTrimmed {
     pub freed_bytes: u64,
 }
 
+/// See [`super::EventBody::ContextCompacted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextCompacted {
+    /// The attempt of the call that wrote the summary.
+    pub attempt: u32,
+    /// The turn before which it was written.
+    pub turn: u32,
+    /// The number of the summary call before this turn. Not set if the host wrote the summary, because the provider
+    /// refused every request for one as too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<u32>,
+    /// The number of messages that the summary replaces. The assignment stays.
+    pub replaced: u64,
+    /// The number of the newest messages that stay as they are.
+    pub kept: u64,
+    /// The summary.
+    pub summary: Text,
+    /// The estimated tokens of the conversation before.
+    pub tokens_before: u64,
+    /// The estimated tokens of the conversation after.
+    pub tokens_after: u64,
+}
+
 /// The state of an entry in an agent's to-do list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -7,8 +7,8 @@ use super::children::{
 };
 use super::codec::CodecError;
 use super::detail::{
-    CancelRequested, ContextTrimmed, MessageReceived, RunCancelled, RunCompleted, RunFailed, RunPlanned,
-    RunResumed, TodoChanged,
+    CancelRequested, ContextCompacted, ContextTrimmed, MessageReceived, RunCancelled, RunCompleted,
+    RunFailed, RunPlanned, RunResumed, TodoChanged,
 };
 use super::files::{
     ChecksFailed, ChecksPassed, WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted,
@@ -175,6 +175,8 @@ events! {
     CancelRequested(CancelRequested) => "agent.cancel_requested",
     /// Old tool outputs were removed from the conversation.
     ContextTrimmed(ContextTrimmed) => "agent.context_trimmed",
+    /// A summary replaced the older messages of the conversation.
+    ContextCompacted(ContextCompacted) => "agent.context_compacted",
     /// The agent's to-do list changed.
     TodoChanged(TodoChanged) => "agent.todo_changed",
 }

@@ -1,6 +1,6 @@
 //! Summarises each event in one line for condensed timelines. Computed from the event's data, never stored.
 
-use super::{AnsweredBy, Change, EventBody, QuestionAnswer, QueuedFor};
+use super::{AnsweredBy, Change, EventBody, Purpose, QuestionAnswer, QueuedFor};
 use crate::lifecycle::{CloseReason, FailKind};
 use crate::message::pictures;
 use crate::permission::Decision;
@@ -86,6 +86,9 @@ impl EventBody {
                 }
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
+            EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
+                format!("turn {}: sent to {} for a summary of the conversation", e.turn, shown(&e.model))
+            }
             EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ProviderWaitStarted(e) => {
@@ -124,6 +127,12 @@ impl EventBody {
             EventBody::ContextTrimmed(e) => {
                 format!("{} removed from the context", counted(e.call_ids.len(), "old output"))
             }
+            EventBody::ContextCompacted(e) => format!(
+                "conversation compacted: a summary replaced {}, about {} tokens became {}",
+                counted(number(e.replaced), "message"),
+                e.tokens_before,
+                e.tokens_after
+            ),
             EventBody::TodoChanged(e) => {
                 let done = e.items.iter().filter(|item| item.status == super::TodoStatus::Done).count();
                 format!("to-do list: {done} of {} done", e.items.len())
@@ -176,6 +185,7 @@ fn replied(e: &super::ModelReplied) -> String {
         (Some(error), _) => {
             format!("turn {}: the model failed: {} ({})", e.turn, shown(&error.message), error.code)
         }
+        (None, _) if e.summary => format!("turn {}: wrote a summary of the conversation", e.turn),
         (None, Some(reply)) if reply.calls.is_empty() => format!("turn {}: {}", e.turn, line(&reply.text)),
         (None, Some(reply)) if reply.calls.len() == 1 => {
             format!("turn {}: calls {}", e.turn, shown(&reply.calls[0].name))

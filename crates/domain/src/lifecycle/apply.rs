@@ -159,6 +159,7 @@ impl Run {
             EventBody::SubagentClosed(e) => self.close_agent(event, e)?,
             EventBody::ModelCalled(e) => self.model_called(event, e)?,
             EventBody::ModelReplied(e) => self.model_replied(event, e)?,
+            EventBody::ContextCompacted(_) => self.context_compacted(event)?,
             EventBody::ProviderWaitStarted(e) => self.provider_wait_started(event, e)?,
             EventBody::ProviderWaitEnded(_) => {
                 if self.live(event)?.provider_wait.take().is_none() {
@@ -436,9 +437,13 @@ impl Run {
         if agent.provider_wait.is_some() {
             return Err(illegal(event, "it waits for its provider"));
         }
+        if called.scope.is_some() != (called.purpose == Purpose::Summary) {
+            return Err(illegal(event, "a summary call, and no other, says what it summarises"));
+        }
         agent.calling = Some(called.reserved);
         let purpose = match called.purpose {
-            Purpose::Work => budget::Purpose::Work,
+            // A summary is a part of the work: the room for the report stays.
+            Purpose::Work | Purpose::Summary => budget::Purpose::Work,
             Purpose::Report => budget::Purpose::Report,
         };
         let held = self.ledger.hold(&event.agent, called.reserved, purpose);
@@ -464,12 +469,23 @@ impl Run {
     fn model_replied(&mut self, event: &Event, replied: &ModelReplied) -> Result<(), IllegalEvent> {
         let reserved = self.live(event)?.calling.take();
         let reserved = reserved.ok_or_else(|| illegal(event, "no call is under way"))?;
-        // A failed call is a call retry, not a turn, but its cost counts.
-        let turn = Figures { turns: u64::from(replied.error.is_none()), ..Figures::default() };
+        let turn = Figures { turns: u64::from(replied.is_turn()), ..Figures::default() };
         let settled = self.ledger.charge(&event.agent, reserved, replied.charged());
         settled
             .and_then(|()| self.ledger.record(&event.agent, turn))
             .map_err(|error| illegal(event, error.to_string()))
+    }
+
+    /// A request is sent with the conversation that its `model_called` found, so no call is under way.
+    fn context_compacted(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+        let agent = self.live(event)?;
+        if !matches!(agent.state, OpenState::Running { .. }) {
+            return Err(illegal(event, "it is not running"));
+        }
+        if agent.calling.is_some() {
+            return Err(illegal(event, "a call is under way"));
+        }
+        Ok(())
     }
 
     fn end_run(&mut self, event: &Event, outcome: Outcome) -> Result<(), IllegalEvent> {

@@ -150,6 +150,9 @@ impl ReplayProgress {
                 follower.passed(|item| matches!(item, Item::Message(from, _) if *from == who));
             }
             EventBody::ContextTrimmed(_) => follower.passed(|item| matches!(item, Item::Trim(_))),
+            EventBody::ContextCompacted(e) if e.call.is_none() => {
+                follower.passed(|item| matches!(item, Item::Compact(_)));
+            }
             EventBody::CancelRequested(e) if e.by == "user" => {
                 follower.left.retain(|item| !matches!(item, Item::Cancel { .. }));
             }
@@ -176,7 +179,10 @@ impl ReplayProgress {
 impl Item {
     /// Whether the host causes this item itself, just before a model call.
     fn is_hosts(&self) -> bool {
-        matches!(self, Item::Trim(_) | Item::Message(MessageAuthor::Host(HostNote::BudgetLow), _))
+        matches!(
+            self,
+            Item::Trim(_) | Item::Compact(_) | Item::Message(MessageAuthor::Host(HostNote::BudgetLow), _)
+        )
     }
 }
 
@@ -225,7 +231,7 @@ impl Core {
     }
 
     /// The recorded event of the agent's next model call. First repeats the host's actions before that call: omitting
-    /// old outputs, and the note about a low budget.
+    /// old outputs, a summary of its own, and the note about a low budget.
     pub(crate) fn take_recorded_call(&mut self, id: &AgentId) -> Option<ModelCalled> {
         let replaying = self.replaying.as_mut()?;
         let recording = replaying.of.recording.clone();
@@ -244,6 +250,7 @@ impl Core {
                     let freed_bytes = conversation.map_or(0, |kept| kept.clone().trim(&call_ids));
                     self.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
                 }
+                Item::Compact(compacted) => self.emit(id.clone(), compacted),
                 Item::Message(MessageAuthor::Host(note), text) => {
                     self.emit(id.clone(), MessageReceived { from: Sender::Host(note), text });
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use posse_agent::conversation::Message;
+use posse_agent::machine::CallPlace;
 use posse_agent::tool_spec::ToolSpec;
 use posse_domain::budget::{Price, Usage};
 use posse_domain::event::{CallError, Purpose};
@@ -26,16 +27,16 @@ pub struct ModelRequest {
     pub attempt: u32,
     /// Counted from 1 within the attempt.
     pub turn: u32,
-    /// Counted from 1 within the turn. More than 1 is a call retry.
+    /// Counted from 1 within the turn, summary calls separately. More than 1 is a call retry.
     pub call: u32,
     /// Hash of the system prompt, the tools and the conversation, as the journal has it.
     pub hash: Hash,
-    /// Whether the call is for work or for a report.
+    /// Whether the call is for work, for a report or for a summary of the conversation.
     pub purpose: Purpose,
     /// The system prompt.
     pub system: Arc<str>,
-    /// The agent's tools. A report turn may call no tool, but its request contains them, because the provider's cache
-    /// matches only an identical prefix.
+    /// The agent's tools. A report and a summary may call no tool, but their requests contain them, because the
+    /// provider's cache matches only an identical prefix.
     pub tools: Arc<[Arc<ToolSpec>]>,
     /// The conversation. Messages are shared, not copied.
     pub messages: Vec<Arc<Message>>,
@@ -54,8 +55,14 @@ impl ModelRequest {
     pub fn callable(&self) -> &[Arc<ToolSpec>] {
         match self.purpose {
             Purpose::Work => &self.tools,
-            Purpose::Report => &[],
+            Purpose::Report | Purpose::Summary => &[],
         }
+    }
+
+    /// The position of the call among the calls of its agent.
+    pub fn place(&self) -> CallPlace {
+        let Self { attempt, turn, call, .. } = *self;
+        CallPlace { attempt, turn, call, summary: self.purpose == Purpose::Summary }
     }
 }
 

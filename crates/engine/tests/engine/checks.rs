@@ -95,6 +95,8 @@ impl Calls {
     fn event(&mut self, event: &Event) -> Result<(), String> {
         let open = self.open.entry(event.agent.clone()).or_default();
         match &event.body {
+            // A summary call is no turn. It comes between the turns, with no call open.
+            EventBody::ModelCalled(e) if e.scope.is_some() => quiet(open, "asks for a summary"),
             EventBody::ModelCalled(e) => {
                 let before = self.place.insert(event.agent.clone(), (e.attempt, e.turn, e.call));
                 let (attempt, turn, call) = before.unwrap_or((1, 0, 1));
@@ -203,7 +205,7 @@ fn balanced(run: &Run, events: &[Event]) {
         match &event.body {
             EventBody::ModelReplied(e) => {
                 sum += e.charged();
-                turns += u64::from(e.error.is_none());
+                turns += u64::from(e.is_turn());
             }
             EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => calls += 1,
             _ => {}

@@ -124,18 +124,19 @@ fn nothing_lost(world: &World, before: &Remains, after: &EndedRun) {
     // Every durable event is still there, unchanged.
     assert_eq!(after.events[..before.events.len()], before.events[..], "{}", listing(&after.events));
     // No finished model call is repeated.
-    let finished: HashSet<(String, u32, u32)> = before
+    let finished: HashSet<(String, u32, u32, bool)> = before
         .events
         .iter()
         .filter_map(|event| match &event.body {
             EventBody::ModelReplied(e) if e.error.is_none() => {
-                Some((event.agent.relative().to_owned(), e.attempt, e.turn))
+                Some((event.agent.relative().to_owned(), e.attempt, e.turn, e.summary))
             }
             _ => None,
         })
         .collect();
     for request in &world.asked.lock().expect("no panic while it is held")[before.asked..] {
-        let place = (request.agent.relative().to_owned(), request.attempt, request.turn);
+        let is_summary = request.place().summary;
+        let place = (request.agent.relative().to_owned(), request.attempt, request.turn, is_summary);
         assert!(!finished.contains(&place), "{place:?} is asked again:\n{}", listing(&after.events));
     }
 }
@@ -380,7 +381,7 @@ async fn a_stopped_runtime_leaves_its_runs_to_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_call_cut_off_by_a_crash_is_counted_at_what_it_had_reserved() {
     let world = World::new(|request| match request.purpose {
-        Purpose::Work | Purpose::Report => text("done"),
+        Purpose::Work | Purpose::Report | Purpose::Summary => text("done"),
     });
     let ended =
         dies_at(&world, world.spec(), &[CrashPoint { point: "engine.model.before_send", pass: 1 }]).await;

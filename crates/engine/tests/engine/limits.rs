@@ -37,7 +37,7 @@ fn always_spawning() -> World {
             Purpose::Work => {
                 text("more").call("task", child("lead", &prompt)).call("task", background("lead", &prompt))
             }
-            Purpose::Report => text("that was all"),
+            Purpose::Report | Purpose::Summary => text("that was all"),
         }
     })
 }
@@ -99,7 +99,7 @@ async fn an_exhausted_token_budget_gives_the_report_turn_and_fails() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 1_000, price: None };
     let world = World::new(|request| match request.purpose {
         Purpose::Work => text("working").call("probe", json!({"turn": request.turn})).usage(tokens(3_000)),
-        Purpose::Report => text("What I found.").usage(tokens(500)),
+        Purpose::Report | Purpose::Summary => text("What I found.").usage(tokens(500)),
     })
     .with_facts(facts);
     let mut spec = world.spec();
@@ -211,7 +211,7 @@ async fn money_is_counted_and_capped() {
     let facts = ModelFacts { context_tokens: 100_000, max_output_tokens: 500, price: Some(price) };
     let world = World::new(|request| match request.purpose {
         Purpose::Work => text("working").call("probe", json!({"turn": request.turn})).usage(tokens(3_000)),
-        Purpose::Report => text("What I found.").usage(tokens(500)),
+        Purpose::Report | Purpose::Summary => text("What I found.").usage(tokens(500)),
     })
     .with_facts(facts);
     let mut spec = world.spec();
@@ -318,7 +318,7 @@ async fn an_agent_that_cannot_afford_another_turn_reports_when_its_children_have
 
 #[tokio::test(flavor = "multi_thread")]
 async fn old_outputs_leave_a_conversation_that_grows_too_long() {
-    let facts = ModelFacts { context_tokens: 3_000, max_output_tokens: 500, price: None };
+    let facts = ModelFacts { context_tokens: 9_000, max_output_tokens: 500, price: None };
     let world = World::new(|request| match request.turn {
         turn @ 1..=8 => text("").call("probe", json!({"turn": turn, "pad": "x".repeat(1_500)})),
         _ => text("done"),

@@ -7,6 +7,7 @@ mod asking;
 mod bad_replies;
 mod cancel;
 mod checks;
+mod compaction;
 mod crash;
 mod delegation;
 mod deltas;

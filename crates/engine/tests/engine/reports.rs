@@ -63,7 +63,7 @@ fn world(tree: Tree, price: Option<Price>) -> World {
     let facts = ModelFacts { context_tokens: 200_000, max_output_tokens: 8_000, price };
     World::new(move |request| match request.purpose {
         Purpose::Work => tree.work(request),
-        Purpose::Report => text(REPORT),
+        Purpose::Report | Purpose::Summary => text(REPORT),
     })
     .with_facts(facts)
 }
@@ -192,7 +192,7 @@ async fn every_run_with_a_limit_of_time_ends_with_a_report() {
                 let quick = Duration::from_millis(wall_ms / 100).min(Duration::from_secs(10));
                 let world = World::new(move |request| match request.purpose {
                     Purpose::Work => tree.work(request).latency(latency),
-                    Purpose::Report => text(REPORT).latency(quick),
+                    Purpose::Report | Purpose::Summary => text(REPORT).latency(quick),
                 })
                 .in_virtual_time();
                 let budget = Budget { wall_ms: Some(wall_ms), ..Budget::NONE };

@@ -290,11 +290,11 @@ async fn a_trimmed_conversation_is_shared_as_it_was_sent() {
     let make = move || {
         World::new(move |request| match (request.agent.relative(), request.turn) {
             ("0", 5) => text("").call("task", in_background(shared("scout", "Look."))),
-            ("0", turn @ 1..=8) => look(turn),
+            ("0", turn @ 1..=6) => look(turn),
             ("1", 1) => text("").call("probe", json!({})),
             _ => text("done"),
         })
-        .with_facts(ModelFacts { context_tokens: 10_500, max_output_tokens: 500, ..DEFAULT_FACTS })
+        .with_facts(ModelFacts { context_tokens: 20_000, max_output_tokens: 500, ..DEFAULT_FACTS })
     };
     let world = make();
     let ended = world.run(spec(&world, true)).await;
@@ -337,11 +337,11 @@ async fn a_child_that_shared_can_be_continued() {
 fn recorded_as_sent(world: &World, ended: &EndedRun) {
     let recording = Recording::new(ended.events.clone()).expect("a recording");
     for request in &*world.asked.lock().expect("no panic while it is held") {
-        let place = (request.agent.relative(), request.attempt, request.turn, request.call);
-        let call = recording.call(place.0, place.1, place.2, place.3).expect("recorded");
-        let recorded = recording.request(place.0, call);
-        assert_eq!(recorded.messages, request.messages, "{place:?}");
-        assert_eq!(recorded.system.as_deref(), Some(&*request.system), "{place:?}");
+        let (agent, place) = (request.agent.relative(), request.place());
+        let call = recording.call(agent, place).expect("recorded");
+        let recorded = recording.request(agent, call);
+        assert_eq!(recorded.messages, request.messages, "{agent} {place:?}");
+        assert_eq!(recorded.system.as_deref(), Some(&*request.system), "{agent} {place:?}");
     }
 }
 

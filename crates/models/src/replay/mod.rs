@@ -37,7 +37,7 @@ impl Replay {
 
     fn answer(&self, request: &ModelRequest) -> Answer {
         let agent = request.agent.relative();
-        let Some(call) = self.recording.call(agent, request.attempt, request.turn, request.call) else {
+        let Some(call) = self.recording.call(agent, request.place()) else {
             return Answer::Differs(self.not_recorded(request));
         };
         if call.called.request_hash != request.hash
@@ -45,7 +45,7 @@ impl Replay {
         {
             return Answer::Differs(text);
         }
-        let of_turn = self.recording.calls_of_turn(agent, request.attempt, request.turn);
+        let of_turn = self.recording.calls_of_turn(agent, request.place());
         let is_last = request.call as usize >= of_turn;
         let fails_again =
             call.replied.as_ref().and_then(|replied| replied.error.as_ref()).is_some_and(|e| e.again);
@@ -78,7 +78,13 @@ impl Replay {
 /// The position of a request, for users.
 fn position(request: &ModelRequest) -> String {
     let attempt = if request.attempt > 1 { format!(", attempt {}", request.attempt) } else { String::new() };
-    format!("turn {} of agent {} ({}){attempt}", request.turn, request.agent.relative(), request.definition)
+    let summary = if request.place().summary { "the summary before " } else { "" };
+    format!(
+        "{summary}turn {} of agent {} ({}){attempt}",
+        request.turn,
+        request.agent.relative(),
+        request.definition
+    )
 }
 
 enum Answer {

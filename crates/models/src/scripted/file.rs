@@ -35,7 +35,15 @@ pub(super) fn read(path: &Path, name: &str) -> Result<String, ScriptError> {
     String::from_utf8(bytes).map_err(|_| not_a_script(name, "the script is not UTF-8 text"))
 }
 
-pub(super) fn parse(text: &str, name: &str) -> Result<(ModelFacts, Vec<Rule>), ScriptError> {
+/// A script without its name.
+pub(super) struct ParsedScript {
+    pub(super) facts: ModelFacts,
+    /// The length from which a request is refused.
+    pub(super) context_tokens: Option<u64>,
+    pub(super) rules: Vec<Rule>,
+}
+
+pub(super) fn parse(text: &str, name: &str) -> Result<ParsedScript, ScriptError> {
     // An empty text is not a YAML document. It gets the same message as an empty list.
     let empty = || not_a_script(name, "the script has no rules");
     let RawFile(script) = match serde_saphyr::from_str_with_options(text, options()) {
@@ -45,9 +53,10 @@ pub(super) fn parse(text: &str, name: &str) -> Result<(ModelFacts, Vec<Rule>), S
     if script.rules.is_empty() {
         return Err(empty());
     }
+    let context_tokens = script.facts.as_ref().and_then(|facts| facts.context_tokens);
     let facts = script.facts.map_or(DEFAULT_FACTS, facts_of);
     let rules = script.rules.into_iter().map(|raw| rule_of(raw, name)).collect::<Result<_, _>>()?;
-    Ok((facts, rules))
+    Ok(ParsedScript { facts, context_tokens, rules })
 }
 
 fn not_a_script(name: &str, problem: &str) -> ScriptError {
@@ -110,7 +119,7 @@ fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
 }
 
 fn when_of(raw: RawWhen) -> Result<RuleConditions, (u64, String)> {
-    let RawWhen { definition, depth, agent, turn, contains } = raw;
+    let RawWhen { definition, depth, agent, turn, purpose, contains } = raw;
     let mut when = RuleConditions::any();
     if let Some(glob) = agent {
         let invalid = |error| (glob.referenced.line(), format!("agent: {error}"));
@@ -124,6 +133,7 @@ fn when_of(raw: RawWhen) -> Result<RuleConditions, (u64, String)> {
     }
     when.definition = definition;
     when.depth = depth;
+    when.purpose = purpose;
     when.contains = contains;
     Ok(when)
 }

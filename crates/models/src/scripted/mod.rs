@@ -9,7 +9,7 @@
 //! rules are not enough, [`FnModel`] answers from a closure. A file is a list of rules:
 //!
 //! ```yaml
-//! - when: {definition: coder, turn: 1}  # any of: definition, depth, agent (id glob), turn, contains
+//! - when: {definition: coder, turn: 1}  # any of: definition, depth, agent (id glob), turn, purpose, contains
 //!   reply:
 //!     text: "I will split this."
 //!     tool_calls:
@@ -20,10 +20,13 @@
 //! - when: {agent: "*.1", contains: "boom"}  # text in what came since the model last spoke
 //!   error: {status: 529, message: "overloaded", retry_after_ms: 50}  # `limited: true`: a pause that was asked for
 //!   times: 1  # for each agent
+//! - when: {purpose: summary}  # or work, report; a summary replaces the older part of a long conversation
+//!   reply: {text: "Asked for a.rs. Read b.rs. Nothing changed. Left: a.rs."}
 //! - reply: {text: "Found in a.rs."}
 //! ```
 //!
-//! or a map that also describes the model, with prices in dollars for a million tokens:
+//! or a map that also describes the model, with prices in dollars for a million tokens. A model with `context_tokens`
+//! refuses longer requests, as a provider does:
 //!
 //! ```yaml
 //! facts: {context_tokens: 100000, max_output_tokens: 4096, price: {input: 3, output: 15, cached: 0.3}}
@@ -46,10 +49,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use posse_domain::code::Code;
+use posse_domain::event::CallError;
 use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
 
 pub use answer::{ScriptedAnswer, ScriptedCall};
 pub use error::ScriptError;
+use file::ParsedScript;
 pub use function::FnModel;
 pub use rule::{InvalidGlob, Rule, RuleConditions};
 
@@ -79,6 +85,8 @@ struct Script {
     /// The name of the file in errors.
     name: String,
     facts: ModelFacts,
+    /// The length from which a request is refused.
+    context_tokens: Option<u64>,
     rules: Vec<NumberedRule>,
 }
 
@@ -92,13 +100,13 @@ struct NumberedRule {
 
 impl ScriptedModel {
     pub fn from_rules(rules: impl IntoIterator<Item = Rule>) -> Self {
-        Self::new("a script made in code".to_owned(), DEFAULT_FACTS, rules)
+        Self::new("a script made in code".to_owned(), DEFAULT_FACTS, None, rules)
     }
 
     /// Parses a script. Errors contain `name` as the name of the file.
     pub fn from_yaml(text: &str, name: &str) -> Result<Self, ScriptError> {
-        let (facts, rules) = file::parse(text, name)?;
-        Ok(Self::new(name.to_owned(), facts, rules))
+        let ParsedScript { facts, context_tokens, rules } = file::parse(text, name)?;
+        Ok(Self::new(name.to_owned(), facts, context_tokens, rules))
     }
 
     /// Reads a script file. Errors contain this path.
@@ -122,10 +130,15 @@ impl ScriptedModel {
         self
     }
 
-    fn new(name: String, facts: ModelFacts, rules: impl IntoIterator<Item = Rule>) -> Self {
+    fn new(
+        name: String,
+        facts: ModelFacts,
+        context_tokens: Option<u64>,
+        rules: impl IntoIterator<Item = Rule>,
+    ) -> Self {
         let numbered = |(index, rule)| NumberedRule { tag: format!("rule:{}", index + 1), rule };
         let rules = rules.into_iter().enumerate().map(numbered).collect();
-        Self { script: Arc::new(Script { name, facts, rules }) }
+        Self { script: Arc::new(Script { name, facts, context_tokens, rules }) }
     }
 }
 
@@ -137,8 +150,19 @@ impl Script {
     }
 
     fn answer_or_no_match(&self, request: &ModelRequest) -> ScriptedAnswer {
+        if let Some(refusal) = self.context_tokens.and_then(|limit| refusal(request, limit)) {
+            return refusal;
+        }
         self.answer(request).unwrap_or_else(|| ScriptedAnswer::no_match(no_match::text(self, request)))
     }
+}
+
+/// The failure of a request that is longer than the model's context.
+fn refusal(request: &ModelRequest, context_tokens: u64) -> Option<ScriptedAnswer> {
+    let tokens = estimate::tokens(estimate::request_chars(request));
+    let message = format!("prompt is too long: {tokens} tokens > {context_tokens} maximum");
+    let error = CallError { status: Some(400), ..CallError::new(Code::ContextOverflow, message) };
+    (tokens > context_tokens).then(|| ScriptedAnswer::failure(error))
 }
 
 impl NumberedRule {

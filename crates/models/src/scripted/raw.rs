@@ -3,6 +3,7 @@
 use std::fmt;
 
 use posse_domain::budget::Usd;
+use posse_domain::event::Purpose;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -52,6 +53,7 @@ pub(super) struct RawWhen {
     pub(super) depth: Option<u32>,
     pub(super) agent: Option<Spanned<String>>,
     pub(super) turn: Option<Spanned<u32>>,
+    pub(super) purpose: Option<Purpose>,
     pub(super) contains: Option<String>,
 }
 

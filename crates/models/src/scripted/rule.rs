@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use globset::{Glob, GlobMatcher, GlobSet};
 use posse_agent::conversation::Message;
+use posse_domain::event::Purpose;
 use posse_domain::id::AgentId;
 use posse_engine::ports::ModelRequest;
 use thiserror::Error;
@@ -35,13 +36,17 @@ impl Rule {
     /// Whether the rule answers a request of an agent that it has answered `used` times. Cheap conditions are checked
     /// first.
     pub(super) fn check(&self, request: &ModelRequest, used: u32) -> Result<(), Mismatch<'_>> {
-        let RuleConditions { definition, depth, agent, turn, contains } = &self.when;
+        let RuleConditions { definition, depth, agent, turn, purpose, contains } = &self.when;
         match self.times {
             Some(times) if used >= times => return Err(Mismatch::Used(times)),
             _ => {}
         }
         match *turn {
             Some(turn) if turn != request.turn => return Err(Mismatch::Turn(turn)),
+            _ => {}
+        }
+        match *purpose {
+            Some(purpose) if purpose != request.purpose => return Err(Mismatch::Purpose(purpose)),
             _ => {}
         }
         match *depth {
@@ -72,6 +77,7 @@ pub struct RuleConditions {
     pub(super) depth: Option<u32>,
     agent: Option<AgentGlob>,
     turn: Option<u32>,
+    pub(super) purpose: Option<Purpose>,
     pub(super) contains: Option<String>,
 }
 
@@ -103,6 +109,12 @@ impl RuleConditions {
     /// This turn of an attempt, counted from 1.
     pub fn turn(mut self, turn: u32) -> Self {
         self.turn = Some(turn);
+        self
+    }
+
+    /// Calls with this purpose. Without it, a rule also answers calls for a summary of the conversation.
+    pub fn purpose(mut self, purpose: Purpose) -> Self {
+        self.purpose = Some(purpose);
         self
     }
 
@@ -184,6 +196,7 @@ pub(super) enum Mismatch<'a> {
     Depth(u32),
     Agent(&'a str),
     Turn(u32),
+    Purpose(Purpose),
     Contains(&'a str),
     /// The rule has answered this agent as often as it may.
     Used(u32),
@@ -200,6 +213,9 @@ impl fmt::Display for Mismatch<'_> {
             Self::Depth(depth) => write!(f, "wants depth {depth}"),
             Self::Agent(glob) => write!(f, "wants agent {}", clip(glob)),
             Self::Turn(turn) => write!(f, "wants turn {turn}"),
+            Self::Purpose(Purpose::Work) => f.write_str("wants a turn of work"),
+            Self::Purpose(Purpose::Report) => f.write_str("wants the report turn"),
+            Self::Purpose(Purpose::Summary) => f.write_str("wants a call for a summary"),
             Self::Contains(text) => write!(f, "wants {:?} in the newest message", clip(text)),
             Self::Used(times) => write!(f, "has answered this agent {times} of {times} times"),
         }

@@ -292,6 +292,31 @@ fn a_script_may_state_facts_and_a_price() {
     assert_eq!((plain.context_tokens, plain.max_output_tokens, plain.price), (200_000, 8_192, None));
 }
 
+#[test]
+fn a_request_longer_than_the_stated_context_is_refused() {
+    let model = script("facts: {context_tokens: 50}\nrules: [{reply: {text: a}}]\n");
+    assert!(ask(&model, request()).is_ok());
+    let long = ModelRequest { system: "x".repeat(400).into(), ..request() };
+    let failure = ask(&model, long.clone()).expect_err("too long");
+    assert_eq!((failure.error.code, failure.retry), (Code::ContextOverflow, None));
+    assert!(failure.error.message.ends_with("tokens > 50 maximum"), "{}", failure.error.message);
+    assert!(ask(&script("- reply: {text: a}\n"), long).is_ok(), "no length is stated");
+}
+
+#[test]
+fn a_rule_may_be_for_one_purpose() {
+    let model = script("- when: {purpose: summary}\n  reply: {text: short}\n- reply: {text: long}\n");
+    let text = |purpose| {
+        let reply = ask(&model, ModelRequest { purpose, ..request() }).expect("a reply").reply;
+        reply.text.to_shared().to_string()
+    };
+    assert_eq!(text(Purpose::Summary), "short");
+    assert_eq!((text(Purpose::Work), text(Purpose::Report)), ("long".to_owned(), "long".to_owned()));
+    let none = script("- when: {purpose: report}\n  reply: {text: x}\n");
+    let failure = ask(&none, request()).expect_err("no rule");
+    assert!(failure.error.message.contains("wants the report turn"), "{}", failure.error.message);
+}
+
 #[tokio::test]
 async fn an_answer_with_latency_is_silent_until_it_comes() {
     let model = script("- reply: {text: slow, tool_calls: [{name: read}]}\n  latency_ms: 20\n");

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use posse_domain::code::Code;
 use posse_domain::event::{
-    EventBody, FinalStatus, ModelReplied, QueuedFor, RunStarted, SubagentClosed, SubagentCreated,
+    EventBody, FinalStatus, ModelReplied, Purpose, QueuedFor, RunStarted, SubagentClosed, SubagentCreated,
 };
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
@@ -23,6 +23,10 @@ const REFUSALS_MAX: usize = 4;
 const SAYING_MAX_BYTES: usize = 4_096;
 /// Longest activity.
 const ACTIVITY_MAX_CHARS: usize = 200;
+/// The activity during a call for a summary.
+const SUMMARISES: &str = "summarises its conversation";
+/// The activity after a compaction.
+const COMPACTED: &str = "compacted its conversation";
 
 /// An agent's state for display: the states of the lifecycle, with a separate state for each kind of end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,6 +323,17 @@ impl AgentView {
                 self.integration = None;
                 self.activity = printable::line(&event.summary());
             }
+            EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
+                self.asking = true;
+                SUMMARISES.clone_into(&mut self.activity);
+            }
+            EventBody::ModelReplied(e) if e.summary => {
+                self.asking = false;
+                if e.error.is_some() {
+                    self.activity = reply_line(e);
+                }
+            }
+            EventBody::ContextCompacted(_) => COMPACTED.clone_into(&mut self.activity),
             EventBody::ModelCalled(e) => {
                 self.turn = e.turn;
                 self.asking = true;

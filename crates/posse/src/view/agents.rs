@@ -163,10 +163,7 @@ fn figures_of(event: &ViewEvent<'_>, created_at_ms: i64) -> Figures {
     let wall_ms = u64::try_from(event.at_ms - created_at_ms).unwrap_or(0);
     let none = Figures::default();
     match event.body {
-        // A failed call is a call retry, not a turn, but its cost counts.
-        EventBody::ModelReplied(e) => {
-            Figures { turns: u64::from(e.error.is_none()), ..Figures::from(e.charged()) }
-        }
+        EventBody::ModelReplied(e) => Figures { turns: u64::from(e.is_turn()), ..Figures::from(e.charged()) },
         body @ (EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_)) => Figures::of_call(body),
         EventBody::WorktreeMerged(e) => Figures { files_changed: Some(e.paths), ..none },
         EventBody::IntegrationPassed(e) if e.change != Change::Merged => {

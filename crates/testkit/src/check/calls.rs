@@ -163,6 +163,8 @@ fn readings(journal: &Journal, findings: &mut Findings) {
                 }
                 continue;
             }
+            // A summary call does not read them.
+            EventBody::ModelCalled(called) if called.scope.is_some() => continue,
             EventBody::ModelCalled(_) | EventBody::SubagentAttempt(_) | EventBody::RunCancelled(_) => {
                 unread.remove(agent);
                 continue;

@@ -6,8 +6,8 @@ use posse::{AgentId, EventBody};
 
 use super::{Findings, Harm, Journal};
 
-/// Attempt, turn, and number of the call in the turn.
-type CallPosition = (u32, u32, u32);
+/// Attempt, turn, number of the call in the turn, and whether it is for a summary.
+type CallPosition = (u32, u32, u32, bool);
 
 #[derive(Default)]
 struct CallCounts {
@@ -24,7 +24,8 @@ pub(super) fn check(journal: &Journal, findings: &mut Findings) {
         match &event.body {
             EventBody::ModelCalled(called) => {
                 let asked = agents.entry(agent).or_default();
-                let place = (called.attempt, called.turn, called.call);
+                let is_summary = called.scope.is_some();
+                let place = (called.attempt, called.turn, called.call, is_summary);
                 if let Some(waiting) = asked.waiting.replace(place) {
                     findings.add(
                         Harm::Lost,
@@ -39,12 +40,12 @@ pub(super) fn check(journal: &Journal, findings: &mut Findings) {
             }
             EventBody::ModelReplied(replied) => {
                 let asked = agents.entry(agent).or_default();
-                let place = (replied.attempt, replied.turn, replied.call);
+                let place = (replied.attempt, replied.turn, replied.call, replied.summary);
                 let waiting = asked.waiting.take();
                 findings.expect(waiting == Some(place), Harm::Doubled, || {
                     format!("{agent}: event {seq} answers {place:?}, but {waiting:?} was asked")
                 });
-                if replied.error.is_none() {
+                if replied.is_turn() {
                     asked.answered.insert((replied.attempt, replied.turn));
                 }
             }

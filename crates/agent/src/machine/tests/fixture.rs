@@ -5,7 +5,7 @@ use posse_domain::code::Code;
 use posse_domain::contract::Contract;
 use posse_domain::event::{
     CallError, EffectClass, EventBody, HostNote, MessageReceived, ModelCalled, ModelReplied, Purpose,
-    ReportCause, Sender, SubagentAttempt, ToolFinished, ToolIntended, ToolInterrupted,
+    ReportCause, Sender, SubagentAttempt, SummaryScope, ToolFinished, ToolIntended, ToolInterrupted,
 };
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
@@ -86,6 +86,7 @@ impl MachineFixture {
             cause,
             reason: cause_now.map(|_| "the budget of the run is exhausted".to_owned()),
             trimmed: false,
+            scope: None,
             model: "a/b".to_owned(),
             request_hash: upcoming,
             reserved: Amount { input_tokens: 1, output_tokens: 1, micro_usd: None },
@@ -96,11 +97,48 @@ impl MachineFixture {
         (turn, purpose)
     }
 
+    /// Asks for the summary that is due if the messages of a request may have `window_tokens`.
+    pub(super) fn ask_for_summary(&mut self, window_tokens: u64) {
+        let Next::CallModel { turn, cause, .. } = self.next() else { panic!("{:?}", self.next()) };
+        let cut = self.machine.due_compaction(cause, window_tokens).expect("a compaction is due");
+        let hash = self.machine.conversation().hash();
+        self.tell(ModelCalled {
+            attempt: self.machine.attempt(),
+            turn,
+            call: self.machine.next_summary_call(),
+            purpose: Purpose::Summary,
+            cause: None,
+            reason: None,
+            trimmed: false,
+            scope: Some(SummaryScope { messages: cut.messages as u64, input_tokens: window_tokens }),
+            model: "a/b".to_owned(),
+            request_hash: hash,
+            reserved: Amount { input_tokens: 1, output_tokens: cut.summary_tokens, micro_usd: None },
+            preamble: None,
+        });
+        assert_eq!(self.next(), Next::Wait);
+        assert_eq!(self.machine.conversation().hash(), hash, "the conversation waits for the summary");
+    }
+
+    /// The model writes the summary.
+    pub(super) fn summarise(&mut self, text: &str) {
+        let compacted = self.machine.compacted_by_reply(text, false, 600).expect("a summary was asked for");
+        self.reply(text, &[]);
+        self.tell(compacted);
+    }
+
+    /// The provider refuses the request as too long, and another call follows.
+    pub(super) fn refuse_as_too_long(&mut self) {
+        let message = "prompt is too long".to_owned();
+        let error = CallError { code: Code::ContextOverflow, message, status: Some(400), again: true };
+        self.tell(self.replied(None, Some(error)));
+    }
+
     fn replied(&self, reply: Option<Reply>, error: Option<CallError>) -> EventBody {
         let replied = ModelReplied {
             attempt: self.machine.attempt(),
-            turn: self.machine.turn(),
-            call: self.machine.call(),
+            turn: self.machine.in_flight().map_or(0, |place| place.turn),
+            call: self.machine.in_flight().map_or(0, |place| place.call),
             reply,
             reply_at: None,
             error,
@@ -109,6 +147,7 @@ impl MachineFixture {
             tag: Some("rule:1".to_owned()),
             elapsed_ms: 10,
             cut_off: false,
+            summary: self.machine.in_flight().is_some_and(|place| place.summary),
         };
         Box::new(replied).into()
     }

@@ -10,6 +10,9 @@ use super::fixture::{MachineFixture, child};
 use crate::conversation::Message;
 use crate::machine::{Machine, Next};
 
+/// Room for messages that long scripts exceed.
+const WINDOW_TOKENS: u64 = 800;
+
 /// The random choices of one step.
 #[derive(Debug, Clone)]
 struct Draw {
@@ -62,6 +65,17 @@ fn step(told: &mut MachineFixture, draw: &Draw) -> bool {
         0 => told.message(Sender::Person, "Look left."),
         1 => told.message(Sender::Child(child()), "Task 1.1 has completed."),
         2 => told.children = !told.children,
+        4 if matches!(told.next(), Next::CallModel { .. })
+            && told.machine.due_compaction(None, WINDOW_TOKENS).is_some() =>
+        {
+            told.ask_for_summary(WINDOW_TOKENS);
+            checked(told);
+            match draw.fault {
+                0 | 1 => told.fail(Code::Interrupted, "the process ended"),
+                2 => told.refuse_as_too_long(),
+                _ => told.summarise(draw.text),
+            }
+        }
         3 => {
             let call_ids = told.machine.conversation().excess(10);
             if !call_ids.is_empty() {

@@ -13,14 +13,14 @@ use crate::contract::Contract;
 use crate::definition::{Definition, Mode, Trust};
 use crate::event::{
     AnsweredBy, BaseSnapshot, CallError, CancelRequested, Change, CheckRecord, ChecksFailed, ChecksPassed,
-    ContextTrimmed, EffectClass, FailedChild, FilesCommit, FinalStatus, HostNote, InputAnswered,
-    InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled, ModelReplied,
-    PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose, QuestionAnswer, QueuedFor,
-    ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult, RunResumed, RunStarted,
-    SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated, SubagentFailed, SubagentQueued,
-    SubagentRefused, SubagentStarted, SubagentWaitingForMerge, TodoChanged, TodoItem, TodoStatus,
-    ToolFinished, ToolIntended, ToolInterrupted, TurnLimited, WorkspaceMade, WorkspaceRemoved,
-    WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
+    ContextCompacted, ContextTrimmed, EffectClass, FailedChild, FilesCommit, FinalStatus, HostNote,
+    InputAnswered, InputRequested, IntegrationFailed, IntegrationPassed, MessageReceived, ModelCalled,
+    ModelReplied, PermissionDecided, Preamble, ProviderWaitEnded, ProviderWaitStarted, Purpose,
+    QuestionAnswer, QueuedFor, ReportCause, RunCancelled, RunCompleted, RunFailed, RunPlanned, RunResult,
+    RunResumed, RunStarted, SeenFile, Sender, SubagentAttempt, SubagentClosed, SubagentCreated,
+    SubagentFailed, SubagentQueued, SubagentRefused, SubagentStarted, SubagentWaitingForMerge, SummaryScope,
+    TodoChanged, TodoItem, TodoStatus, ToolFinished, ToolIntended, ToolInterrupted, TurnLimited,
+    WorkspaceMade, WorkspaceRemoved, WorkspaceSalvaged, WorktreeConflicted, WorktreeMerged, WriteIntent,
 };
 use crate::hash::Hash;
 use crate::id::AgentId;
@@ -123,6 +123,7 @@ fn replied(reply: Option<Reply>, error: Option<CallError>) -> EventBody {
         tag: Some("rule:1".to_owned()),
         elapsed_ms: 9,
         cut_off: false,
+        summary: true,
     };
     Box::new(replied).into()
 }
@@ -132,6 +133,7 @@ fn samples(text: &str) -> Vec<EventBody> {
     let mut all = run_samples(text);
     all.extend(child_samples(text));
     all.extend(call_samples(text));
+    all.extend(conversation_samples(text));
     all
 }
 
@@ -354,6 +356,7 @@ fn call_samples(text: &str) -> Vec<EventBody> {
             cause: Some(ReportCause::Time),
             reason: Some(text.to_owned()),
             trimmed: true,
+            scope: Some(SummaryScope { messages: 3, input_tokens: 4 }),
             model: text.to_owned(),
             request_hash: Hash::of(b"x"),
             reserved: Amount { input_tokens: 1, output_tokens: 2, micro_usd: None },
@@ -460,9 +463,25 @@ fn call_samples(text: &str) -> Vec<EventBody> {
         MessageReceived { from: Sender::Agent(agent()), text: text.into() }.into(),
         MessageReceived { from: Sender::Child(agent()), text: text.into() }.into(),
         MessageReceived { from: Sender::Host(HostNote::SchemaMismatch), text: text.into() }.into(),
-        ContextTrimmed { call_ids: vec![text.to_owned()], freed_bytes: 9 }.into(),
         TodoChanged { items: vec![TodoItem { text: text.to_owned(), status: TodoStatus::InProgress }] }
             .into(),
+    ]
+}
+
+fn conversation_samples(text: &str) -> Vec<EventBody> {
+    vec![
+        ContextTrimmed { call_ids: vec![text.to_owned()], freed_bytes: 9 }.into(),
+        ContextCompacted {
+            attempt: 1,
+            turn: 9,
+            call: Some(2),
+            replaced: 7,
+            kept: 3,
+            summary: text.into(),
+            tokens_before: 900,
+            tokens_after: 90,
+        }
+        .into(),
     ]
 }
 

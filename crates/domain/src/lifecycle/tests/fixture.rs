@@ -309,6 +309,7 @@ impl PlayedRun {
             cause: None,
             reason: None,
             trimmed: false,
+            scope: None,
             model: "test/model".to_owned(),
             request_hash: Hash::ZERO,
             reserved: Amount { input_tokens: 100, output_tokens: 50, micro_usd: Some(7) },
@@ -345,6 +346,7 @@ impl PlayedRun {
             tag: None,
             elapsed_ms: 3,
             cut_off: false,
+            summary: false,
         };
         self.put((agent.clone(), EventBody::from(Box::new(replied))));
         true

@@ -2,7 +2,7 @@
 
 use super::fixture::{PlayedRun, definitions, id, request, started};
 use crate::budget::Budget;
-use crate::event::{Event, EventBody, OrderChecker};
+use crate::event::{ContextCompacted, Event, EventBody, OrderChecker, Purpose, SummaryScope};
 use crate::lifecycle::{Cancel, FailKind, IllegalEvent, Run, RunEnd, SpawnRequest};
 
 /// A run in which every kind of lifecycle event happens.
@@ -257,4 +257,67 @@ fn an_integration_that_failed_ends_the_child_without_a_second_failure() {
     assert_eq!(closed.close_reason.as_str(), "integration");
     played.run.apply(&event(body)).expect("legal");
     assert_eq!(played.run.failed[0].code, crate::code::Code::IntegrationConflict);
+}
+
+#[test]
+fn a_conversation_is_compacted_only_between_model_calls_of_a_running_agent() {
+    let compacted = |agent: &str| Event {
+        agent: id(agent),
+        at_ms: 1,
+        body: EventBody::ContextCompacted(ContextCompacted {
+            attempt: 1,
+            turn: 2,
+            call: Some(1),
+            replaced: 4,
+            kept: 2,
+            summary: "We looked.".into(),
+            tokens_before: 900,
+            tokens_after: 90,
+        }),
+    };
+    let mut played = PlayedRun::new(2, Budget::NONE);
+    let lead = played.spawn("0", "lead");
+    let problem =
+        |played: &mut PlayedRun| played.run.apply(&compacted("1")).map_err(|illegal| illegal.problem);
+    assert_eq!(problem(&mut played), Err("it is not running".to_owned()));
+    played.start(&lead);
+    assert!(played.call(&lead));
+    assert_eq!(problem(&mut played), Err("a call is under way".to_owned()));
+    assert!(played.reply(&lead, false));
+    assert_eq!(problem(&mut played), Ok(()));
+}
+
+#[test]
+fn only_a_summary_call_says_what_it_summarises() {
+    let events = story();
+    let at = events.iter().position(|event| matches!(event.body, EventBody::ModelCalled(_))).expect("a call");
+    let scope = Some(SummaryScope { messages: 3, input_tokens: 100 });
+    for (purpose, scope, is_legal) in [
+        (Purpose::Work, None, true),
+        (Purpose::Work, scope, false),
+        (Purpose::Report, scope, false),
+        (Purpose::Summary, None, false),
+        (Purpose::Summary, scope, true),
+    ] {
+        let mut altered = events[..=at].to_vec();
+        let EventBody::ModelCalled(called) = &mut altered[at].body else { panic!("a call") };
+        (called.purpose, called.scope) = (purpose, scope);
+        assert_eq!(fold(&altered).is_ok(), is_legal, "{purpose:?} {scope:?}");
+    }
+}
+
+#[test]
+fn a_summary_costs_and_is_no_turn() {
+    let events = story();
+    let own = |events: &[Event]| *fold(events).expect("legal").ledger.own(&id("0")).expect("the root's");
+    let mut altered = events.clone();
+    let is_roots = |event: &&mut Event| event.agent.is_root();
+    for event in altered.iter_mut().filter(is_roots) {
+        if let EventBody::ModelReplied(replied) = &mut event.body {
+            replied.summary = true;
+        }
+    }
+    let (turns, summaries) = (own(&events[..events.len() - 1]), own(&altered[..events.len() - 1]));
+    assert_eq!((turns.turns, summaries.turns), (1, 0));
+    assert_eq!(turns.usage, summaries.usage);
 }

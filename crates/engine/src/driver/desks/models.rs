@@ -7,6 +7,7 @@
 //! Why it is like this: `docs/decisions/engine-desks.md`, `docs/decisions/models-call-retries.md`.
 
 mod budget;
+mod context;
 mod provider;
 mod reply;
 mod task;
@@ -15,17 +16,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse_agent::machine::Next;
+use posse_agent::machine::{Machine, Next};
 use posse_agent::notes;
 use posse_agent::prompts::report_prompt;
 use posse_domain::budget::Amount;
 use posse_domain::code::Code;
-use posse_domain::event::{ContextTrimmed, HostNote, ModelCalled, Purpose, ReportCause};
+use posse_domain::event::{HostNote, ModelCalled, Purpose, ReportCause};
 use posse_domain::hash::Hash;
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{FailKind, Failure};
 
 use self::budget::Quote;
+use self::context::SummaryCall;
 use self::provider::SilentSince;
 pub(crate) use self::provider::WaitEnd;
 pub(crate) use self::reply::ReplyOutcome;
@@ -40,10 +42,10 @@ use crate::scheduler::{SlotRequest, SlotUse};
 
 /// Timeout of one model call.
 const CALL_MAX: Duration = Duration::from_hours(1);
-/// Part of a model's context that the conversation may fill before old outputs are omitted.
-const CONTEXT_FILL_PERCENT: u64 = 80;
 /// Separates the hash of a request with a trimmed conversation from the hash of the whole conversation.
 const TRIMMED: &[u8] = b"trimmed";
+/// Separates the hash of a request for a summary from the hash of a turn with the same messages.
+const SUMMARY: &[u8] = b"summary";
 
 #[derive(Debug, Clone)]
 pub(crate) struct CallPurpose {
@@ -53,6 +55,8 @@ pub(crate) struct CallPurpose {
     pub(crate) reason: Option<String>,
     /// Whether the request contains only the end of the conversation.
     pub(crate) trimmed: bool,
+    /// What is summarised. Set only for a summary.
+    pub(crate) summary: Option<SummaryCall>,
 }
 
 impl CallPurpose {
@@ -157,14 +161,16 @@ impl ModelDesk {
             return SlotOutcome::Failed(failure);
         }
         if let Some(recorded) = core.take_recorded_call(id) {
-            let ModelCalled { purpose, cause, reason, trimmed, reserved, .. } = recorded;
-            let purpose = CallPurpose { purpose, cause, reason, trimmed };
-            return SlotOutcome::Call(PlannedCall { turn, call, purpose, reserved });
+            let ModelCalled { purpose, cause, reason, trimmed, scope, reserved, .. } = recorded;
+            let summary = scope.map(|scope| SummaryCall { scope, output_tokens: reserved.output_tokens });
+            let purpose = CallPurpose { purpose, cause, reason, trimmed, summary };
+            return SlotOutcome::Call(planned(core, id, (turn, call), purpose, reserved));
         }
-        self.trim(core, id);
         let machine = core.sessions.get(id).map(|session| &session.machine);
         let reason = machine.and_then(|machine| machine.lacks_budget()).map(str::to_owned);
-        let purpose = in_time(core, id, CallPurpose { purpose, cause, reason, trimmed: false });
+        let purpose = CallPurpose { purpose, cause, reason, trimmed: false, summary: None };
+        let purpose = in_time(core, id, purpose);
+        let purpose = self.fit_context(core, preambles, id, purpose);
         let (purpose, quote) = self.quote(core, preambles, id, purpose);
         match quote {
             Quote::Granted(reserved) => {
@@ -174,7 +180,7 @@ impl ModelDesk {
                     return SlotOutcome::Released;
                 }
                 warn_of_budget(core, id, purpose.purpose);
-                SlotOutcome::Call(PlannedCall { turn, call, purpose, reserved })
+                SlotOutcome::Call(planned(core, id, (turn, call), purpose, reserved))
             }
             Quote::Wait => {
                 self.return_permit(id);
@@ -206,17 +212,6 @@ impl ModelDesk {
         }
     }
 
-    /// Omits the oldest outputs until the conversation fits into the model's context.
-    fn trim(&self, core: &mut Core, id: &AgentId) {
-        let Some(facts) = self.facts(id) else { return };
-        let limit = facts.context_tokens.saturating_sub(facts.max_output_tokens) * CONTEXT_FILL_PERCENT / 100;
-        let Some(session) = core.sessions.get(id) else { return };
-        let call_ids = session.machine.conversation().excess(limit);
-        if !call_ids.is_empty() {
-            omit_outputs(core, id, call_ids);
-        }
-    }
-
     /// Journals a call and sends it when the event is durable. The agent has started.
     pub(crate) fn send(
         &mut self,
@@ -231,10 +226,13 @@ impl ModelDesk {
         let attempt = session.machine.attempt();
         let PlannedCall { turn, call, purpose, reserved } = planned;
         let has_tools = purpose.has_tools();
-        let CallPurpose { purpose, cause, reason, trimmed } = purpose;
-        let upcoming = session.machine.upcoming(cause).0;
-        let parts: [&[u8]; 3] =
-            [preamble.hash.as_bytes(), upcoming.as_bytes(), if trimmed { TRIMMED } else { &[] }];
+        let CallPurpose { purpose, cause, reason, trimmed, summary } = purpose;
+        let to_summarise = summary.map(|summary| session.machine.summary_request(&summary.scope));
+        let (upcoming, mark) = match &to_summarise {
+            Some(request) => (request.hash(), SUMMARY),
+            None => (session.machine.upcoming(cause).0, if trimmed { TRIMMED } else { &[] }),
+        };
+        let parts: [&[u8]; 3] = [preamble.hash.as_bytes(), upcoming.as_bytes(), mark];
         let request_hash = Hash::of_parts(parts.into_iter().filter(|part| !part.is_empty()));
         let first = (attempt, turn, call) == (1, 1, 1);
         let called = ModelCalled {
@@ -245,6 +243,7 @@ impl ModelDesk {
             cause,
             reason,
             trimmed,
+            scope: summary.map(|summary| summary.scope),
             model: contract.execution.model.clone(),
             request_hash,
             reserved,
@@ -254,11 +253,12 @@ impl ModelDesk {
         let short = trimmed.then(|| report_terms(core, id)).flatten();
         // The event adds waiting messages to the conversation, so the request is created after it.
         let Some(session) = core.sessions.get_mut(id) else { return };
-        let (system, messages) = match (short, cause) {
-            (Some(system), Some(cause)) => {
+        let (system, messages) = match (short, cause, to_summarise) {
+            (Some(system), Some(cause), _) => {
                 let message = session.machine.condensed(cause, system.len());
                 (system, vec![Arc::new(message)])
             }
+            (_, _, Some(request)) => (preamble.system, request.messages().to_vec()),
             _ => (preamble.system, session.machine.conversation().messages().to_vec()),
         };
         let request = ModelRequest {
@@ -285,7 +285,6 @@ impl ModelDesk {
             model: agent.model.clone(),
             request,
             permit: agent.permit.take().unwrap_or_default(),
-            call,
             reserved,
             total,
             idle: Duration::from_millis(contract.execution.idle_timeout_ms),
@@ -294,10 +293,18 @@ impl ModelDesk {
     }
 }
 
-fn omit_outputs(core: &mut Core, id: &AgentId, call_ids: Vec<String>) {
-    let Some(session) = core.sessions.get(id) else { return };
-    let freed_bytes = session.machine.conversation().clone().trim(&call_ids);
-    core.emit(id.clone(), ContextTrimmed { call_ids, freed_bytes });
+/// The call with its number. The next call of the turn is `(turn, call)`. A summary call before it has its own number.
+fn planned(
+    core: &Core,
+    id: &AgentId,
+    (turn, call): (u32, u32),
+    purpose: CallPurpose,
+    reserved: Amount,
+) -> PlannedCall {
+    let machine = core.sessions.get(id).map(|session| &session.machine);
+    let summary = machine.filter(|_| purpose.summary.is_some());
+    let call = summary.map_or(call, Machine::next_summary_call);
+    PlannedCall { turn, call, purpose, reserved }
 }
 
 /// The short system prompt of a report turn with a trimmed conversation.
@@ -310,7 +317,7 @@ fn report_terms(core: &Core, id: &AgentId) -> Option<Arc<str>> {
 fn warn_of_budget(core: &mut Core, id: &AgentId, purpose: Purpose) {
     let warned = core.sessions.get(id).is_none_or(|session| session.machine.is_warned());
     // A replay repeats the recorded notes.
-    if warned || purpose == Purpose::Report || core.replaying.is_some() {
+    if warned || purpose != Purpose::Work || core.replaying.is_some() {
         return;
     }
     if let Some(low) = core.run.low_budget(id, core.now_ms()) {
@@ -341,5 +348,6 @@ fn in_time(core: &Core, id: &AgentId, call: CallPurpose) -> CallPurpose {
         return call;
     }
     let reason = Some(core.run.time_used_up(id, now_ms));
-    CallPurpose { purpose: Purpose::Report, cause: Some(ReportCause::Time), reason, trimmed: false }
+    let cause = Some(ReportCause::Time);
+    CallPurpose { purpose: Purpose::Report, cause, reason, trimmed: false, summary: None }
 }

@@ -140,7 +140,7 @@ pub(super) fn body(target: &Target, request: &ModelRequest) -> Vec<u8> {
     let body = Body {
         model: &target.model,
         stream: true,
-        tool_choice: (request.purpose == Purpose::Report && tools.is_some()).then_some(NO_TOOL),
+        tool_choice: (request.purpose != Purpose::Work && tools.is_some()).then_some(NO_TOOL),
         tools,
         system: system(&request.system),
         messages,

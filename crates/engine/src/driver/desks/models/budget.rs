@@ -6,6 +6,7 @@ use posse_domain::budget::{
 use posse_domain::event::{Purpose, ReportCause};
 use posse_domain::id::AgentId;
 
+use super::context::SummaryCall;
 use super::{CallPurpose, ModelDesk};
 use crate::driver::core::Core;
 use crate::driver::desks::preamble::PreambleDesk;
@@ -32,11 +33,13 @@ impl ModelDesk {
     ) -> (CallPurpose, Quote) {
         let first = self.ask_ledger(core, preambles, id, &call);
         let Quote::Exhausted(reason) = first else { return (call, first) };
-        if call.purpose == Purpose::Work {
+        if call.purpose != Purpose::Report {
+            let fits_context = call.purpose == Purpose::Work;
             let (purpose, cause) = (Purpose::Report, Some(ReportCause::Budget));
-            call = CallPurpose { purpose, cause, reason: Some(reason.clone()), trimmed: false };
+            call =
+                CallPurpose { purpose, cause, reason: Some(reason.clone()), trimmed: false, summary: None };
             let whole = self.ask_ledger(core, preambles, id, &call);
-            if !matches!(whole, Quote::Exhausted(_)) {
+            if fits_context && !matches!(whole, Quote::Exhausted(_)) {
                 return (call, whole);
             }
         }
@@ -53,18 +56,24 @@ impl ModelDesk {
         else {
             return Quote::Wait;
         };
-        let ModelFacts { max_output_tokens, price, .. } = facts;
+        let ModelFacts { context_tokens, max_output_tokens, price } = facts;
         let purpose = match call.purpose {
-            Purpose::Work => budget::Purpose::Work,
+            Purpose::Work | Purpose::Summary => budget::Purpose::Work,
             Purpose::Report => budget::Purpose::Report,
         };
         let preamble_bytes = if call.has_tools() { preamble.bytes } else { preamble.system.len() as u64 };
-        let input_tokens = if call.trimmed {
-            REPORT_INPUT_TOKENS
-        } else {
-            preamble_bytes / posse_agent::conversation::BYTES_PER_TOKEN
-                + session.machine.upcoming(call.cause).1
+        let preamble_tokens = preamble_bytes / posse_agent::conversation::BYTES_PER_TOKEN;
+        let input_tokens = match call.summary {
+            Some(SummaryCall { scope, .. }) => {
+                preamble_tokens + session.machine.summary_request(&scope).estimated_tokens()
+            }
+            None if call.trimmed => REPORT_INPUT_TOKENS,
+            None => preamble_tokens + session.machine.upcoming(call.cause).1,
         };
+        // Where the newest turn fills the context, the reply has the rest.
+        let rest = context_tokens.saturating_sub(input_tokens).max(MIN_OUTPUT_TOKENS);
+        let max_output_tokens =
+            call.summary.map_or(max_output_tokens, |summary| summary.output_tokens).min(rest);
         let estimate = budget::CallEstimate { input_tokens, max_output_tokens, price };
         match core.run.ledger.quote(id, &estimate, purpose) {
             Ok(Reservation::Granted(amount)) => Quote::Granted(amount),

@@ -20,8 +20,6 @@ use crate::ports::{Admission, CallSize, Notice, Permit, QueuedCall};
 
 /// A wait of at least this duration is journalled and shown.
 const JOURNALLED_FROM: Duration = Duration::from_secs(1);
-/// Part of the conversation that is kept when a model reports that it is too long.
-const OVERFLOW_KEPT_PERCENT: u64 = 50;
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SilentSince {
@@ -53,6 +51,8 @@ pub(super) enum AfterFailure {
     },
     /// Another call, after these old outputs are omitted.
     Shorter(Vec<String>),
+    /// Another call, after a summary has replaced the older part of the conversation.
+    Compact,
 }
 
 impl ModelDesk {
@@ -181,7 +181,7 @@ impl ModelDesk {
             return AfterFailure::Over;
         };
         if failure.error.code == Code::ContextOverflow {
-            return shorten(core, &done.agent);
+            return self.after_refusal(core, done);
         }
         let Some(retry) = failure.retry else { return AfterFailure::Over };
         let failed = match (retry.limited, failure.error.code) {
@@ -190,7 +190,7 @@ impl ModelDesk {
             (false, _) => CallFailureClass::Unwell,
         };
         let silent = agent.silent.map_or(done.elapsed, |silent| silent.since.elapsed());
-        if call_retry::follows(failed, done.call, silent) {
+        if call_retry::follows(failed, done.place.call, silent) {
             let most = call_retry::retries_max(failed);
             AfterFailure::Again { after: retry.after, limited: retry.limited, most }
         } else {
@@ -226,16 +226,6 @@ fn end_provider_wait(core: &mut Core, id: &AgentId) -> Option<String> {
     let waited_ms = u64::try_from(core.now_ms() - wait.since_ms).unwrap_or(0);
     core.emit(id.clone(), ProviderWaitEnded { waited_ms });
     Some(reason)
-}
-
-/// Omits old outputs of a conversation that is too long, at most once per turn.
-fn shorten(core: &Core, id: &AgentId) -> AfterFailure {
-    let Some(session) = core.sessions.get(id).filter(|session| !session.machine.overflowed()) else {
-        return AfterFailure::Over;
-    };
-    let conversation = session.machine.conversation();
-    let call_ids = conversation.excess(conversation.estimated_tokens() * OVERFLOW_KEPT_PERCENT / 100);
-    if call_ids.is_empty() { AfterFailure::Over } else { AfterFailure::Shorter(call_ids) }
 }
 
 fn no_answer(reason: Option<String>) -> Failure {

@@ -1,14 +1,15 @@
 //! The end of a model call: the model desk charges and journals it, and may decide on another call.
 
-use posse_agent::machine::accept;
+use posse_agent::machine::{CallPlace, accept};
 use posse_domain::budget::{Price, Usage};
 use posse_domain::code::Code;
-use posse_domain::event::{CallError, ModelReplied};
+use posse_domain::event::{CallError, ContextCompacted, ModelReplied};
 use posse_domain::id::AgentId;
 use posse_domain::message::Reply;
 
+use super::context::{name_longest_part, omit_outputs};
 use super::provider::AfterFailure;
-use super::{ModelDesk, ModelDone, omit_outputs};
+use super::{ModelDesk, ModelDone};
 use crate::driver::core::Core;
 use crate::driver::session::AgentWait;
 use crate::ports::{ModelFailure, ModelReply};
@@ -32,10 +33,7 @@ impl ModelDesk {
         let id = &done.agent;
         let Some(session) = core.sessions.get_mut(id) else { return ReplyOutcome::Stale };
         let machine = &session.machine;
-        let current = machine.is_asking()
-            && (machine.attempt(), machine.turn(), machine.call()) == (done.attempt, done.turn, done.call)
-            && matches!(session.wait, AgentWait::Reply(_));
-        if !current {
+        if machine.in_flight() != Some(done.place) || !matches!(session.wait, AgentWait::Reply(_)) {
             return ReplyOutcome::Stale;
         }
         session.wait = AgentWait::Idle;
@@ -46,9 +44,16 @@ impl ModelDesk {
         let (reply, repeated, mut replied) = charge_call(done, price);
         if let Some(error) = &mut replied.error {
             error.again = !matches!(next, AfterFailure::Over);
+            if error.code == Code::ContextOverflow && !error.again {
+                name_longest_part(core, id, &mut error.message);
+            }
         }
+        let compacted = compaction(core, done, &replied);
         let reason = replied.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
         core.emit(id.clone(), Box::new(replied));
+        if let Some(compacted) = compacted {
+            core.emit(id.clone(), compacted);
+        }
         if let Err(ModelFailure { error, .. }) = &done.result
             && error.code == Code::ReplayDiffers
         {
@@ -62,10 +67,12 @@ impl ModelDesk {
             }
             AfterFailure::Again { after, limited, most } => {
                 // After the first call, the second one is the first retry.
-                let retry = format!("{reason}, retry {} of {most}", done.call);
+                let retry = format!("{reason}, retry {} of {most}", done.place.call);
                 self.pause(core, id, after, limited, &retry);
             }
             AfterFailure::Shorter(call_ids) => omit_outputs(core, id, call_ids),
+            // The summary is the agent's next call.
+            AfterFailure::Compact => {}
         }
         ReplyOutcome::Charged { unrunnable: unrunnable(reply.as_ref(), &repeated, report_turn) }
     }
@@ -75,10 +82,11 @@ impl ModelDesk {
     pub(crate) fn forfeit(core: &mut Core, id: &AgentId, cause: Code, message: &str, again: bool) {
         let Some(reserved) = core.run.open(id).and_then(|agent| agent.calling) else { return };
         let Some(session) = core.sessions.get(id) else { return };
+        let Some(CallPlace { attempt, turn, call, summary }) = session.machine.in_flight() else { return };
         let replied = ModelReplied {
-            attempt: session.machine.attempt(),
-            turn: session.machine.turn(),
-            call: session.machine.call(),
+            attempt,
+            turn,
+            call,
             reply: None,
             reply_at: None,
             error: Some(CallError { code: cause, message: message.to_owned(), status: None, again }),
@@ -87,9 +95,18 @@ impl ModelDesk {
             tag: None,
             elapsed_ms: 0,
             cut_off: false,
+            summary,
         };
         core.emit(id.clone(), Box::new(replied));
     }
+}
+
+/// The compaction that follows from the reply to a summary call. It is in the commit of the reply, so that no crash
+/// separates them.
+fn compaction(core: &Core, done: &ModelDone, replied: &ModelReplied) -> Option<ContextCompacted> {
+    let reply = replied.reply.as_ref().filter(|_| replied.summary)?;
+    let machine = &core.sessions.get(&done.agent)?.machine;
+    machine.compacted_by_reply(&reply.text.to_shared(), replied.cut_off, done.reserved.output_tokens)
 }
 
 /// The tool calls that are answered and never run: calls with a repeated id, and calls on a turn without tools.
@@ -119,9 +136,9 @@ fn unrunnable(
 /// The event of an ended call, its reply, and the repeated ids.
 fn charge_call(done: &ModelDone, price: Option<Price>) -> (Option<Reply>, Vec<String>, ModelReplied) {
     let mut replied = ModelReplied {
-        attempt: done.attempt,
-        turn: done.turn,
-        call: done.call,
+        attempt: done.place.attempt,
+        turn: done.place.turn,
+        call: done.place.call,
         reply: None,
         reply_at: None,
         error: None,
@@ -130,6 +147,7 @@ fn charge_call(done: &ModelDone, price: Option<Price>) -> (Option<Reply>, Vec<St
         tag: None,
         elapsed_ms: u64::try_from(done.elapsed.as_millis()).unwrap_or(u64::MAX),
         cut_off: false,
+        summary: done.place.summary,
     };
     match &done.result {
         Ok(ModelReply { reply, usage, cut_off, tag }) => {
@@ -141,7 +159,11 @@ fn charge_call(done: &ModelDone, price: Option<Price>) -> (Option<Reply>, Vec<St
                 replied.error = Some(CallError::new(Code::ModelError, message));
                 return (None, Vec::new(), replied);
             }
-            let (reply, repeated) = accept(reply.clone());
+            let (mut reply, repeated) = accept(reply.clone());
+            if done.place.summary {
+                // No tool was offered. Without its calls, the reply's own format is of no use either.
+                (reply.calls, reply.raw) = (Vec::new(), None);
+            }
             replied.reply = Some(reply.clone());
             (Some(reply), repeated, replied)
         }

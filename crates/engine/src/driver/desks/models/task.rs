@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use posse_agent::machine::CallPlace;
 use posse_domain::budget::Amount;
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
@@ -23,7 +24,6 @@ pub(crate) struct ModelEffect {
     pub(crate) request: ModelRequest,
     /// Held until the call has ended.
     pub(crate) permit: Permit,
-    pub(crate) call: u32,
     pub(crate) reserved: Amount,
     pub(crate) total: Duration,
     pub(crate) idle: Duration,
@@ -31,9 +31,7 @@ pub(crate) struct ModelEffect {
 
 pub(crate) struct ModelDone {
     pub(crate) agent: AgentId,
-    pub(crate) attempt: u32,
-    pub(crate) turn: u32,
-    pub(crate) call: u32,
+    pub(crate) place: CallPlace,
     pub(crate) reserved: Amount,
     pub(crate) result: Result<ModelReply, ModelFailure>,
     pub(crate) elapsed: Duration,
@@ -45,16 +43,22 @@ impl ModelDesk {
         let agent = effect.request.agent.clone();
         // The call was cut between its commit and now. It was never sent, and is already charged.
         let Some(session) = core.sessions.get_mut(&agent) else { return };
-        let machine = &session.machine;
-        let cut =
-            !machine.is_asking() || machine.call() != effect.call || machine.turn() != effect.request.turn;
+        let place = effect.request.place();
+        let cut = session.machine.in_flight() != Some(place);
         if session.is_ending() || cut || core.stop.is_some() {
             return;
         }
         let alive = Arc::new(Notify::new());
-        let ModelRequest { attempt, turn, .. } = effect.request;
-        let call = DeltaCall { attempt, turn, call: effect.call };
-        let sink = Arc::new(CallSink { hub: self.deltas.clone(), agent, call, alive: alive.clone() });
+        let CallPlace { attempt, turn, call, summary } = place;
+        let call = DeltaCall { attempt, turn, call };
+        // A summary is not what the agent says.
+        let sink = Arc::new(CallSink {
+            hub: self.deltas.clone(),
+            agent,
+            call,
+            silent: summary,
+            alive: alive.clone(),
+        });
         let task = tokio::spawn(ask(effect, sink, alive, core.sender.clone(), core.rt.parts.faults.clone()));
         session.wait = AgentWait::Reply(task.abort_handle());
     }
@@ -67,8 +71,8 @@ async fn ask(
     sender: mpsc::UnboundedSender<Input>,
     faults: Faults,
 ) {
-    let ModelEffect { model, request, permit, call, reserved, total, idle } = effect;
-    let (agent, attempt, turn) = (request.agent.clone(), request.attempt, request.turn);
+    let ModelEffect { model, request, permit, reserved, total, idle } = effect;
+    let (agent, place) = (request.agent.clone(), request.place());
     faults.hit("engine.model.before_send");
     let began = Instant::now();
     let answer = model.call(request, sink);
@@ -80,7 +84,7 @@ async fn ask(
     };
     drop(permit);
     faults.hit("engine.model.after_reply");
-    let done = ModelDone { agent, attempt, turn, call, reserved, result, elapsed: began.elapsed() };
+    let done = ModelDone { agent, place, reserved, result, elapsed: began.elapsed() };
     drop(sender.send(Input::Model(Box::new(done))));
 }
 
