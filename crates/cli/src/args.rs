@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Salvage(commands::salvage::SalvageArgs),
     Wait(commands::wait::WaitArgs),
     Attach(commands::attach::AttachArgs),
+    Top(commands::top::TopArgs),
     Send(commands::send::SendArgs),
     #[command(visible_alias = "stop")]
     Cancel(commands::cancel::CancelArgs),

@@ -31,6 +31,7 @@ mod since;
 mod stdin;
 mod term;
 mod text;
+mod top;
 mod typed_flags;
 mod view;
 
