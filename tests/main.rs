@@ -36,6 +36,7 @@ mod cli_places;
 mod cli_plan;
 mod cli_plan_run;
 mod cli_project_settings;
+mod cli_prompt;
 mod cli_publish;
 mod cli_replay;
 mod cli_replay_rights;

@@ -230,7 +230,7 @@ mod tests {
         let at = |action, column, row| Key::Mouse(Mouse { action, column, row });
         assert_eq!(read_keys(b"\x1b[<0;1;3M\x1b[<0;1;3m"), [at(MouseAction::Press, 0, 2)], "not its release");
         assert_eq!(read_keys(b"\x1b[<64;9;9M"), [at(MouseAction::WheelUp, 8, 8)]);
-        assert_eq!(read_keys(b"\x1b[<65;9;9M\x1b[<2;1;1M\x1b[<0;x;1M"), [at(MouseAction::WheelDown, 8, 8)]);
+        assert_eq!(read_keys(b"\x1b[<65;9;9M\x1b[<2;1;1M\x1b[<0;;1M"), [at(MouseAction::WheelDown, 8, 8)]);
     }
 
     #[test]
