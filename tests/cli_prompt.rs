@@ -9,7 +9,7 @@ const STUCK_MS: u32 = 3_600_000;
 
 fn script(latency_ms: u32) -> String {
     format!(
-        r#"
+        "
 - when: {{contains: again}}
   reply: {{text: I did it again.}}
 - when: {{contains: slowly}}
@@ -18,7 +18,7 @@ fn script(latency_ms: u32) -> String {
 - when: {{contains: write, turn: 1}}
   reply: {{tool_calls: [{{name: write, input: {{path: made.txt, content: x}}}}]}}
 - reply: {{text: I did it.}}
-"#
+"
     )
 }
 

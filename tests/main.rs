@@ -25,6 +25,7 @@ mod cli_hostile_project;
 mod cli_json;
 mod cli_lists;
 mod cli_live;
+mod cli_live_kills;
 mod cli_logs;
 mod cli_models;
 mod cli_money;

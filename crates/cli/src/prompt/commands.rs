@@ -1,5 +1,7 @@
 //! The commands of the prompt: what a line that begins with `/` means.
 
+use std::fmt::Write;
+
 use super::completion::ProjectNames;
 
 /// A command of the prompt.
@@ -101,7 +103,7 @@ impl Line {
 pub(super) fn help() -> String {
     let mut page = String::from("Type a request; the next one continues the run.\n\n");
     for Command { name, about, .. } in COMMANDS {
-        page.push_str(&format!("  /{name:8} {about}\n"));
+        let _ = writeln!(page, "  /{name:8} {about}");
     }
     page.push_str(
         "\n  /NAME and @FILE name a skill and a file; Tab completes both.\n  Alt-Enter, or a backslash before Enter, begins \

@@ -1,5 +1,7 @@
 //! Draws the line that is typed: the text over several rows, the cursor, and suggestions below.
 
+use std::fmt::Write;
+
 use super::editor::Editor;
 use crate::term;
 use crate::view::width::{clip, columns, text_columns};
@@ -98,7 +100,7 @@ fn cut(drawn: &mut Drawn, height: usize) {
 pub(super) fn bytes(before: &Drawn, now: &Drawn) -> String {
     let mut bytes = String::from("\u{1b}[?2026h\r");
     if before.cursor_row > 0 {
-        bytes.push_str(&format!("\u{1b}[{}A", before.cursor_row));
+        let _ = write!(bytes, "\u{1b}[{}A", before.cursor_row);
     }
     for (at, row) in now.rows.iter().enumerate() {
         if at > 0 {
@@ -111,11 +113,11 @@ pub(super) fn bytes(before: &Drawn, now: &Drawn) -> String {
     }
     let up = now.rows.len().saturating_sub(now.cursor_row + 1);
     if up > 0 {
-        bytes.push_str(&format!("\u{1b}[{up}A"));
+        let _ = write!(bytes, "\u{1b}[{up}A");
     }
     bytes.push('\r');
     if now.cursor_column > 0 {
-        bytes.push_str(&format!("\u{1b}[{}C", now.cursor_column));
+        let _ = write!(bytes, "\u{1b}[{}C", now.cursor_column);
     }
     bytes.push_str("\u{1b}[?2026l");
     bytes

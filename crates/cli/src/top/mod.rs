@@ -117,7 +117,7 @@ enum Happened {
     Signal(Ask),
     Tick,
     Loaded(Option<Input>),
-    Event(Result<JournalEvent, posse::Error>),
+    Event(Box<Result<JournalEvent, posse::Error>>),
     FrameDue,
 }
 
@@ -142,11 +142,13 @@ impl Session {
                 Happened::Tick => Input::Tick(now_ms()),
                 Happened::Loaded(None) => continue,
                 Happened::Loaded(Some(input)) => self.loaded(input),
-                Happened::Event(Ok(event)) => Input::Event(Box::new(event)),
-                Happened::Event(Err(error)) => {
-                    self.events = None;
-                    Input::Note(CliError::from(error).text())
-                }
+                Happened::Event(event) => match *event {
+                    Ok(event) => Input::Event(Box::new(event)),
+                    Err(error) => {
+                        self.events = None;
+                        Input::Note(CliError::from(error).text())
+                    }
+                },
             };
             let update = self.state.update(input);
             self.is_changed |= update.is_changed;
@@ -168,7 +170,7 @@ impl Session {
             ask = self.signals.next() => Happened::Signal(ask),
             _ = self.looks.tick() => Happened::Tick,
             Some(loaded) = self.loading.join_next() => Happened::Loaded(loaded.ok().flatten()),
-            event = next_event(self.events.as_mut()) => Happened::Event(event),
+            event = next_event(self.events.as_mut()) => Happened::Event(Box::new(event)),
             () = sleep_until(self.next_frame), if self.is_changed => Happened::FrameDue,
         }
     }

@@ -14,8 +14,9 @@ const FRAME_ROWS: usize = 3;
 pub(super) const CONTENT_ROW: u16 = 2;
 
 /// What fills the screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
+    #[default]
     Runs,
     Tree,
     Timeline,
@@ -103,12 +104,6 @@ pub(super) struct State {
     /// The last text that was searched for, outside of the list of runs.
     pub(super) search: String,
     pub(super) is_help_shown: bool,
-}
-
-impl Default for Tab {
-    fn default() -> Self {
-        Self::Runs
-    }
 }
 
 impl State {

@@ -117,7 +117,7 @@ impl World {
     }
 
     /// The texts of a screen, without what differs from machine to machine.
-    fn screen(&self, state: &State) -> String {
+    fn screen(state: &State) -> String {
         let mut terminal = Terminal::new(TestBackend::new(state.columns, state.rows)).expect("a terminal");
         let drawing = Drawing { is_coloured: false };
         terminal.draw(|frame| drawing.draw(state, frame.buffer_mut())).expect("drawn");
@@ -160,10 +160,10 @@ fn every_screen_at_two_sizes() {
             for (key, tab) in ('1'..='8').zip(Tab::ALL) {
                 world.keys(&mut state, &[Key::Char(key)]).await;
                 let name = format!("{}_at_{columns}x{rows}", tab.title().to_lowercase());
-                insta::assert_snapshot!(name, world.screen(&state));
+                insta::assert_snapshot!(name, World::screen(&state));
             }
             world.keys(&mut state, &[Key::Char('?')]).await;
-            insta::assert_snapshot!(format!("keys_at_{columns}x{rows}"), world.screen(&state));
+            insta::assert_snapshot!(format!("keys_at_{columns}x{rows}"), World::screen(&state));
         }
     });
 }
@@ -198,7 +198,7 @@ fn a_call_is_answered_only_after_a_confirmation_that_names_it() {
         world.keys(&mut state, &[Key::Char('o'), Key::Char('n')]).await;
         assert_eq!(state.inbox.questions.len(), 1, "any other key is a no");
         world.keys(&mut state, &[Key::Char('o')]).await;
-        let screen = world.screen(&state);
+        let screen = World::screen(&state);
         assert!(screen.ends_with(r"allow once: list:a\u{1b}[8m? y yes · any other key no"), "{screen}");
         world.keys(&mut state, &[Key::Char('y')]).await;
         assert_eq!(state.bottom, Bottom::Note(format!("answered {}", world.asking)));
@@ -227,9 +227,9 @@ fn an_open_run_is_followed_to_its_end() {
             }
         }
         world.keys(&mut state, &[Key::End]).await;
-        assert!(world.screen(&state).contains("run completed"), "{}", world.screen(&state));
+        assert!(World::screen(&state).contains("run completed"), "{}", World::screen(&state));
         world.keys(&mut state, &[Key::Char('2')]).await;
-        assert!(world.screen(&state).contains("✓ n0zmmz5q"), "{}", world.screen(&state));
+        assert!(World::screen(&state).contains("✓ n0zmmz5q"), "{}", World::screen(&state));
     });
 }
 
@@ -241,12 +241,12 @@ fn the_list_is_searched_filtered_and_opened_by_keys_and_by_mouse() {
             |state: &State| state.runs.shown().iter().map(|run| run.run.run.clone()).collect::<Vec<_>>();
         let search: Vec<Key> = "/CHANGE".chars().map(Key::Char).collect();
         world.keys(&mut state, &search).await;
-        assert_eq!(runs(&state), [world.ended.clone()]);
+        assert_eq!(runs(&state), std::slice::from_ref(&world.ended));
         world.keys(&mut state, &[Key::Enter, Key::Escape]).await;
         assert_eq!(runs(&state).len(), 2, "Esc removes the filters");
         world.keys(&mut state, &[Key::Char('s'), Key::Char('s')]).await;
-        assert_eq!(runs(&state), [world.asking.clone()], "those that wait");
-        assert!(world.screen(&state).contains("1 of 2 runs · status waiting"));
+        assert_eq!(runs(&state), std::slice::from_ref(&world.asking), "those that wait");
+        assert!(World::screen(&state).contains("1 of 2 runs · status waiting"));
         world.keys(&mut state, &[Key::Escape]).await;
         let press = |column, row| Key::Mouse(Mouse { action: MouseAction::Press, column, row });
         world.keys(&mut state, &[press(5, 4)]).await;
@@ -277,7 +277,7 @@ fn a_search_finds_the_next_match_and_says_if_there_is_none() {
         world.keys(&mut state, &[Key::Down, Key::Char('4')]).await;
         let search: Vec<Key> = "/run completed".chars().map(Key::Char).chain([Key::Enter]).collect();
         world.keys(&mut state, &search).await;
-        assert!(world.screen(&state).contains("run completed"), "{}", world.screen(&state));
+        assert!(World::screen(&state).contains("run completed"), "{}", World::screen(&state));
         let search: Vec<Key> = "/nowhere".chars().map(Key::Char).chain([Key::Enter]).collect();
         world.keys(&mut state, &search).await;
         assert_eq!(state.bottom, Bottom::Note("\u{201c}nowhere\u{201d} was not found".to_owned()));
@@ -310,13 +310,13 @@ fn tiny_terminals_and_empty_lists_are_drawn() {
             let mut state = world.loaded(columns, rows).await;
             for key in '1'..='8' {
                 world.keys(&mut state, &[Key::Char(key), Key::Down, Key::PageDown, Key::End]).await;
-                world.screen(&state);
+                World::screen(&state);
             }
         }
         let mut state = World::state(80, 24);
-        assert!(world.screen(&state).contains("reading …"));
+        assert!(World::screen(&state).contains("reading …"));
         state.update(Input::Runs(vec![], vec![]));
-        assert!(world.screen(&state).contains("no runs yet"));
+        assert!(World::screen(&state).contains("no runs yet"));
         assert_eq!(state.update(Input::Key(Key::Enter)).effect, None);
         assert_eq!(state.update(Input::Key(Key::Char('q'))).effect, Some(Effect::Quit));
     });

@@ -1,5 +1,7 @@
 //! What a key or an event changes, and what it asks for.
 
+use std::ops::ControlFlow;
+
 use posse::view::Lanes;
 use posse::{AgentId, Answer, JournalEvent, ListedRun, PendingQuestion, RunId, RunView};
 
@@ -166,12 +168,15 @@ impl State {
             self.go(movement);
             return None;
         }
-        self.on_global_key(key).unwrap_or_else(|| self.on_tab_key(key))
+        match self.on_global_key(key) {
+            ControlFlow::Break(effect) => effect,
+            ControlFlow::Continue(()) => self.on_tab_key(key),
+        }
     }
 
-    /// A key that means the same everywhere; `None` if it is none.
-    fn on_global_key(&mut self, key: Key) -> Option<Option<Effect>> {
-        Some(match key {
+    /// A key that means the same everywhere. Others are left to the tab.
+    fn on_global_key(&mut self, key: Key) -> ControlFlow<Option<Effect>> {
+        ControlFlow::Break(match key {
             Key::Char('q') => Some(Effect::Quit),
             Key::Char('?') => {
                 self.is_help_shown = true;
@@ -201,7 +206,7 @@ impl State {
                     self.target().map_or(Bottom::Keys, |agent| Bottom::Message(agent, String::new()));
                 None
             }
-            _ => return None,
+            _ => return ControlFlow::Continue(()),
         })
     }
 
@@ -462,15 +467,14 @@ impl State {
     fn find_in_list(&mut self, text: &str, is_back: bool) -> bool {
         let Some((at, len)) = self.position() else { return false };
         let wanted = text.to_lowercase();
-        let texts: Vec<String> = match self.tab {
-            Tab::Inbox => self.inbox.rows(self.now_ms).iter().map(|row| row.text().to_lowercase()).collect(),
-            _ => {
-                let agents = self.run.iter().flat_map(|run| run.agents());
-                let text = |agent: &posse::AgentView| {
-                    format!("{} {} {} {}", agent.id, agent.definition, agent.title, agent.activity)
-                };
-                agents.map(|(_, agent)| text(agent).to_lowercase()).collect()
-            }
+        let texts: Vec<String> = if self.tab == Tab::Inbox {
+            self.inbox.rows(self.now_ms).iter().map(|row| row.text().to_lowercase()).collect()
+        } else {
+            let text = |agent: &posse::AgentView| {
+                format!("{} {} {} {}", agent.id, agent.definition, agent.title, agent.activity)
+            };
+            let agents = self.run.iter().flat_map(|run| run.agents());
+            agents.map(|(_, agent)| text(agent).to_lowercase()).collect()
         };
         // From the next row on, around the end.
         let steps = (1..=len).map(|step| if is_back { (at + len - step) % len } else { (at + step) % len });
