@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
@@ -15,6 +14,8 @@ use crate::term;
 
 /// Exit codes and file paths, for the end of the help.
 const AFTER_HELP: &str = "\
+`posse` alone, on a terminal in a project, is a prompt: type a request, and the next one continues the run.
+
 Runs and agents, in every verb:
   k3f       a run, by any unique prefix of its id
   @, @2     the newest run of this project, and the one before it
@@ -41,7 +42,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 /// One variant per verb. The arguments of each are in its own file.
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Salvage(commands::salvage::SalvageArgs),
     Wait(commands::wait::WaitArgs),
     Attach(commands::attach::AttachArgs),
+    Top(commands::top::TopArgs),
     Send(commands::send::SendArgs),
     #[command(visible_alias = "stop")]
     Cancel(commands::cancel::CancelArgs),
@@ -105,12 +107,14 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
+/// Says what can be typed, where there is no terminal for a prompt.
+pub(crate) fn refuse_nothing() -> Exit {
+    drop(std::io::stderr().write_all(help::hint_for_nothing().as_bytes()));
+    Exit::USAGE
+}
+
 /// Prints the output of clap: help and version on standard output, errors on standard error.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        drop(std::io::stderr().write_all(help::hint_for_nothing().as_bytes()));
-        return Exit::USAGE.into();
-    }
     if !error.use_stderr() {
         // A closed pipe needs no help text.
         drop(error.print());

@@ -136,6 +136,27 @@ fn skills(_: &str) -> Vec<CompletionCandidate> {
     })
 }
 
+/// The names of a kind, each with a line about it, for the prompt.
+fn pairs(candidates: &[CompletionCandidate]) -> Vec<(String, String)> {
+    let pair = |candidate: &CompletionCandidate| {
+        let about = candidate.get_help().map(ToString::to_string).unwrap_or_default();
+        (candidate.get_value().to_string_lossy().into_owned(), about)
+    };
+    candidates.iter().map(pair).collect()
+}
+
+pub(crate) fn skill_names() -> Vec<(String, String)> {
+    pairs(&skills(""))
+}
+
+pub(crate) fn definition_names() -> Vec<(String, String)> {
+    pairs(&definitions(""))
+}
+
+pub(crate) fn model_names() -> Vec<(String, String)> {
+    pairs(&models(""))
+}
+
 /// Short names, and the models with known prices of providers that can be used.
 fn models(_: &str) -> Vec<CompletionCandidate> {
     offered(|context| {

@@ -103,6 +103,10 @@ pub(crate) fn wait_for_second(args: &[OsString]) -> Result<Exit, CliError> {
                 status = &mut ended => break status.ok().flatten(),
                 signal = signals.next() => match signal {
                     Some(DETACHED) => return Ok(Exit::DONE),
+                    // Ctrl-Z reaches both. One that is listened to no longer stops a process by itself.
+                    Some(Signal::TSTP) => {
+                        let _ = kill_process(rustix::process::getpid(), Signal::STOP);
+                    }
                     // If it has just ended, its end is on the way.
                     Some(signal) => {
                         let _ = kill_process(pid, signal);
@@ -149,6 +153,7 @@ struct ForwardedSignals {
     terminate: tokio::signal::unix::Signal,
     hang_up: tokio::signal::unix::Signal,
     detached: tokio::signal::unix::Signal,
+    suspended: tokio::signal::unix::Signal,
 }
 
 impl ForwardedSignals {
@@ -158,6 +163,7 @@ impl ForwardedSignals {
             terminate: listen_to(SignalKind::terminate())?,
             hang_up: listen_to(SignalKind::hangup())?,
             detached: listen_to(SignalKind::user_defined1())?,
+            suspended: listen_to(SignalKind::from_raw(Signal::TSTP.as_raw()))?,
         })
     }
 
@@ -168,6 +174,7 @@ impl ForwardedSignals {
             _ = self.terminate.recv() => Some(Signal::TERM),
             _ = self.hang_up.recv() => Some(Signal::HUP),
             _ = self.detached.recv() => Some(DETACHED),
+            _ = self.suspended.recv() => Some(Signal::TSTP),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::args::Cli;
 /// The verbs by what a user wants to do.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Start", &["run", "continue", "retry", "plan", "demo", "resume"]),
-    ("Look", &["ps", "show", "attach", "logs", "trace", "report", "diff", "stats", "explain", "wait"]),
+    ("Look", &["ps", "show", "top", "attach", "logs", "trace", "report", "diff", "stats", "explain", "wait"]),
     ("Decide", &["approvals", "approve", "deny", "send", "cancel", "kill"]),
     ("Change your files", &["apply", "salvage"]),
     ("Housekeeping", &["rm", "gc", "verify", "export"]),
@@ -73,6 +73,7 @@ posse ps --format '{run} {status} {request}'",
         "show",
         "posse show                # the newest run of this project\nposse show k3f\nposse show @.2            # one agent and its subtree",
     ),
+    ("top", "posse top\nposse top k3f\nposse top --status running\nposse top --dir ."),
     (
         "logs",
         "posse logs -f

@@ -24,6 +24,7 @@ mod json;
 mod message;
 mod output;
 mod permissions;
+mod prompt;
 mod questions;
 #[cfg(test)]
 mod reference;
@@ -34,6 +35,7 @@ mod since;
 mod stdin;
 mod term;
 mod text;
+mod top;
 mod typed_flags;
 mod view;
 
@@ -71,10 +73,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
         Err(error) => return args::refuse(&error),
     };
     let outcome = Context::new(program, extras, cli.display, waiting).and_then(|context| {
-        if foreground::is_needed(&cli.command, &context) {
+        let Some(command) = cli.command else {
+            return if prompt::is_possible(&context) {
+                prompt::prompt(args, &context)
+            } else {
+                Ok(args::refuse_nothing())
+            };
+        };
+        if foreground::is_needed(&command, &context) {
             return foreground::wait_for_second(&args);
         }
-        commands::dispatch(cli.command, &context).map_err(|error| match context.state_dir() {
+        commands::dispatch(command, &context).map_err(|error| match context.state_dir() {
             Ok(dir) => error.in_state_dir(dir),
             Err(_) => error,
         })

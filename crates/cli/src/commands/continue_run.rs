@@ -49,6 +49,9 @@ pub(crate) struct ContinueOptions {
     /// Print events and the result as JSON lines
     #[arg(long)]
     pub(crate) json: bool,
+    /// The session of a front end that the run belongs to
+    #[arg(long, value_name = "ID", hide = true)]
+    session: Option<String>,
 }
 
 /// The argument that names the earlier run, in errors about what it sets.
@@ -91,6 +94,7 @@ impl ContinueOptions {
             agents: self.agents,
             permissions: self.permissions.0,
             apply: self.apply,
+            session_id: self.session,
             ..RunDraft::default()
         }
     }

@@ -12,6 +12,7 @@ use crate::ids::WorkArg;
 use crate::output::{Output, note};
 use crate::runtime;
 use crate::term;
+use crate::view::rows::Tint;
 
 /// Show the changes of a run, or of one of its agents
 ///
@@ -70,10 +71,66 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     Ok(Exit::DONE)
 }
 
-/// A diff for a terminal. Each line is cleaned separately, so that an escape sequence in one cannot swallow the next.
+/// A diff for a terminal.
 fn shown(diff: &[u8], coloured: bool) -> String {
     let mut shown = String::with_capacity(diff.len());
+    for (kind, line) in lines(diff) {
+        match kind.colour().filter(|_| coloured) {
+            Some(colour) => shown.extend(["\u{1b}[", colour, "m", &line, "\u{1b}[m\n"]),
+            None => shown.extend([&line, "\n"]),
+        }
+    }
+    shown
+}
+
+/// The kinds of lines of a diff.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DiffLine {
+    Header,
+    Hunk,
+    Added,
+    Removed,
+    Same,
+}
+
+impl DiffLine {
+    fn of(line: &str, in_header: bool) -> Self {
+        match line.as_bytes().first() {
+            _ if in_header => Self::Header,
+            Some(b'@') => Self::Hunk,
+            Some(b'+') => Self::Added,
+            Some(b'-') => Self::Removed,
+            _ => Self::Same,
+        }
+    }
+
+    /// Its colour, as in git.
+    fn colour(self) -> Option<&'static str> {
+        match self {
+            Self::Header => Some("1"),
+            Self::Hunk => Some("36"),
+            Self::Added => Some("32"),
+            Self::Removed => Some("31"),
+            Self::Same => None,
+        }
+    }
+
+    /// Its colour on a drawn screen.
+    pub(crate) fn tint(self) -> Tint {
+        match self {
+            Self::Header => Tint::Bold,
+            Self::Hunk => Tint::Busy,
+            Self::Added => Tint::Good,
+            Self::Removed => Tint::Bad,
+            Self::Same => Tint::Plain,
+        }
+    }
+}
+
+/// The lines of a diff. Each is cleaned separately, so that an escape sequence in one cannot swallow the next.
+pub(crate) fn lines(diff: &[u8]) -> Vec<(DiffLine, String)> {
     let mut in_header = true;
+    let mut lines = Vec::new();
     for line in diff.split_inclusive(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches(['\n', '\r']);
@@ -82,24 +139,9 @@ fn shown(diff: &[u8], coloured: bool) -> String {
         } else if line.starts_with("@@") {
             in_header = false;
         }
-        let clean = term::clean(line).replace('\n', " ");
-        match colour(line, in_header).filter(|_| coloured) {
-            Some(colour) => shown.extend(["\u{1b}[", colour, "m", &clean, "\u{1b}[m\n"]),
-            None => shown.extend([&clean, "\n"]),
-        }
+        lines.push((DiffLine::of(line, in_header), term::clean(line).replace('\n', " ")));
     }
-    shown
-}
-
-/// The colour of a line of a diff, as in git.
-fn colour(line: &str, in_header: bool) -> Option<&'static str> {
-    match line.as_bytes().first() {
-        _ if in_header => Some("1"),
-        Some(b'@') => Some("36"),
-        Some(b'+') => Some("32"),
-        Some(b'-') => Some("31"),
-        _ => None,
-    }
+    lines
 }
 
 #[cfg(test)]

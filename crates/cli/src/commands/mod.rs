@@ -37,6 +37,7 @@ pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod skills;
 pub(crate) mod stats;
+pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod trust;
 pub(crate) mod verify;
@@ -64,6 +65,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Apply(args) => apply::apply(&args, context),
         Command::Salvage(args) => salvage::salvage(&args, context),
         Command::Attach(args) => attach::attach(&args, context),
+        Command::Top(args) => top::top(&args, context),
         Command::Wait(args) => wait::wait(&args, context),
         Command::Send(args) => send::send(&args, context),
         Command::Cancel(args) => cancel::cancel(&args, context),

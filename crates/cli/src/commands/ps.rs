@@ -60,7 +60,7 @@ fn at_least_one(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| "expected a whole number of at least 1; use --all to list all runs".to_owned())
 }
 
-fn status_parser() -> clap::builder::PossibleValuesParser {
+pub(super) fn status_parser() -> clap::builder::PossibleValuesParser {
     ListStatus::ALL.map(ListStatus::as_str).into()
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
 }
 
 /// The request. A replay is marked, because it spent nothing and cannot be applied.
-fn title(run: &RunSummary) -> String {
+pub(crate) fn title(run: &RunSummary) -> String {
     match posse::replayed(&run.model) {
         Some(recorded) => format!("[replay of {recorded}] {}", run.title),
         None => run.title.clone(),
@@ -206,7 +206,7 @@ fn row(listed: &ListedRun, now_ms: i64, home: Option<&Path>) -> String {
 }
 
 /// A directory, from the user's home on; of a long one the end.
-fn shown_dir(dir: &str, home: Option<&Path>) -> String {
+pub(crate) fn shown_dir(dir: &str, home: Option<&Path>) -> String {
     let below = home.and_then(|home| Path::new(dir).strip_prefix(home).ok());
     let shown = match below {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),

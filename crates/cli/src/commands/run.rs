@@ -61,6 +61,9 @@ pub(crate) struct RunArgs {
     /// Print events and the result as JSON lines
     #[arg(long)]
     json: bool,
+    /// The session of a front end that the run belongs to
+    #[arg(long, value_name = "ID", hide = true)]
+    session: Option<String>,
     #[command(flatten)]
     typed: TypedFlags,
 }
@@ -203,7 +206,7 @@ impl RunArgs {
             // `run` sets the plan. Every field is named, so that the compiler asks for the flag of a new one.
             plan: None,
             prompt: None,
-            session_id: None,
+            session_id: self.session,
             own_model: None,
             continues: None,
         };

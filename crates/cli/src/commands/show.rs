@@ -217,7 +217,7 @@ fn title(agent: &AgentView, view: &RunView) -> String {
 }
 
 /// An agent and its subtree: parents before their children, siblings by number, each with the branch that leads to it.
-pub(super) fn in_tree_order<'a>(view: &'a RunView, top: &AgentId) -> Vec<(String, &'a AgentView)> {
+pub(crate) fn in_tree_order<'a>(view: &'a RunView, top: &AgentId) -> Vec<(String, &'a AgentView)> {
     let mut ordered = Vec::new();
     // A stack instead of recursion, because the depth of a tree is not bounded here.
     let mut stack: Vec<(String, String, &AgentView)> =

@@ -68,7 +68,8 @@ async fn print(
     Ok(Exit::DONE)
 }
 
-fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
+/// The agent and its terms.
+pub(crate) fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
     let AgentRecord { agent, contract, .. } = record;
     let limit = contract.execution.max_turns;
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
@@ -106,7 +107,7 @@ fn terms(step: &StepTerms) -> String {
 }
 
 /// One event: a line, and beneath it the texts that belong to it.
-fn entry(event: &JournalEvent) -> String {
+pub(crate) fn entry(event: &JournalEvent) -> String {
     let (line, texts) = describe(event);
     let mut entry = format!("{}  {}\n", clock(event.at_ms), term::line(&line));
     for text in texts {

@@ -112,7 +112,7 @@ impl Controls {
             Key::Char('c') => self.bottom = target.map_or(Bottom::Keys, Bottom::Confirm),
             Key::Char('C') => self.bottom = root.map_or(Bottom::Keys, Bottom::Confirm),
             Key::Char('?') => self.bottom = Bottom::Help,
-            Key::Char(_) => {}
+            _ => {}
         }
         None
     }

@@ -12,7 +12,7 @@
 mod controls;
 mod ending;
 mod files_progress;
-mod keys;
+pub(crate) mod keys;
 mod live;
 mod notify;
 mod paint;
@@ -20,9 +20,9 @@ mod plain;
 pub(crate) mod rows;
 mod screen;
 mod stream;
-mod tty;
-mod width;
-mod writer;
+pub(crate) mod tty;
+pub(crate) mod width;
+pub(crate) mod writer;
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -45,7 +45,7 @@ pub(crate) use files_progress::next_report;
 use keys::Key;
 use live::Live;
 use plain::LineView;
-pub(crate) use screen::TerminalEvent;
+pub(crate) use screen::{TerminalEvent, screen_size};
 pub(crate) use tty::is_in_foreground;
 pub(crate) use width::clip;
 

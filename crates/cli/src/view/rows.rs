@@ -54,13 +54,12 @@ impl Row {
         Self::tinted(Tint::Plain, text)
     }
 
-    fn push(&mut self, tint: Tint, text: impl Into<String>) -> &mut Self {
+    pub(crate) fn push(&mut self, tint: Tint, text: impl Into<String>) -> &mut Self {
         self.pieces.push((tint, text.into()));
         self
     }
 
     /// The row as plain text.
-    #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         self.pieces.iter().map(|(_, text)| text.as_str()).collect()
     }
@@ -98,6 +97,11 @@ pub(crate) fn rows(run: &RunView, max: usize, drawing: DrawOptions<'_>) -> Vec<R
 pub(crate) fn finished(run: &RunView, agent: &AgentId, drawing: DrawOptions<'_>) -> Option<Row> {
     let agent = run.agents().get(agent)?;
     Some(agent_row(run, agent, "", DrawOptions { selected: None, ..drawing }))
+}
+
+/// The row of an agent in a tree that all agents stay in.
+pub(crate) fn tree_row(run: &RunView, agent: &AgentView, lead: &str, drawing: DrawOptions<'_>) -> Row {
+    agent_row(run, agent, lead, drawing)
 }
 
 /// Whether an agent is no longer part of the tree.

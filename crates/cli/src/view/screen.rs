@@ -1,8 +1,6 @@
 //! The terminal while the live view has it: its cursor is hidden, its keys are read, and nothing waits for it. It is
 //! given back at every end.
 
-use std::time::Duration;
-
 use crossterm::terminal;
 use rustix::process::{getpid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,14 +9,18 @@ use super::keys::Key;
 use super::paint::{Painter, Size};
 use super::rows::Row;
 use super::tty::{Keyboard, is_in_foreground};
-use super::writer::TerminalWriter;
+use super::writer::{PATIENCE, TerminalWriter};
 
 /// The assumed size of a terminal that reports none.
 const DEFAULT_SIZE: Size = Size { columns: 80, rows: 24 };
 const HIDE_CURSOR: &[u8] = b"\x1b[?25l";
 const SHOW_CURSOR: &[u8] = b"\x1b[?25h";
-/// How long an end waits for a terminal that the user has stopped.
-const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The columns and rows of the terminal.
+pub(crate) fn screen_size() -> (u16, u16) {
+    let Size { columns, rows } = LiveScreen::size();
+    (columns, rows)
+}
 
 /// Something that happens at the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,15 +11,15 @@ use rustix::termios::{
 };
 use tokio::sync::mpsc;
 
-use super::keys::{Key, read_keys};
+use super::keys::{Key, KeyReader};
 
-/// Limit of keys that wait to be handled; further ones are lost.
+/// Limit of keys that wait to be handled; further ones stay in the terminal.
 const KEYS_MAX: usize = 64;
 /// Bytes of one read.
 const READ_BYTES: usize = 256;
 
 /// The keyboard. Dropping it restores the terminal and discards what was typed and not read.
-pub(super) struct Keyboard {
+pub(crate) struct Keyboard {
     saved: Termios,
     keys: mpsc::Receiver<Key>,
     /// Closed on drop, which ends the reading thread.
@@ -29,7 +29,7 @@ pub(super) struct Keyboard {
 
 impl Keyboard {
     /// Takes the keyboard; `None` if standard input is no terminal, or one that another job uses.
-    pub(super) fn take() -> Option<Self> {
+    pub(crate) fn take() -> Option<Self> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() || !is_in_foreground() {
             return None;
@@ -45,6 +45,7 @@ impl Keyboard {
         // A separate thread: a read of a terminal cannot be cancelled, so it starts only once there is a key.
         let read = move || {
             let stdin = std::io::stdin();
+            let mut reader = KeyReader::default();
             loop {
                 let mut watched = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&closed, PollFlags::IN)];
                 while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
@@ -53,9 +54,10 @@ impl Keyboard {
                 }
                 let mut bytes = [0; READ_BYTES];
                 let Ok(count @ 1..) = rustix::io::read(&stdin, &mut bytes) else { return };
-                for key in read_keys(&bytes[..count]) {
-                    // Someone who types faster than keys are handled loses some.
-                    let _ = sender.try_send(key);
+                for key in reader.read(&bytes[..count]) {
+                    if sender.blocking_send(key).is_err() {
+                        return;
+                    }
                 }
             }
         };
@@ -64,7 +66,7 @@ impl Keyboard {
     }
 
     /// The next key; waits forever once the terminal is gone.
-    pub(super) async fn key(&mut self) -> Key {
+    pub(crate) async fn key(&mut self) -> Key {
         match self.keys.recv().await {
             Some(key) => key,
             None => std::future::pending().await,
@@ -75,6 +77,7 @@ impl Keyboard {
 impl Drop for Keyboard {
     fn drop(&mut self) {
         drop(self.open.take());
+        self.keys.close();
         // The thread must not read what is typed from now on.
         if let Some(reader) = self.reader.take() {
             drop(reader.join());

@@ -29,7 +29,7 @@ pub(crate) fn text_columns(text: &str) -> usize {
 }
 
 /// The columns of a character: two for wide East Asian characters and emoji, none for combining marks.
-pub(super) fn columns(c: char) -> usize {
+pub(crate) fn columns(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'
         | '\u{200b}'..='\u{200f}'
@@ -50,7 +50,7 @@ pub(super) fn columns(c: char) -> usize {
 }
 
 /// The row, cut at a width.
-pub(super) fn cut(row: &Row, width: usize) -> Row {
+pub(crate) fn cut(row: &Row, width: usize) -> Row {
     let whole: usize = row.pieces.iter().map(|(_, text)| text_columns(text)).sum();
     if whole <= width {
         return row.clone();
@@ -80,7 +80,7 @@ pub(super) fn cut(row: &Row, width: usize) -> Row {
 }
 
 /// The row in several rows, broken between words where possible.
-pub(super) fn wrap(row: &Row, width: usize) -> Vec<Row> {
+pub(crate) fn wrap(row: &Row, width: usize) -> Vec<Row> {
     let mut wrapped = LineWrapper { rows: vec![Row::default()], used: 0, width };
     for (tint, text) in &row.pieces {
         for (at, line) in text.split('\n').enumerate() {

@@ -10,8 +10,11 @@ use std::time::Duration;
 /// Limit of bytes that wait for the terminal. What exceeds it is lost: the journal has it.
 const WAITING_MAX_BYTES: usize = 1 << 20;
 
+/// How long an end waits for a terminal that the user has stopped.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A terminal that never makes its user wait.
-pub(super) struct TerminalWriter {
+pub(crate) struct TerminalWriter {
     shared: Arc<WriterChannel>,
 }
 
@@ -58,7 +61,7 @@ impl WriterChannel {
 
 impl TerminalWriter {
     /// Writes to standard error. Its lock is not taken: it would be held as long as the terminal is stopped.
-    pub(super) fn to_stderr(stderr: &Stderr) -> std::io::Result<Self> {
+    pub(crate) fn to_stderr(stderr: &Stderr) -> std::io::Result<Self> {
         Self::new(File::from(stderr.as_fd().try_clone_to_owned()?))
     }
 
@@ -71,13 +74,13 @@ impl TerminalWriter {
     }
 
     /// Whether everything is written. A frame is drawn only then, so that a slow terminal gets fewer frames.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let state = self.shared.state();
         state.waiting.is_empty() && !state.is_writing
     }
 
     /// Writes these bytes after all earlier ones.
-    pub(super) fn write(&self, bytes: &[u8]) {
+    pub(crate) fn write(&self, bytes: &[u8]) {
         let mut state = self.shared.state();
         if state.waiting.len() + bytes.len() <= WAITING_MAX_BYTES {
             state.waiting.extend_from_slice(bytes);
@@ -86,7 +89,7 @@ impl TerminalWriter {
     }
 
     /// Waits until everything is written, at most for `patience` if there is one.
-    pub(super) fn drain(&self, patience: Option<Duration>) {
+    pub(crate) fn drain(&self, patience: Option<Duration>) {
         let is_busy = |state: &mut WriterState| !state.waiting.is_empty() || state.is_writing;
         let state = self.shared.state();
         match patience {

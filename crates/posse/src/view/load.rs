@@ -10,8 +10,9 @@ use posse_domain::printable;
 use posse_engine::ports::{AgentRow, RunEntry, RunSpending, StoreError};
 
 use super::{
-    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
-    RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent, ViewPart,
+    AgentRecord, AgentView, Agents, BlockedAgents, Lanes, ListedRun, OpenQuestions, PlanView,
+    RefusedOperations, RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent,
+    ViewPart,
 };
 use crate::{Error, Posse};
 
@@ -165,6 +166,12 @@ impl Posse {
 
     /// Every operation of a run that was refused, from its whole journal.
     pub async fn refused(&self, run: &RunId) -> Result<RefusedOperations, Error> {
+        self.sound(run).await?;
+        self.fold(run).await
+    }
+
+    /// When each agent of a run did what, from its whole journal.
+    pub async fn lanes(&self, run: &RunId) -> Result<Lanes, Error> {
         self.sound(run).await?;
         self.fold(run).await
     }

@@ -12,6 +12,7 @@
 //! | `files`, `file_history` | the commits of each agent, and its files at a moment |
 //! | `refusals` | the operations that were refused |
 //! | `plan`, `timeline` | the other parts |
+//! | `lanes` | when each agent did what; not part of the whole view, which would grow with every call |
 //! | `spending` | figures as of a moment, and sums of them |
 //! | `summary` | a run as an entry of a list, from its row alone |
 //! | `rows` | conversion of the store's rows to agents: the only code that parses their JSON |
@@ -26,6 +27,7 @@ mod agents;
 mod blocked;
 mod file_history;
 mod files;
+mod lanes;
 mod load;
 mod plan;
 mod questions;
@@ -42,6 +44,7 @@ pub use blocked::{BlockedAgents, BlockedOn};
 pub(crate) use file_history::{FileHistory, FilesAt};
 pub(crate) use files::started_from;
 pub use files::{AgentCommits, AgentFiles};
+pub use lanes::{LANE_MAX_SPANS, Lane, LaneActivity, LaneSpan, Lanes};
 pub use plan::{PlanView, StepView};
 pub use questions::{OpenQuestion, OpenQuestions};
 pub use refusals::{REFUSED_LISTED_MAX, RefusedBy, RefusedOperation, RefusedOperations};

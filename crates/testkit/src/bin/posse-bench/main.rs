@@ -12,6 +12,7 @@ mod reopen;
 mod report;
 mod runs;
 mod server;
+mod view;
 mod writers;
 
 use std::path::PathBuf;
@@ -32,8 +33,8 @@ impl Plan {
 }
 
 /// The names of the groups, in the order of measurement.
-const GROUPS: [&str; 9] =
-    ["streams", "memory", "children", "writers", "http", "coder", "reopen", "runs", "command"];
+const GROUPS: [&str; 10] =
+    ["streams", "memory", "children", "writers", "http", "coder", "reopen", "runs", "command", "view"];
 
 fn main() {
     // Workspaces are held by this program, started once more.
@@ -91,6 +92,9 @@ fn main() {
     if plan.has("command") {
         command::measure(&plan, &mut report);
         found::measure(&plan, &mut report);
+    }
+    if plan.has("view") {
+        view::measure(&plan, &mut report);
     }
     print!("{}", report.table());
     if let Some(path) = json {

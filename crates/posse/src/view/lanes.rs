@@ -1,0 +1,256 @@
+//! When each agent did what, for a timeline with one lane per agent.
+
+use std::collections::{HashMap, VecDeque};
+
+use posse_domain::event::{EventBody, EventKind};
+use posse_domain::id::AgentId;
+
+use super::{ViewEvent, ViewPart};
+use crate::JournalEvent;
+
+/// How many spans a lane keeps. The first one then also stands for those before it.
+pub const LANE_MAX_SPANS: usize = 1_000;
+
+/// What an agent does for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneActivity {
+    /// It waits to start, or is between two activities.
+    Waiting,
+    /// Its model writes a reply.
+    Model,
+    /// Its tool calls are executed. A call of `task` lasts as long as the child that it waits for.
+    Tools,
+    /// A call waits for an approver.
+    Approver,
+    /// Its work has ended and is being integrated.
+    Integration,
+}
+
+/// An activity and its start; it lasts until the next one starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneSpan {
+    /// What the agent does.
+    pub activity: LaneActivity,
+    /// When that started, in milliseconds since 1970.
+    pub from_ms: i64,
+}
+
+/// The activities of one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lane {
+    /// The agent.
+    pub agent: AgentId,
+    /// When it closed, in milliseconds since 1970.
+    pub ended_at_ms: Option<i64>,
+    /// In the order of time; never empty.
+    spans: VecDeque<LaneSpan>,
+    /// The tool calls of the last reply that have no result yet.
+    open_calls: usize,
+}
+
+impl Lane {
+    fn new(agent: AgentId, at_ms: i64) -> Self {
+        let first = LaneSpan { activity: LaneActivity::Waiting, from_ms: at_ms };
+        Self { agent, ended_at_ms: None, spans: [first].into(), open_calls: 0 }
+    }
+
+    /// Its activities, oldest first.
+    pub fn spans(&self) -> impl Iterator<Item = &LaneSpan> {
+        self.spans.iter()
+    }
+
+    /// What the agent did for the longest time between two moments; `None` if it did not exist then.
+    pub fn between(&self, from_ms: i64, until_ms: i64) -> Option<LaneActivity> {
+        let end = self.ended_at_ms.unwrap_or(i64::MAX).min(until_ms);
+        let first = self.spans.partition_point(|span| span.from_ms <= from_ms).saturating_sub(1);
+        let mut longest: Option<(i64, LaneActivity)> = None;
+        for (at, span) in self.spans.iter().enumerate().skip(first) {
+            if span.from_ms >= until_ms {
+                break;
+            }
+            let next = self.spans.get(at + 1).map_or(i64::MAX, |next| next.from_ms);
+            let lasted = next.min(end).saturating_sub(span.from_ms.max(from_ms));
+            // An agent that was created and closed at the same moment existed nevertheless.
+            if lasted >= 0 && span.from_ms <= end && longest.is_none_or(|(most, _)| lasted > most) {
+                longest = Some((lasted, span.activity));
+            }
+        }
+        longest.map(|(_, activity)| activity)
+    }
+
+    fn begin(&mut self, activity: LaneActivity, at_ms: i64) {
+        if self.spans.back().is_some_and(|last| last.activity == activity) {
+            return;
+        }
+        // A clock that jumped back must not put the spans out of order.
+        let from_ms = self.spans.back().map_or(at_ms, |last| last.from_ms.max(at_ms));
+        self.spans.push_back(LaneSpan { activity, from_ms });
+        if self.spans.len() > LANE_MAX_SPANS
+            && let Some(oldest) = self.spans.pop_front()
+            && let Some(first) = self.spans.front_mut()
+        {
+            first.from_ms = oldest.from_ms;
+        }
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        let activity = match event.body {
+            EventBody::ModelCalled(_) => LaneActivity::Model,
+            EventBody::ModelReplied(e) => {
+                self.open_calls = e.reply.as_ref().map_or(0, |reply| reply.calls.len());
+                self.idle()
+            }
+            EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => {
+                self.open_calls = self.open_calls.saturating_sub(1);
+                self.idle()
+            }
+            EventBody::InputRequested(_) => LaneActivity::Approver,
+            EventBody::InputAnswered(_) => self.idle(),
+            EventBody::SubagentWaitingForMerge(_) => LaneActivity::Integration,
+            EventBody::SubagentStarted(_) | EventBody::SubagentAttempt(_) => LaneActivity::Waiting,
+            EventBody::SubagentClosed(_)
+            | EventBody::RunCompleted(_)
+            | EventBody::RunFailed(_)
+            | EventBody::RunCancelled(_) => {
+                self.ended_at_ms = Some(event.at_ms);
+                return;
+            }
+            _ => return,
+        };
+        self.begin(activity, event.at_ms);
+    }
+
+    fn idle(&self) -> LaneActivity {
+        if self.open_calls > 0 { LaneActivity::Tools } else { LaneActivity::Waiting }
+    }
+}
+
+/// The lanes of all agents of a run. The run's limit on agents bounds their number.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Lanes {
+    /// In the order of their creation, the root first.
+    list: Vec<Lane>,
+    index: HashMap<AgentId, usize>,
+    last_seq: u64,
+}
+
+impl Lanes {
+    /// The lanes in the order of the creation of their agents.
+    pub fn iter(&self) -> impl Iterator<Item = &Lane> {
+        self.list.iter()
+    }
+
+    /// The lane of this agent.
+    pub fn get(&self, agent: &AgentId) -> Option<&Lane> {
+        self.index.get(agent).map(|at| &self.list[*at])
+    }
+
+    /// Applies the next event. An event that the lanes already have changes nothing.
+    pub fn apply_event(&mut self, event: &JournalEvent) {
+        if event.seq > self.last_seq {
+            self.take(&event.into());
+        }
+    }
+}
+
+impl ViewPart for Lanes {
+    fn needs(&self, kind: EventKind) -> bool {
+        matches!(
+            kind,
+            EventKind::RunStarted
+                | EventKind::SubagentCreated
+                | EventKind::SubagentStarted
+                | EventKind::SubagentAttempt
+                | EventKind::SubagentWaitingForMerge
+                | EventKind::SubagentClosed
+                | EventKind::RunCompleted
+                | EventKind::RunFailed
+                | EventKind::RunCancelled
+                | EventKind::ModelCalled
+                | EventKind::ModelReplied
+                | EventKind::ToolFinished
+                | EventKind::ToolInterrupted
+                | EventKind::InputRequested
+                | EventKind::InputAnswered
+        )
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        self.last_seq = event.seq;
+        if let EventBody::RunStarted(_) | EventBody::SubagentCreated(_) = event.body {
+            self.index.insert(event.agent.clone(), self.list.len());
+            self.list.push(Lane::new(event.agent.clone(), event.at_ms));
+        }
+        if let Some(at) = self.index.get(event.agent) {
+            self.list[*at].apply(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LaneActivity::{Integration, Model, Tools, Waiting};
+    use super::*;
+    use crate::scripted::ScriptedModel;
+    use crate::{NewRun, Posse};
+
+    fn lane(spans: &[(LaneActivity, i64)], ended_at_ms: Option<i64>) -> Lane {
+        let mut lane = Lane::new("k3f9ab2c".parse().expect("an id"), spans[0].1);
+        for (activity, at_ms) in spans {
+            lane.begin(*activity, *at_ms);
+        }
+        Lane { ended_at_ms, ..lane }
+    }
+
+    #[test]
+    fn a_moment_shows_what_lasted_longest_in_it() {
+        let lane = lane(&[(Waiting, 100), (Model, 110), (Tools, 150), (Model, 155)], Some(200));
+        assert_eq!(lane.between(0, 100), None, "before it was created");
+        assert_eq!(lane.between(100, 110), Some(Waiting));
+        assert_eq!(lane.between(100, 160), Some(Model));
+        assert_eq!(lane.between(150, 156), Some(Tools));
+        assert_eq!(lane.between(190, 300), Some(Model));
+        assert_eq!(lane.between(201, 300), None, "after it closed");
+    }
+
+    #[test]
+    fn the_oldest_spans_are_merged_and_time_never_runs_back() {
+        let mut lane = lane(&[(Waiting, 0)], None);
+        for at in 0..2_000 {
+            lane.begin(if at % 2 == 0 { Model } else { Tools }, at);
+        }
+        assert_eq!(lane.spans.len(), LANE_MAX_SPANS);
+        assert_eq!(lane.spans[0].from_ms, 0);
+        lane.begin(Waiting, 5);
+        assert!(lane.spans.iter().is_sorted_by_key(|span| span.from_ms));
+    }
+
+    #[tokio::test]
+    async fn lanes_of_a_run_are_the_same_from_its_journal_and_from_its_events() {
+        let script = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
+- reply: {text: done}
+";
+        let script = ScriptedModel::from_yaml(script, "lanes.yaml").expect("a script");
+        let posse = Posse::builder().model("scripted/lanes", script).in_memory().open().expect("open");
+        let run = NewRun::new("Look.").model("scripted/lanes").dir(".");
+        let run = posse.start(run).await.expect("started");
+        posse.wait(run.id()).await.expect("it ends");
+        let loaded = posse.lanes(run.id()).await.expect("lanes");
+        let mut followed = Lanes::default();
+        let mut events = posse.events(run.id(), 0);
+        while let Some(event) = events.try_next().await.expect("an event") {
+            followed.apply_event(&event);
+            followed.apply_event(&event);
+        }
+        assert_eq!(loaded, followed);
+        let root = loaded.get(&run.id().root()).expect("the root");
+        let activities: Vec<LaneActivity> = root.spans().map(|span| span.activity).collect();
+        assert_eq!(activities, [Waiting, Model, Tools, Waiting, Model, Waiting]);
+        let child = loaded.get(&run.id().root().child(1)).expect("the child");
+        let activities: Vec<LaneActivity> = child.spans().map(|span| span.activity).collect();
+        assert_eq!(activities, [Waiting, Model, Waiting, Integration]);
+        assert!(loaded.iter().all(|lane| lane.ended_at_ms.is_some()));
+    }
+}
