@@ -1,6 +1,6 @@
 //! `posse retry`.
 
-use crate::commands::continue_run::{ContinueOptions, EARLIER, ended};
+use crate::commands::continue_run::{ContinueOptions, EARLIER, earlier_default, ended};
 use crate::commands::run;
 use crate::context::Context;
 use crate::error::CliError;
@@ -13,6 +13,14 @@ use crate::ids::AgentArg;
 /// of its plan that are not integrated yet. Limits and model are those of the earlier run unless you name others. With an
 /// agent of the run, its task starts anew on the run's result. The earlier run stays as it is.
 #[derive(Debug, clap::Args)]
+#[command(
+    mut_arg("model", earlier_default),
+    mut_arg("max-turns", earlier_default),
+    mut_arg("max-agents", earlier_default),
+    mut_arg("max-tokens", earlier_default),
+    mut_arg("max-usd", earlier_default),
+    mut_arg("max-time", earlier_default)
+)]
 pub(crate) struct RetryArgs {
     /// The run, or one of its agents
     run: AgentArg,
