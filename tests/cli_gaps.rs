@@ -166,3 +166,20 @@ fn the_help_of_a_continued_run_names_its_own_defaults() {
         }
     }
 }
+
+#[test]
+fn an_explanation_names_the_hooks_that_may_refuse_the_operation() {
+    let home = home(IDLE);
+    let run = run(&home, &[]);
+    home.replay_now();
+    home.write_settings(
+        "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: [{type: command, command: \"exit 2\"}]\n",
+    );
+    let explained = home.posse(&["explain", &run, "bash:ls"]).exits(0).stdout;
+    assert!(explained.contains("hooks that are called before it, and may refuse it: "), "{explained}");
+    assert!(explained.contains("settings.yaml"), "{explained}");
+    let json = home.posse(&["explain", "--json", &run, "bash:ls"]).exits(0).json();
+    assert_eq!(json["hooks"].as_array().map(Vec::len), Some(1), "{json}");
+    let other = home.posse(&["explain", &run, "read:a.txt"]).exits(0).stdout;
+    assert!(!other.contains("hooks"), "{other}");
+}
