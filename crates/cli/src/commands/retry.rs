@@ -13,19 +13,19 @@ use crate::ids::AgentArg;
 /// of its plan that are not integrated yet. Limits and model are those of the earlier run unless you name others. With an
 /// agent of the run, its task starts anew on the run's result. The earlier run stays as it is.
 #[derive(Debug, clap::Args)]
-#[command(
-    mut_arg("model", earlier_default),
-    mut_arg("max-turns", earlier_default),
-    mut_arg("max-agents", earlier_default),
-    mut_arg("max-tokens", earlier_default),
-    mut_arg("max-usd", earlier_default),
-    mut_arg("max-time", earlier_default)
-)]
+#[command(mut_args(with_default))]
 pub(crate) struct RetryArgs {
     /// The run, or one of its agents
     run: AgentArg,
     #[command(flatten)]
     pub(crate) further: ContinueOptions,
+}
+
+/// The flags whose defaults are the values of the earlier run.
+const OF_EARLIER: [&str; 6] = ["model", "max-turns", "max-agents", "max-tokens", "max-usd", "max-time"];
+
+fn with_default(flag: clap::Arg) -> clap::Arg {
+    if OF_EARLIER.contains(&flag.get_id().as_str()) { earlier_default(flag) } else { flag }
 }
 
 /// Retries a run.
