@@ -119,7 +119,7 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
         ["--ask", "write:asked/**"],
         ["--ask", "write:denied/but-asked.txt"],
         ["--allow", "write:asked/**"],
-        ["--allow", "write:denied/**"],
+        ["--allow", "write:denied/a.txt"],
         ["--allow", "bash:git push origin main"],
         ["--allow", "write:.github/**"],
     ]

@@ -20,6 +20,7 @@ mod cli_found_agents;
 mod cli_found_skills;
 mod cli_found_views;
 mod cli_found_warnings;
+mod cli_gaps;
 mod cli_gc;
 mod cli_help;
 mod cli_hooks;

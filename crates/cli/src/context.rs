@@ -2,14 +2,17 @@
 
 use std::ops::Deref;
 
+use posse::Posse;
 use posse_setup::Setup;
+use posse_setup::settings::check_variables;
 
 use crate::Extras;
 use crate::commands::demo;
 use crate::display::{Display, DisplayArgs};
 use crate::env::ProcessEnvironment;
-use crate::error::CliError;
+use crate::error::{CliError, remedy_text};
 use crate::foreground::WaitingProcess;
+use crate::output::note;
 
 pub(crate) struct Context {
     /// The setup of the user who typed the command.
@@ -41,6 +44,15 @@ impl Context {
             .with_faults(faults)
             .with_lease(lease);
         Ok(Self { setup, display: Display::new(display, terminal), waiting, program })
+    }
+
+    /// Opens the state directory for reading. Such verbs work with wrong variables too, and only report them.
+    pub(crate) fn open_read_only(&self) -> Result<Posse, CliError> {
+        if let Err(error) = check_variables(&self.setup.environment) {
+            let remedy = error.remedy.as_ref().map(|remedy| format!("; {}", remedy_text(remedy)));
+            note(&format!("warning: {}{}", error.message(), remedy.unwrap_or_default()));
+        }
+        Ok(self.setup.open_read_only()?)
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{Error, Posse, RunOutcome};
 const HOLDER_CHECK: Duration = Duration::from_millis(500);
 /// How many consecutive checks must find no lease holder: one may fall between two holders.
 const HOLDER_CHECKS: u32 = 3;
+/// The time between those checks. A user waits for all of them.
+const NO_HOLDER_CHECK: Duration = Duration::from_millis(40);
 
 /// How a wait for a run ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +62,7 @@ impl Posse {
     /// Waits until a run has ended, as [`wait`](Self::wait) does, but not longer than processes execute it.
     ///
     /// A run that has ended is always [`WaitOutcome::Ended`]. [`WaitOutcome::Interrupted`] means that several
-    /// consecutive checks, about a second apart from the first to the last, found no lease holder: a run that another
+    /// consecutive checks, about a tenth of a second from the first to the last, found no lease holder: a run that another
     /// process takes over within that time is waited for. A process may resume the run right after this function
     /// returns.
     pub async fn wait_while_executed(&self, run: &RunId) -> Result<WaitOutcome, Error> {
@@ -92,16 +94,15 @@ impl Posse {
     /// [`wait_while_executed`](Self::wait_while_executed). Never returns for a run that has ended, so it is used beside
     /// a wait for the end.
     pub async fn wait_until_interrupted(&self, run: &RunId) -> Result<(), Error> {
-        let mut checks = tokio::time::interval(HOLDER_CHECK);
         let mut without_holder = 0;
         loop {
-            checks.tick().await;
             let summary = self.runs(run.as_str(), 1).await?.into_iter().next();
             let has_none = summary.is_some_and(|run| run.status.is_running() && run.holder.is_none());
             without_holder = if has_none { without_holder + 1 } else { 0 };
             if without_holder >= HOLDER_CHECKS {
                 return Ok(());
             }
+            tokio::time::sleep(if has_none { NO_HOLDER_CHECK } else { HOLDER_CHECK }).await;
         }
     }
 

@@ -44,6 +44,13 @@ impl Posse {
         self.agent(agent).await?;
         let port = self.run_files(&run).await?;
         let history: FileHistory = self.fold(&run).await?;
+        // The result of an ended run omits what no agent may change.
+        let result = if agent.is_root() { self.finished(&run).await? } else { None };
+        let result = result.and_then(|finished| finished.result).filter(|result| result.problem.is_none());
+        if let (Some(base), Some(result)) = (history.base_of(agent), result) {
+            let to = DiffEnd::Commit(result.commit);
+            return port.diff(&run, base, to, options).await.map_err(unusable(&run));
+        }
         if let (Some(base), Some(FilesAt::Call(calls))) = (history.base_of(agent), history.newest_of(agent)) {
             let to = self.packed(calls).await?;
             return port.diff(&run, base, to, options).await.map_err(unusable(&run));

@@ -1,5 +1,6 @@
 //! Converts the hooks of the settings for a run, and warns about unsafe ones.
 
+mod before_call;
 mod reached_files;
 mod unused_matchers;
 mod words;
@@ -18,6 +19,7 @@ use crate::error::SetupError;
 use crate::notes::Note;
 use crate::settings::Settings;
 use crate::settings::hooks::Hook as Written;
+pub use before_call::hooks_before;
 
 /// Prefixes of a word that refer to the workspace, in which a hook starts.
 const WORKSPACES: [&str; 3] = ["$CLAUDE_PROJECT_DIR/", "${CLAUDE_PROJECT_DIR}/", "/workspace/"];

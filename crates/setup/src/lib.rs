@@ -46,5 +46,6 @@ pub use draft::{PreparedRun, RunDirectory, RunDraft};
 pub use environment::Environment;
 pub use error::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 pub use execution::RunExecution;
+pub use hooks::hooks_before;
 pub use notes::{Note, NoteLevel, Notes, WithNotes};
 pub use setup::Setup;

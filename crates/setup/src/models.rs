@@ -69,6 +69,11 @@ pub fn given(settings: &Settings, setup: &Setup) -> Result<Option<GivenBaseUrl>,
         return Err(SetupError::usage(format!("{origin}: select a model for this address"))
             .remedy(Remedy::NameModelAtAddress));
     };
+    if model.value.starts_with(SCRIPTED) {
+        let problem = format!("{origin}: `{}` is a script, which has no address", model.value);
+        let remedy = "leave out the address, or name a model of a provider; nothing was started";
+        return Err(SetupError::usage(problem).remedy(Remedy::Hint(remedy.to_owned())));
+    }
     let providers = settings.providers.providers(&setup.environment.variables);
     let split = providers.split(&model.value, true);
     let (provider, _) = split.map_err(|error| problem(&model.origin.to_string(), &error))?;

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use posse_engine::ports::{DiffOptions, Merge, UpdateOutcome};
+use posse_engine::ports::{DiffForm, DiffOptions, Merge, UpdateOutcome};
 
 use super::change::changes;
 use super::forbidden::holds;
@@ -133,7 +133,18 @@ impl RunSpace {
             if same_tree(&git, &base, &commit)? { Vec::new() } else { changes(&git, &base, &commit)? };
         let paths: Vec<String> =
             changed.iter().map(|change| String::from_utf8_lossy(&change.path).into_owned()).collect();
-        Ok(PublishedResult { commit, branch: None, files: paths.len(), paths })
+        let is_rename = |new: bool| {
+            changed.iter().any(|change| change.new.is_some() == new && change.old.is_some() != new)
+        };
+        // A renamed file is one file, as in a diff.
+        let files = if is_rename(true) && is_rename(false) {
+            let options = DiffOptions { form: DiffForm::NameStatus, colour: false };
+            let lines = diff(&git, &base, &commit, options)?;
+            lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+        } else {
+            paths.len()
+        };
+        Ok(PublishedResult { commit, branch: None, files, paths })
     }
 
     /// Publishes the run's result as the branch `posse/<run>` in the user's repository. Nothing is checked out, and

@@ -70,12 +70,33 @@ pub(super) fn end(
         } else {
             posse.cancel(&agent, ending.reason).await?;
         }
+        warn_of_stopped_process(&posse, &agent.run()).await?;
         if ending.no_wait {
             note(&format!("{agent} will be cancelled"));
             return Ok(Exit::DONE);
         }
         wait_for_end(&posse, &agent).await
     })
+}
+
+/// Says why nothing happens if the process that executes the run is stopped, as by Ctrl-Z.
+async fn warn_of_stopped_process(posse: &Posse, run: &RunId) -> Result<(), CliError> {
+    let state = posse.current_state(run).await?;
+    if let Some(pid) = state.holder().and_then(|holder| holder.pid)
+        && is_stopped(pid)
+    {
+        note(&format!(
+            "process {pid}, which executes run {run}, is stopped: the request is recorded, and takes effect when the \
+             process continues (`kill -CONT {pid}`) or ends (`kill -KILL {pid}`)"
+        ));
+    }
+    Ok(())
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may itself contain parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 /// Waits until the agent has ended. If no process executes the run, this one ends it.

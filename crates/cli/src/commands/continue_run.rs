@@ -17,6 +17,7 @@ use posse_setup::RunDraft;
 /// limits are those of your settings now; the model and the agent stay the same unless you name others. `posse diff` and
 /// `posse apply` of the new run cover the changes of both.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("model", earlier_default))]
 pub(crate) struct ContinueArgs {
     /// The finished run, or an agent of a run that has ended
     run: AgentArg,
@@ -52,6 +53,13 @@ pub(crate) struct ContinueOptions {
     /// The session of a front end that the run belongs to
     #[arg(long, value_name = "ID", hide = true)]
     session: Option<String>,
+}
+
+/// A flag of a new run whose default is the value of the earlier run.
+pub(crate) fn earlier_default(flag: clap::Arg) -> clap::Arg {
+    let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
+    let meaning = help.split(" [default:").next().unwrap_or_default();
+    flag.help(format!("{meaning} [default: that of the earlier run]"))
 }
 
 /// The argument that names the earlier run, in errors about what it sets.

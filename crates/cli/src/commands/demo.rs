@@ -236,7 +236,7 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
         let typed = format!("{program} {command}");
         let _ = writeln!(text, "  {typed:32}  # {about}");
     }
-    text.truncate(text.trim_end().len());
+    let _ = write!(text, "\nThe demo's folder is not removed by itself: rm -r {}", folder.display());
     text
 }
 

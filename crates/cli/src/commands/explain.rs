@@ -1,6 +1,9 @@
 //! `posse explain`.
 
+use std::path::Path;
+
 use posse::{BeyondRules, api};
+use posse_setup::hooks_before;
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -12,7 +15,7 @@ use crate::runtime;
 /// Explain why an agent may or may not execute an operation
 ///
 /// Every layer of rules is listed with its decision; the strictest counts: deny, then ask, then allow. Approvals are
-/// taken into account.
+/// taken into account. Hooks of your present settings that are called before the operation are named.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The run, or an agent such as RUN.2.1, or both as RUN 2.1 [default: the newest run of this project]; then the
@@ -44,17 +47,24 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
         );
     }
     let posse = context.open_read_only()?;
-    let explanation = runtime::looking(async {
+    let (explanation, dir) = runtime::looking(async {
         let agent = agent.find(&posse, context).await?;
-        Ok(posse.explain(&agent, operation).await?)
+        let dir = posse.summary(&agent.run()).await?.dir;
+        Ok((posse.explain(&agent, operation).await?, dir))
     })?;
+    let tool = tool.split('@').next().unwrap_or_default().trim();
+    let hooks = hooks_before(tool, Path::new(&dir), context)?;
     let mut output = Output::new();
     if args.json {
-        output.json(&api::Explanation::new(&explanation))?;
+        output.json(&api::Explanation::new(&explanation).with_hooks(hooks))?;
     } else {
         output.paragraph(&explanation.to_string())?;
         if let Some(beyond) = BeyondRules::of(&explanation) {
             output.paragraph(&beyond_rules(&beyond))?;
+        }
+        if !hooks.is_empty() {
+            let called = format!("hooks that are called before it, and may refuse it: {}", hooks.join(", "));
+            output.paragraph(&called)?;
         }
     }
     output.flush()?;

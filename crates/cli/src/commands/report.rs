@@ -35,7 +35,8 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
             None => Ok(None),
         };
         let has_refused = report.is_some() && record.agent.subtree.refused > 0;
-        let refused = if has_refused { Some(posse.refused(&agent.run()).await?) } else { None };
+        let refused =
+            if has_refused { Some(posse.refused(&agent.run()).await?.within(&agent)) } else { None };
         Ok((agent, report, record.agent.is_turn_limited(), refused, files))
     })?;
     let Some(report) = report else {

@@ -1,6 +1,6 @@
 //! `posse retry`.
 
-use crate::commands::continue_run::{ContinueOptions, EARLIER, ended};
+use crate::commands::continue_run::{ContinueOptions, EARLIER, earlier_default, ended};
 use crate::commands::run;
 use crate::context::Context;
 use crate::error::CliError;
@@ -13,11 +13,19 @@ use crate::ids::AgentArg;
 /// of its plan that are not integrated yet. Limits and model are those of the earlier run unless you name others. With an
 /// agent of the run, its task starts anew on the run's result. The earlier run stays as it is.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(with_default))]
 pub(crate) struct RetryArgs {
     /// The run, or one of its agents
     run: AgentArg,
     #[command(flatten)]
     pub(crate) further: ContinueOptions,
+}
+
+/// The flags whose defaults are the values of the earlier run.
+const OF_EARLIER: [&str; 6] = ["model", "max-turns", "max-agents", "max-tokens", "max-usd", "max-time"];
+
+fn with_default(flag: clap::Arg) -> clap::Arg {
+    if OF_EARLIER.contains(&flag.get_id().as_str()) { earlier_default(flag) } else { flag }
 }
 
 /// Retries a run.

@@ -12,7 +12,7 @@ use crate::detach;
 use crate::drive::{drive_and_apply, drive_and_print};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::print_noted;
+use crate::output::{note, print_noted};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
@@ -111,6 +111,9 @@ fn start_in(
     let prepared = runtime::looking(async { Ok(draft.prepare(directory, context).await) })?;
     let prepared = print_noted(prepared)?;
     if detached {
+        if prepared.local.apply {
+            note("the result is applied to the checkout when the run has completed");
+        }
         return detach::detach_and_print(&prepared, json, context);
     }
     runtime::driving(async {

@@ -45,6 +45,10 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
         let target = context.environment.cwd.join(dir);
         let (agent, restored) = runtime::looking(async {
             let agent = args.agent.find(&posse, context).await?;
+            let kept = posse.salvages(&agent.run()).await?;
+            if !kept.iter().any(|work| work.agent == agent && work.commit.is_some()) {
+                return Err(nothing_kept(&agent, &kept));
+            }
             let restored = posse.restore(&agent, args.attempt, &target).await?;
             Ok((agent, restored))
         })?;
@@ -70,6 +74,22 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
     }
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// The error for an agent without salvaged work, which names the agents of its run that have some.
+fn nothing_kept(agent: &AgentId, kept: &[SalvagedWork]) -> CliError {
+    let mut others: Vec<&str> =
+        kept.iter().filter(|work| work.commit.is_some()).map(|work| work.agent.as_str()).collect();
+    others.dedup();
+    others.truncate(LEFT_OUT_SHOWN);
+    let error = CliError::failed(format!("no work of {agent} was salvaged, or it was removed since"));
+    match others.first() {
+        None => error.hint(format!("`posse diff {agent}` shows its changes")),
+        Some(first) => error.hint(format!(
+            "there is salvaged work of {}: `posse salvage {first} --restore DIR`",
+            others.join(", ")
+        )),
+    }
 }
 
 fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {

@@ -86,7 +86,8 @@ fn page(view: &RunView, top: &AgentId, files: &str) -> String {
     let figures = view.figures(now_ms());
     let mut page = heading(view);
     page.push_str(files);
-    for line in view.run().iter().flat_map(|run| refused_lines(run.as_str(), view.refused())) {
+    let refused = view.refused().within(top);
+    for line in view.run().iter().flat_map(|run| refused_lines(run.as_str(), &refused)) {
         let _ = writeln!(page, "{line}");
     }
     page.push('\n');

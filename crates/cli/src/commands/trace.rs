@@ -1,11 +1,14 @@
 //! `posse trace`.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
 use posse::message::{ToolCall, pictures};
 use posse::view::BlockedAgents;
-use posse::{AgentRecord, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName, api};
+use posse::{
+    AgentRecord, CloseReason, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName, api,
+};
 
 use crate::blocked;
 use crate::context::Context;
@@ -52,12 +55,15 @@ async fn print(
         output.own(&heading(record, blocked))?;
     }
     let mut events = posse.events(&record.agent.id.run(), 0);
+    let mut prompts = SystemPrompts::default();
     while let Some(event) = events.try_next().await? {
+        let prompt = prompts.of(&event);
         if event.agent_id == record.agent.id {
             if json {
                 output.json(&api::Event::with_images(&event))?;
             } else {
                 output.own(&entry(&event))?;
+                output.own(&prompt.map(|prompt| indented("system prompt:", &prompt)).unwrap_or_default())?;
             }
         }
         if event.kind.ends_run() {
@@ -68,12 +74,41 @@ async fn print(
     Ok(Exit::DONE)
 }
 
+/// The system prompts of a run by their hash. They include AGENTS.md and the skills.
+#[derive(Default)]
+struct SystemPrompts(HashMap<String, String>);
+
+impl SystemPrompts {
+    /// The prompt that an agent's first call uses. Only the first call of the run with the same prompt has its text.
+    fn of(&mut self, event: &JournalEvent) -> Option<String> {
+        let EventBody::ModelCalled(call) = &event.body else { return None };
+        let preamble = call.preamble.as_ref()?;
+        let hash = preamble.system.to_string();
+        if let Some(text) = &preamble.system_text {
+            self.0.insert(hash.clone(), text.to_shared().to_string());
+        }
+        self.0.get(&hash).cloned()
+    }
+}
+
+/// A text beneath its title, beneath the line of an event.
+fn indented(title: &str, text: &str) -> String {
+    let mut shown = format!("    {title}\n");
+    for line in term::clean(text).lines() {
+        let _ = writeln!(shown, "{}", format!("      {line}").trim_end());
+    }
+    shown
+}
+
 /// The agent and its terms.
 pub(crate) fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
     let AgentRecord { agent, contract, .. } = record;
     let limit = contract.execution.max_turns;
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
-    let state = agent.final_status.map_or(agent.state.as_str(), posse::FinalStatus::as_str);
+    let state = match agent.close_reason {
+        Some(CloseReason::Failed(FailKind::Cancelled)) => "cancelled",
+        _ => agent.final_status.map_or(agent.state.as_str(), posse::FinalStatus::as_str),
+    };
     let blocked = blocked::words(blocked, &agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
     let tools: Vec<&str> = contract.permissions.allowed_tools.iter().map(ToolName::as_str).collect();
     format!(

@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::Output;
 use crate::runtime;
+use crate::text::plural;
 
 /// Verify the integrity of a run's journal
 ///
@@ -45,7 +46,7 @@ pub(crate) fn verify(args: &VerifyArgs, context: &Context) -> Result<Exit, CliEr
                 exit = Exit::FAILED;
             }
             if args.json {
-                output.json(&verdict.to_api(run, args.all))?;
+                output.json(&verdict.to_api(run))?;
             } else {
                 output.paragraph(&verdict.text(run))?;
             }
@@ -104,18 +105,18 @@ impl Verdict {
         matches!(self, Verdict::Whole(_))
     }
 
-    fn to_api<'a>(&'a self, run: &'a RunId, is_named: bool) -> api::Verification<'a> {
+    fn to_api<'a>(&'a self, run: &'a RunId) -> api::Verification<'a> {
         let found = match self {
             Verdict::Whole(journal) => api::Verification::whole(journal),
             Verdict::Broken { seq, problem } => api::Verification::damaged(*seq, problem),
         };
-        if is_named { found.of_run(run) } else { found }
+        found.of_run(run)
     }
 
     fn text(&self, run: &RunId) -> String {
         match self {
             Verdict::Whole(VerifiedJournal { events, head }) => {
-                format!("run {run} is intact: {events} events, head {}", head.hash)
+                format!("run {run} is intact: {}, head {}", plural(*events, "event"), head.hash)
             }
             Verdict::Broken { problem, .. } => format!("run {run} is damaged: {problem}"),
         }

@@ -157,6 +157,9 @@ pub struct Explanation {
     pub note: Option<String>,
     /// The same for programs.
     pub beyond_rules: Option<BeyondRules>,
+    /// The places in the settings of the hooks that are called before the operation, and may refuse it.
+    #[serde(default)]
+    pub hooks: Vec<String>,
 }
 
 impl Explanation {
@@ -177,6 +180,13 @@ impl Explanation {
             layers: layers.collect(),
             note: beyond.as_ref().map(ToString::to_string),
             beyond_rules: beyond.as_ref().map(BeyondRules::from),
+            hooks: Vec::new(),
         }
+    }
+
+    /// Adds the hooks that are called before the operation.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Vec<String>) -> Self {
+        Self { hooks, ..self }
     }
 }

@@ -24,7 +24,7 @@ pub struct Verification<'a> {
     /// The description of the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<&'a str>,
-    /// The run, where several are checked; null for a problem of the store.
+    /// The run that was checked; null for a problem of the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<Option<&'a str>>,
 }

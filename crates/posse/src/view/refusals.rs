@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use posse_domain::code::Code;
 use posse_domain::event::{
-    AnsweredBy, EventBody, EventKind, InputAnswered, PermissionDecided, QuestionAnswer, ToolFinished,
+    AnsweredBy, EventBody, EventKind, InputAnswered, PermissionDecided, QuestionAnswer, SubagentRefused,
+    ToolFinished,
 };
 use posse_domain::id::AgentId;
+use posse_domain::lifecycle::step_number;
 use posse_domain::permission::{Decision, LayerName};
 use posse_domain::printable;
 use posse_domain::text::{Text, first_line};
@@ -87,6 +89,41 @@ impl RefusedOperations {
     /// How many operations were refused in total.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Those of an agent and of the agents beneath it. Only listed operations count, because nothing is known of others.
+    #[must_use]
+    pub fn within(&self, top: &AgentId) -> Self {
+        if top.is_root() {
+            return self.clone();
+        }
+        let list: Vec<_> = self.list.iter().filter(|refused| refused.agent.is_within(top)).cloned().collect();
+        Self { count: list.len() as u64, list, pending: HashMap::new() }
+    }
+
+    /// Lists a step of a plan whose agent was refused: no call of a model ends with that.
+    fn step_refused(&mut self, event: &ViewEvent<'_>, e: &SubagentRefused) {
+        let by = match e.code {
+            Code::PermissionDenied => RefusedBy::Rule,
+            Code::SpawnNotAllowed => RefusedBy::Grant,
+            _ => return,
+        };
+        if step_number(&e.call_id).is_none() {
+            return;
+        }
+        self.count += 1;
+        if self.list.len() == REFUSED_LISTED_MAX {
+            return;
+        }
+        self.list.push(RefusedOperation {
+            seq: event.seq,
+            at_ms: event.at_ms,
+            agent: event.agent.clone(),
+            operation: printable::visible_line(&format!("task:{}", e.definition)),
+            code: e.code,
+            by,
+            reason: printable::line(&first_line(&e.reason, REASON_MAX_CHARS)),
+        });
     }
 
     fn pending(&mut self, agent: &AgentId, call_id: &str) -> &mut PendingCall {
@@ -198,6 +235,7 @@ impl ViewPart for RefusedOperations {
                 | EventKind::ToolIntended
                 | EventKind::ToolFinished
                 | EventKind::ToolInterrupted
+                | EventKind::SubagentRefused
         )
     }
 
@@ -211,6 +249,7 @@ impl ViewPart for RefusedOperations {
                 self.pending(event.agent, &e.call_id).operation.get_or_insert(operation);
             }
             EventBody::ToolFinished(e) => self.finished(event, e),
+            EventBody::SubagentRefused(e) => self.step_refused(event, e),
             EventBody::ToolInterrupted(e) => {
                 self.pending.remove(&(event.agent.clone(), e.call_id.clone()));
             }

@@ -40,7 +40,7 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     }
     let view = posse.view(run).await.expect("a view");
     let detail =
-        read_back(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::UTC, Default::default()));
+        read_back(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::UTC, api::FilesOfRun::default()));
     assert_eq!(detail["status"], "running");
     let blocked = &detail["agents"][0]["blocked_on"];
     assert_eq!((&blocked["kind"], &blocked["operation"]), (&json!("approver"), &json!("list:.")));
@@ -64,7 +64,7 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     assert_eq!(printed["exit"], 0);
     let view = posse.view(run).await.expect("a view");
     let detail =
-        read_back(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::UTC, Default::default()));
+        read_back(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::UTC, api::FilesOfRun::default()));
     assert_eq!(detail["agents"][0]["close_reason"], "integrated");
     assert_eq!(read_back(&api::RunStats::new(&view, view.last_at_ms()))["status"], "completed");
 }

@@ -4,8 +4,11 @@ use std::path::Path;
 
 use posse::api::CheckStatus as Status;
 
-use super::{MachineFinding, MachineRemedy, passed, short};
+use super::{MachineFinding, MachineRemedy, hint, passed, short};
 use crate::Setup;
+
+/// With less space than this, a run fails soon.
+const FREE_MIN_BYTES: u64 = 100 * 1024 * 1024;
 
 pub(super) fn state(setup: &Setup) -> MachineFinding {
     let name = "state directory";
@@ -19,7 +22,18 @@ pub(super) fn state(setup: &Setup) -> MachineFinding {
             short(name, Status::Missing, value, MachineRemedy::SetOwnStateDir)
         }
         Ok(dir) => match setup.open_read_only().map(drop) {
-            Ok(()) if writable(dir) => passed(name, dir.display().to_string()),
+            Ok(()) if writable(dir) => match free_bytes(dir) {
+                Some(free) if free < FREE_MIN_BYTES => {
+                    let value = format!("{} has only {} MiB left on its disk", dir.display(), free >> 20);
+                    short(
+                        name,
+                        Status::Missing,
+                        value,
+                        hint("free some space; old runs are removed by `posse gc`"),
+                    )
+                }
+                _ => passed(name, dir.display().to_string()),
+            },
             Ok(()) => {
                 let value = format!("{} cannot be written", dir.display());
                 short(name, Status::Missing, value, MachineRemedy::MakeStateDirWritable)
@@ -35,6 +49,12 @@ fn can_be_made(dir: &Path) -> bool {
         // The kernel's own directories look writable to root, but nothing can be created there.
         above.is_dir() && writable(above) && !above.starts_with("/proc") && !above.starts_with("/sys")
     })
+}
+
+/// The space that the user can still fill; `None` if it is not known.
+fn free_bytes(dir: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(dir).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 pub(super) fn writable(dir: &Path) -> bool {

@@ -4,7 +4,7 @@ use posse::{Approvals, Decision, Pattern, Rule, Rules};
 use posse_definitions::about_no_tool;
 use posse_domain::permission::{APPROVALS_MAX, RULES_MAX};
 
-use crate::error::{SetupError, Subject};
+use crate::error::{Remedy, SetupError, Subject};
 
 /// The permissions of one run.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +16,8 @@ pub struct RunPermissions {
 }
 
 impl RunPermissions {
-    /// Refuses a pattern for a tool that does not exist: a misspelled rule would protect nothing.
+    /// Refuses a pattern for a tool that does not exist, because a misspelled rule would protect nothing, and one that is
+    /// both allowed and denied.
     pub fn check(&self, tools: &[&'static str]) -> Result<(), SetupError> {
         let rules = self.rules.iter().map(|rule| (rule.decision, &rule.pattern));
         let allowed = self.allow.iter().map(|pattern| (Decision::Allow, pattern));
@@ -24,6 +25,14 @@ impl RunPermissions {
             if let Some(problem) = about_no_tool(pattern, tools) {
                 return Err(SetupError::about(Subject::Permission(decision), problem));
             }
+        }
+        let is_denied = |pattern: &&Pattern| {
+            self.rules.iter().any(|rule| rule.decision == Decision::Deny && rule.pattern == **pattern)
+        };
+        if let Some(pattern) = self.allow.iter().find(is_denied) {
+            let problem = format!("`{pattern}` is also denied, and a denied operation stays denied");
+            return Err(SetupError::about(Subject::Permission(Decision::Allow), problem)
+                .remedy(Remedy::Hint("leave out one of the two; nothing was started".to_owned())));
         }
         Ok(())
     }
@@ -68,6 +77,19 @@ mod tests {
         let error = rule("Bash:rm *", Decision::Deny).check(&tools).expect_err("no such tool");
         assert_eq!(error.subject, Some(Subject::Permission(Decision::Deny)));
         assert!(error.message().contains("`Bash` (did you mean `bash`?)"), "{error}");
+    }
+
+    #[test]
+    fn a_pattern_that_is_both_allowed_and_denied_is_refused() {
+        let pattern = |text: &str| -> Pattern { text.parse().expect("a pattern") };
+        let both = |allowed: &str, decision| RunPermissions {
+            allow: vec![pattern(allowed)],
+            rules: vec![Rule { pattern: pattern("bash"), decision }],
+        };
+        let error = both("bash", Decision::Deny).check(&["bash"]).expect_err("both");
+        assert!(error.message().contains("`bash` is also denied"), "{error}");
+        assert_eq!(both("bash:ls", Decision::Deny).check(&["bash"]), Ok(()), "a part of it");
+        assert_eq!(both("bash", Decision::Ask).check(&["bash"]), Ok(()));
     }
 
     #[test]

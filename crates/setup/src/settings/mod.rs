@@ -39,6 +39,7 @@ use crate::error::SetupError;
 use crate::limit::{Limit, MoneyLimit, TimeLimit};
 use crate::notes::Notes;
 use crate::project_dirs;
+pub use variables::check_variables;
 
 /// The unit of sizes in settings, in bytes.
 const MB: u64 = 1 << 20;

@@ -4,7 +4,7 @@ use posse_domain::nearest::{hint, nearest};
 
 use super::keys;
 use super::{Origin, Settings};
-use crate::environment::{POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
+use crate::environment::{Environment, POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
 use crate::error::{Remedy, SetupError};
 
 /// Variables that are read before any setting.
@@ -30,6 +30,11 @@ pub(super) fn read(variables: &[(String, String)]) -> Result<Settings, SetupErro
         set.map_err(|problem| SetupError::usage(format!("{name}: {problem}")))?;
     }
     Ok(settings)
+}
+
+/// Checks the variables for front ends that use no settings: a misspelled name is a mistake wherever it is seen.
+pub fn check_variables(environment: &Environment) -> Result<(), SetupError> {
+    read(&environment.variables).map(drop)
 }
 
 /// The nearest name is searched without the common prefix, which would make all names similar.
