@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use self::screen::{Frame, Screen};
+use self::screen::{Frame, TerminalEmulator};
 use crate::command::{FreshDir, Profile, Program, TMPDIR, build, root};
 use crate::{Failure, Outcome};
 
@@ -75,7 +75,7 @@ fn pseudo_terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
 /// files is shown as `/tmp/`.
 fn record(terminal: OwnedFd, temporary: &str) -> Vec<(Duration, Frame)> {
     let mut input = std::fs::File::from(terminal);
-    let mut screen = Screen::new(usize::from(COLUMNS), usize::from(ROWS));
+    let mut screen = TerminalEmulator::new(usize::from(COLUMNS), usize::from(ROWS));
     let mut frames: Vec<(Duration, Frame)> = Vec::new();
     let began = Instant::now();
     let mut buffer = [0; 8192];

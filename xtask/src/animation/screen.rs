@@ -12,7 +12,7 @@ pub(super) struct Style {
 /// The visible rows; each is its characters with their looks.
 pub(super) type Frame = Vec<Vec<(char, Style)>>;
 
-pub(super) struct Screen {
+pub(super) struct TerminalEmulator {
     /// All rows since the beginning; the last ones are visible.
     rows: Frame,
     width: usize,
@@ -24,7 +24,7 @@ pub(super) struct Screen {
     unfinished: String,
 }
 
-impl Screen {
+impl TerminalEmulator {
     pub(super) fn new(width: usize, height: usize) -> Self {
         let style = Style::default();
         Self { rows: vec![Vec::new()], width, height, row: 0, column: 0, style, unfinished: String::new() }
@@ -139,13 +139,13 @@ fn sequence_len(text: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn rows(screen: &Screen) -> Vec<String> {
+    fn rows(screen: &TerminalEmulator) -> Vec<String> {
         screen.frame().iter().map(|row| row.iter().map(|(c, _)| c).collect()).collect()
     }
 
     #[test]
     fn a_frame_that_is_drawn_over_another_replaces_it() {
-        let mut screen = Screen::new(80, 10);
+        let mut screen = TerminalEmulator::new(80, 10);
         screen.print("\u{1b}[?2026hone\u{1b}[K\ntwo\u{1b}[K\n\u{1b}[J\u{1b}[?2026l");
         screen.print("\u{1b}[2Fstays\u{1b}[K\n1\u{1b}[K\n\u{1b}");
         screen.print("[J");
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_the_last_rows_are_visible_and_colours_are_kept() {
-        let mut screen = Screen::new(80, 2);
+        let mut screen = TerminalEmulator::new(80, 2);
         screen.print("a\nb\n\u{1b}[38;5;9mc\u{1b}[0md");
         assert_eq!(rows(&screen), ["b", "cd"]);
         let colours: Vec<Option<u8>> = screen.frame()[1].iter().map(|(_, style)| style.colour).collect();
