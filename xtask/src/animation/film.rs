@@ -27,10 +27,10 @@ pub(super) fn svg(frames: &[(Duration, Frame)], columns: usize, rows: usize) -> 
     let width = (columns as f64 * CHAR_WIDTH).ceil() as usize + 2 * MARGIN;
     let height = rows * ROW_HEIGHT;
     let began = frames.first().map_or(Duration::ZERO, |(at, _)| *at);
-    let end = frames.last().map_or(Duration::ZERO, |(at, _)| *at) - began + LAST;
+    let end = frames.last().map_or(Duration::ZERO, |(at, _)| at.saturating_sub(began)) + LAST;
     let mut keyframes = String::new();
     for (number, (at, _)) in frames.iter().enumerate() {
-        let part = (*at - began).as_secs_f64() / end.as_secs_f64() * 100.0;
+        let part = at.saturating_sub(began).as_secs_f64() / end.as_secs_f64() * 100.0;
         let _ = write!(keyframes, "{part:.2}%{{transform:translateY(-{}px)}}", number * height);
     }
     let still = frames.len().saturating_sub(1) * height;
