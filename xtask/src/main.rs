@@ -3,6 +3,7 @@
 //! They are Rust and not shell so that they run wherever the project builds, and so that the rules they enforce have
 //! tests. A command is one file; a new one needs its `mod` line and its row in [`VERBS`].
 
+mod animation;
 mod bench;
 mod campaigns;
 mod ci;
@@ -36,6 +37,7 @@ const VERBS: &[Verb] = &[
         run: ci::run,
     },
     Verb { name: "tidy", about: "layers, absences and sizes that the compiler cannot see", run: tidy::run },
+    Verb { name: "animation", about: "records the demo and writes docs/demo.svg", run: animation::run },
     Verb {
         name: "docs",
         about: "runs every example of README.md and docs/: [--write] [PAGE...]",

@@ -58,6 +58,12 @@ fn plain(line: &str) -> String {
 
 /// Replaces ids, hashes and numbers, and shortens rules.
 fn plain_word(word: &str) -> String {
+    // `2026-03-31T14:00:00.000Z`
+    let is_time =
+        word.len() >= 20 && word.ends_with('Z') && word.bytes().take(4).all(|byte| byte.is_ascii_digit());
+    if is_time {
+        return "TIMESTAMP".to_owned();
+    }
     let mut plain = String::new();
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
@@ -105,8 +111,8 @@ mod tests {
 
     #[test]
     fn ids_numbers_times_sizes_and_columns_are_not_compared() {
-        let shown = "run k3f9ab2c completed: 2.1 s, 24.7k tokens\nk3f9ab2c  completed   2   (1.5 KiB)  ╭────";
-        let printed = "run zzzzzzz0 completed: 120 ms, 980 tokens\nzzzzzzz0 completed 11 (800 B) ╭─";
+        let shown = "started 2026-03-31T14:00:00.000Z\nrun k3f9ab2c completed: 2.1 s, 24.7k tokens\nk3f9ab2c  completed   2   (1.5 KiB)  ╭────";
+        let printed = "started 2027-01-02T03:04:05.678Z\nrun zzzzzzz0 completed: 120 ms, 980 tokens\nzzzzzzz0 completed 11 (800 B) ╭─";
         assert!(fits(&lines(shown), &lines(printed)));
     }
 

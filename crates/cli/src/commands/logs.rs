@@ -59,7 +59,7 @@ fn kind(text: &str) -> Result<EventKind, String> {
         let short = EventBody::KINDS.iter().map(|kind| kind.strip_prefix(AGENT_KIND).unwrap_or(kind));
         match nearest(text, short.chain(EventBody::KINDS.iter().copied())) {
             Some(near) => format!("there is no such kind of event; did you mean `{near}`?"),
-            None => "there is no such kind of event; docs/delegation.md lists them".to_owned(),
+            None => "there is no such kind of event; docs/reference/events.md lists them".to_owned(),
         }
     })
 }

@@ -64,7 +64,7 @@ mod tests {
             (Cause::Breaker(5), "it does not answer (5 failures in a row)"),
             (Cause::Pause(PauseReason::Rate, seconds(2)), "it asked to wait 2 s"),
             (Cause::Pause(PauseReason::Usage, seconds(4 * 3_600 + 1_800)), "its usage limit, for 4 h 30 min"),
-            (Cause::Pause(PauseReason::Unwell, seconds(61)), "it is unwell and asked to wait 1 min 1 s"),
+            (Cause::Pause(PauseReason::Unwell, seconds(61)), "it is overloaded and asked to wait 1 min 1 s"),
             (Cause::Pause(PauseReason::Rate, seconds(0)), "it asked to wait a moment"),
             (Cause::Calls(5), "the limit of 5 requests a minute"),
             (Cause::Tokens(40_000), "the limit of 40000 tokens a minute"),

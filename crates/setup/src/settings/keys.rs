@@ -171,7 +171,7 @@ keys! {
     "agent.include_sub_agent_events": bool = one(include_sub_agent_events, yes_or_no().run(|include, run| run.terms.include_sub_agent_events = *include)), Narrows, One(|| false.into()), flag("--include-sub-agent-events", ""),
         "For embedders: the events of an agent as a task (`posse::Posse::task_events`) include those of the sub-agents below it";
     "on_ask": OnAsk = one(on_ask, on_ask().run(|on_ask, run| run.on_ask = *on_ask)), Narrows, One(|| "deny".into()), flag("--on-ask", "deny|escalate"),
-        "What happens to a question that no user can answer at once: `deny` refuses the call, `escalate` lets it wait for `posse approve`";
+        "What happens to a question that no user can answer at once: `deny` refuses the call, `escalate` lets it wait for an approver";
     "providers": BTreeMap<ProviderName, RawProvider> = many(Settings::read_providers, BTreeMap<ProviderName, WithLine<RawProvider>>), Never, Words("the built-in ones"), None,
         "Model providers, by the first part of a model's name";
     "prices": BTreeMap<String, PriceShape> = many(Settings::read_prices, BTreeMap<String, WithLine<PriceTag>>), Never, Words("the built-in table"), None,
