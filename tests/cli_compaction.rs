@@ -1,4 +1,4 @@
-//! Conversations that outgrow the model's context: they are compacted, and the run goes on.
+//! Conversations that outgrow the model's context: they are compacted, and the run continues.
 
 use serde_json::Value;
 

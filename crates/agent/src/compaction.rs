@@ -30,7 +30,7 @@ const SUMMARY_BYTES_PER_TOKEN: u64 = 6;
 
 /// Where a conversation is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct CutPoint {
     /// The number of messages before the cut. The summary replaces all of them but the assignment.
     pub messages: usize,
     /// Maximum length of the summary.
@@ -47,7 +47,7 @@ pub fn cut(
     added_tokens: u64,
     window_tokens: u64,
     is_refused: bool,
-) -> Option<Cut> {
+) -> Option<CutPoint> {
     let messages = conversation.messages();
     let total = conversation.estimated_tokens();
     let window = if is_refused { window_tokens.min(total) } else { window_tokens };
@@ -62,7 +62,7 @@ pub fn cut(
     // Later cuts leave less, so the first one that suffices keeps most.
     let chosen = cuts[cuts.partition_point(|&cut| after(cut) > target)..].first().or(cuts.last());
     let cut = *chosen.filter(|&&cut| after(cut) < total)?;
-    Some(Cut { messages: cut, summary_tokens })
+    Some(CutPoint { messages: cut, summary_tokens })
 }
 
 /// The positions after the assignment at which a turn begins, if a message before them can be replaced.

@@ -66,7 +66,7 @@ pub const CUT_SUMMARY: &str = "[The summary was cut off here: it is as long as i
 
 /// Begins a summary that the host wrote, because the model could not.
 pub const HOST_SUMMARY: &str =
-    "The model wrote no summary. This is the end of what was left out, each text shortened:";
+    "The model wrote no summary. The newest of the omitted messages follow, each shortened:";
 
 /// Warns that most of a budget is spent. `what` is the budget and its limit.
 pub fn budget_low(what: &str) -> String {

@@ -49,7 +49,7 @@ fn conversation(earlier: &[Turn], turns: &[Turn]) -> (Conversation, usize) {
     (conversation, assignment)
 }
 
-fn compacted(conversation: &Conversation, assignment: usize, cut: Cut) -> Conversation {
+fn compacted(conversation: &Conversation, assignment: usize, cut: CutPoint) -> Conversation {
     let summary = bounded(&"s".repeat(1 << 20), cut.summary_tokens);
     let mut after = conversation.clone();
     after.compact(assignment, cut.messages, Message::User(notes::summary(&summary).into()));

@@ -9,14 +9,14 @@ use posse_domain::code::Code;
 use posse_domain::event::{ContextCompacted, ModelCalled, ModelReplied, ReportCause, SummaryScope};
 
 use super::{AttemptFailure, CallPlace, Machine, Overflow, Phase};
-use crate::compaction::{self, Cut};
+use crate::compaction::{self, CutPoint};
 use crate::conversation::{Conversation, Message};
 use crate::notes;
 
 impl Machine {
     /// The compaction that is due before the next model call, if its messages may have `window_tokens`. None if they fit,
     /// or if a summary would not make the conversation shorter.
-    pub fn due_compaction(&self, cause: Option<ReportCause>, window_tokens: u64) -> Option<Cut> {
+    pub fn due_compaction(&self, cause: Option<ReportCause>, window_tokens: u64) -> Option<CutPoint> {
         let upcoming = self.upcoming(cause).1;
         let is_refused = self.overflow == Overflow::Refused;
         if upcoming <= window_tokens && !is_refused {
@@ -56,7 +56,7 @@ impl Machine {
         output_tokens: u64,
     ) -> Option<ContextCompacted> {
         let Phase::Summarising { place, scope, .. } = &self.phase else { return None };
-        let cut = Cut { messages: position(scope.messages), summary_tokens: output_tokens };
+        let cut = CutPoint { messages: position(scope.messages), summary_tokens: output_tokens };
         let summary = match text.trim() {
             "" => self.host_summary(cut),
             text if is_cut_off => {
@@ -68,17 +68,17 @@ impl Machine {
     }
 
     /// The compaction without a model, with a summary of the host.
-    pub fn compacted_by_host(&self, cut: Cut) -> ContextCompacted {
+    pub fn compacted_by_host(&self, cut: CutPoint) -> ContextCompacted {
         self.compacted(self.upcoming_turn(), None, cut, self.host_summary(cut))
     }
 
-    fn host_summary(&self, cut: Cut) -> String {
+    fn host_summary(&self, cut: CutPoint) -> String {
         let end = cut.messages.min(self.conversation.messages().len());
         let replaced = &self.conversation.messages()[..end];
         compaction::host_summary(replaced, &self.first, cut.summary_tokens)
     }
 
-    fn compacted(&self, turn: u32, call: Option<u32>, cut: Cut, summary: String) -> ContextCompacted {
+    fn compacted(&self, turn: u32, call: Option<u32>, cut: CutPoint, summary: String) -> ContextCompacted {
         let count = self.conversation.messages().len();
         let end = cut.messages.min(count);
         let mut after = self.conversation.clone();

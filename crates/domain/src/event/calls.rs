@@ -28,7 +28,7 @@ pub enum Purpose {
 pub struct SummaryScope {
     /// The number of messages at the beginning of the conversation that the call summarises.
     pub messages: u64,
-    /// The estimated tokens of these messages that the request may have. Whatever exceeds them is left out.
+    /// The estimated tokens of these messages that the request may have. Longer parts are omitted.
     pub input_tokens: u64,
 }
 

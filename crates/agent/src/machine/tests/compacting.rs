@@ -5,7 +5,7 @@ use posse_domain::event::{Purpose, Sender};
 use serde_json::json;
 
 use super::fixture::{MachineFixture, child, said};
-use crate::compaction::Cut;
+use crate::compaction::CutPoint;
 use crate::machine::{Next, Overflow};
 
 fn long_talk(turns: usize) -> MachineFixture {
@@ -112,5 +112,5 @@ fn a_new_attempt_begins_with_the_whole_conversation() {
     told.retry("it failed");
     assert_eq!(said(&told.machine).len(), 2, "the assignment, and why it begins again");
     assert_eq!(told.folded(), told.machine);
-    assert_eq!(told.machine.due_compaction(None, 6_000), None::<Cut>);
+    assert_eq!(told.machine.due_compaction(None, 6_000), None::<CutPoint>);
 }
