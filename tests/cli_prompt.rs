@@ -131,7 +131,9 @@ fn commands_skills_and_files_are_completed_and_history_is_recalled() {
     tmux.until("search:");
     tmux.types(&["-l", "look"]);
     tmux.until("> look at @src/main.rs");
-    tmux.types(&["C-c", "C-d"]);
+    tmux.types(&["C-c"]);
+    until_empty(&tmux);
+    tmux.types(&["C-d"]);
     tmux.until_prompt();
 }
 

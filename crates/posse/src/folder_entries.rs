@@ -15,7 +15,7 @@ pub struct FolderEntry {
 
 /// The files and folders in a folder of a project, by name, without links, git's own folder, and what `.gitignore` excludes. Nothing
 /// outside of the project is read, and no program is started. A folder that cannot be read has no entries; of a large one,
-/// some are left out.
+/// some are omitted.
 pub fn folder_entries(project: &Path, folder: &str) -> Vec<FolderEntry> {
     let path = if folder.is_empty() { Ok(RelPath::root()) } else { RelPath::parse(folder) };
     let listing = path.ok().and_then(|path| DirHandle::open(project).ok()?.list(&path).ok());

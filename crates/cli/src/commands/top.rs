@@ -16,7 +16,7 @@ use crate::top::{self, TopOptions};
 
 /// Watch all runs on a full screen
 ///
-/// Shows the list of runs and, of the selected one, its tree, a timeline with a lane for each agent, the conversation,
+/// Shows the list of runs and, of the selected one, its tree, a timeline with a row for each agent, the conversation,
 /// the contract and the changes of each agent, and the journal; and the calls of all runs that wait for an answer, which
 /// can be answered there. `?` lists the keys; a mouse works, too. The runs continue when you leave.
 #[derive(Debug, clap::Args)]

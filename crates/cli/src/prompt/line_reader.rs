@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind};
 use super::completion::Completer;
 use super::editor::{EditStep, Editor};
 use super::history::History;
-use super::render::{Drawn, bytes, draw};
+use super::render::{LineFrame, bytes, draw};
 use crate::error::CliError;
 use crate::questions::write_out;
 use crate::signals::{Ask, Signals, listen_to};
@@ -29,14 +29,14 @@ pub(super) enum Read {
 /// The terminal while a line is typed.
 struct LineScreen {
     keyboard: Option<Keyboard>,
-    drawn: Drawn,
+    drawn: LineFrame,
 }
 
 impl LineScreen {
     fn take() -> Self {
         let keyboard = Keyboard::take();
         write_out(MARK_PASTES);
-        Self { keyboard, drawn: Drawn::default() }
+        Self { keyboard, drawn: LineFrame::default() }
     }
 
     fn draw(&mut self, editor: &Editor) {
@@ -53,7 +53,7 @@ impl LineScreen {
         editor.cursor = editor.text.len();
         self.draw(editor);
         write_out("\r\n");
-        self.drawn = Drawn::default();
+        self.drawn = LineFrame::default();
     }
 
     async fn key(&mut self) -> crate::view::keys::Key {
@@ -71,7 +71,7 @@ impl Drop for LineScreen {
 }
 
 /// What ended a wait for the terminal.
-enum Happened {
+enum PromptEvent {
     Key(crate::view::keys::Key),
     Signal(Ask),
     Suspended,
@@ -91,7 +91,7 @@ pub(super) async fn read_line(
     loop {
         screen.draw(editor);
         match next(&mut screen, &mut signals, &mut suspended, &mut resized).await {
-            Happened::Key(key) => {
+            PromptEvent::Key(key) => {
                 let before = editor.text.clone();
                 match editor.key(key, history, completer) {
                     EditStep::Typing => {}
@@ -107,19 +107,19 @@ pub(super) async fn read_line(
                     }
                 }
             }
-            Happened::Signal(Ask::Interrupt) => {
+            PromptEvent::Signal(Ask::Interrupt) => {
                 screen.leave(editor);
                 editor.clear();
             }
-            Happened::Signal(ask) => return Ok(Read::Stopped(ask)),
-            Happened::Suspended => {
+            PromptEvent::Signal(ask) => return Ok(Read::Stopped(ask)),
+            PromptEvent::Suspended => {
                 screen.leave(editor);
                 drop(screen);
                 let _ = kill_process(getpid(), rustix::process::Signal::STOP);
                 screen = LineScreen::take();
             }
             // The terminal has broken the rows anew: the next frame begins below them.
-            Happened::Resized => screen.leave(editor),
+            PromptEvent::Resized => screen.leave(editor),
         }
     }
 }
@@ -129,11 +129,11 @@ async fn next(
     signals: &mut Signals,
     suspended: &mut Signal,
     resized: &mut Signal,
-) -> Happened {
+) -> PromptEvent {
     tokio::select! {
-        key = screen.key() => Happened::Key(key),
-        ask = signals.next() => Happened::Signal(ask),
-        _ = suspended.recv() => Happened::Suspended,
-        _ = resized.recv() => Happened::Resized,
+        key = screen.key() => PromptEvent::Key(key),
+        ask = signals.next() => PromptEvent::Signal(ask),
+        _ = suspended.recv() => PromptEvent::Suspended,
+        _ = resized.recv() => PromptEvent::Resized,
     }
 }

@@ -14,7 +14,7 @@ const NEXT: &str = "  ";
 
 /// Rows on a terminal, and the cursor in them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Drawn {
+pub(super) struct LineFrame {
     pub(super) rows: Vec<String>,
     /// The number of rows that belong to the text; suggestions follow.
     pub(super) text_rows: usize,
@@ -23,7 +23,7 @@ pub(super) struct Drawn {
 }
 
 /// The rows of an editor on a terminal of this size.
-pub(super) fn draw(editor: &Editor, width: usize, height: usize) -> Drawn {
+pub(super) fn draw(editor: &Editor, width: usize, height: usize) -> LineFrame {
     // The last column stays free: a terminal that has written it may begin a new line.
     let width = width.saturating_sub(1).max(text_columns(FIRST) + 2);
     let mut drawn = text_rows(editor, width);
@@ -48,10 +48,10 @@ pub(super) fn draw(editor: &Editor, width: usize, height: usize) -> Drawn {
 }
 
 /// The rows of the text alone.
-fn text_rows(editor: &Editor, width: usize) -> Drawn {
-    let mut drawn = Drawn { rows: vec![FIRST.to_owned()], ..Drawn::default() };
+fn text_rows(editor: &Editor, width: usize) -> LineFrame {
+    let mut drawn = LineFrame { rows: vec![FIRST.to_owned()], ..LineFrame::default() };
     let mut used = text_columns(FIRST);
-    let mark = |drawn: &mut Drawn, used: usize| {
+    let mark = |drawn: &mut LineFrame, used: usize| {
         (drawn.cursor_row, drawn.cursor_column) = (drawn.rows.len() - 1, used);
     };
     for (at, c) in editor.text.char_indices() {
@@ -88,7 +88,7 @@ fn text_rows(editor: &Editor, width: usize) -> Drawn {
 }
 
 /// Leaves as many rows as the terminal has, around the cursor.
-fn cut(drawn: &mut Drawn, height: usize) {
+fn cut(drawn: &mut LineFrame, height: usize) {
     let first = (drawn.cursor_row + 1).saturating_sub(height);
     drawn.rows.drain(..first);
     drawn.rows.truncate(height);
@@ -97,7 +97,7 @@ fn cut(drawn: &mut Drawn, height: usize) {
 }
 
 /// The bytes that replace what was drawn, with the cursor in its place.
-pub(super) fn bytes(before: &Drawn, now: &Drawn) -> String {
+pub(super) fn bytes(before: &LineFrame, now: &LineFrame) -> String {
     let mut bytes = String::from("\u{1b}[?2026h\r");
     if before.cursor_row > 0 {
         let _ = write!(bytes, "\u{1b}[{}A", before.cursor_row);

@@ -31,11 +31,11 @@ const HELP: &[&str] = &[
 
 /// Draws with or without colour.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Drawing {
+pub(super) struct ScreenPainter {
     pub(super) is_coloured: bool,
 }
 
-impl Drawing {
+impl ScreenPainter {
     /// Draws the whole screen into an empty buffer.
     pub(super) fn draw(self, state: &State, buffer: &mut Buffer) {
         self.tabs(state, buffer);

@@ -46,8 +46,8 @@ async fn runs(posse: &Posse) -> Result<Input, CliError> {
 
 async fn open(posse: &Posse, run: &RunId) -> Result<Input, CliError> {
     let view = posse.view(run).await?;
-    let lanes = posse.lanes(run).await?;
-    Ok(Input::Run(Box::new(view), lanes))
+    let tracks = posse.tracks(run).await?;
+    Ok(Input::Run(Box::new(view), tracks))
 }
 
 async fn page(posse: &Posse, tab: Tab, agent: AgentId) -> Result<Page, CliError> {

@@ -40,7 +40,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::signals::{Ask, Signals};
 use crate::text::now_ms;
-use draw::Drawing;
+use draw::ScreenPainter;
 use runs::RunList;
 use state::{State, Tab};
 use terminal::{FullScreen, ScreenEvent};
@@ -68,7 +68,7 @@ pub(crate) async fn show(posse: Posse, options: TopOptions) -> Result<Exit, CliE
     terminal::give_back_on_panic();
     let signals = Signals::listen()?;
     let screen = FullScreen::take()?;
-    let drawing = Drawing { is_coloured: options.is_coloured };
+    let drawing = ScreenPainter { is_coloured: options.is_coloured };
     let (columns, rows) = screen.size();
     let runs = RunList::new(options.status, options.project, options.is_only_project, options.home);
     let state = State { columns, rows, now_ms: now_ms(), runs, ..State::default() };
@@ -99,7 +99,7 @@ struct Session {
     posse: Posse,
     state: State,
     screen: FullScreen,
-    drawing: Drawing,
+    drawing: ScreenPainter,
     signals: Signals,
     looks: Interval,
     loading: JoinSet<Option<Input>>,
@@ -112,7 +112,7 @@ struct Session {
 }
 
 /// What ended a wait.
-enum Happened {
+enum SessionEvent {
     Screen(ScreenEvent),
     Signal(Ask),
     Tick,
@@ -125,24 +125,24 @@ impl Session {
     async fn run(&mut self) -> Result<Exit, CliError> {
         loop {
             let input = match self.next().await {
-                Happened::Signal(ask) => return Ok(ask.exit()),
-                Happened::FrameDue => {
+                SessionEvent::Signal(ask) => return Ok(ask.exit()),
+                SessionEvent::FrameDue => {
                     self.draw();
                     continue;
                 }
-                Happened::Screen(ScreenEvent::Key(key)) => Input::Key(key),
-                Happened::Screen(ScreenEvent::Resized) => {
+                SessionEvent::Screen(ScreenEvent::Key(key)) => Input::Key(key),
+                SessionEvent::Screen(ScreenEvent::Resized) => {
                     self.screen.resize();
                     self.resized()
                 }
-                Happened::Screen(ScreenEvent::Suspended) => {
+                SessionEvent::Screen(ScreenEvent::Suspended) => {
                     self.screen.suspend();
                     self.resized()
                 }
-                Happened::Tick => Input::Tick(now_ms()),
-                Happened::Loaded(None) => continue,
-                Happened::Loaded(Some(input)) => self.loaded(input),
-                Happened::Event(event) => match *event {
+                SessionEvent::Tick => Input::Tick(now_ms()),
+                SessionEvent::Loaded(None) => continue,
+                SessionEvent::Loaded(Some(input)) => self.loaded(input),
+                SessionEvent::Event(event) => match *event {
                     Ok(event) => Input::Event(Box::new(event)),
                     Err(error) => {
                         self.events = None;
@@ -164,14 +164,14 @@ impl Session {
         Input::Resize(columns, rows)
     }
 
-    async fn next(&mut self) -> Happened {
+    async fn next(&mut self) -> SessionEvent {
         tokio::select! {
-            event = self.screen.next() => Happened::Screen(event),
-            ask = self.signals.next() => Happened::Signal(ask),
-            _ = self.looks.tick() => Happened::Tick,
-            Some(loaded) = self.loading.join_next() => Happened::Loaded(loaded.ok().flatten()),
-            event = next_event(self.events.as_mut()) => Happened::Event(Box::new(event)),
-            () = sleep_until(self.next_frame), if self.is_changed => Happened::FrameDue,
+            event = self.screen.next() => SessionEvent::Screen(event),
+            ask = self.signals.next() => SessionEvent::Signal(ask),
+            _ = self.looks.tick() => SessionEvent::Tick,
+            Some(loaded) = self.loading.join_next() => SessionEvent::Loaded(loaded.ok().flatten()),
+            event = next_event(self.events.as_mut()) => SessionEvent::Event(Box::new(event)),
+            () = sleep_until(self.next_frame), if self.is_changed => SessionEvent::FrameDue,
         }
     }
 

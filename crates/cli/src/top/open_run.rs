@@ -1,8 +1,8 @@
-//! The run that is open: its tree, and a lane for each of its agents.
+//! The run that is open: its tree, and a track for each of its agents.
 
 use std::collections::HashSet;
 
-use posse::view::{AgentView, LaneActivity, Lanes};
+use posse::view::{AgentView, TrackActivity, Tracks};
 use posse::{AgentId, JournalEvent, RunView};
 
 use crate::commands::show::in_tree_order;
@@ -10,14 +10,14 @@ use crate::text::duration;
 use crate::view::rows::{DrawOptions, Row, Tint, tree_row};
 use crate::view::width::clip;
 
-/// Columns of the names before the lanes.
+/// Columns of the names before the tracks.
 const NAME_COLUMNS: usize = 20;
 
 /// A run with its agents.
 #[derive(Debug)]
 pub(super) struct OpenRun {
     pub(super) view: RunView,
-    pub(super) lanes: Lanes,
+    pub(super) tracks: Tracks,
     folded: HashSet<AgentId>,
     /// The agent that keys apply to.
     pub(super) agent: AgentId,
@@ -26,8 +26,8 @@ pub(super) struct OpenRun {
 }
 
 impl OpenRun {
-    pub(super) fn new(view: RunView, lanes: Lanes, root: AgentId) -> Self {
-        Self { view, lanes, folded: HashSet::new(), agent: root, top: 0 }
+    pub(super) fn new(view: RunView, tracks: Tracks, root: AgentId) -> Self {
+        Self { view, tracks, folded: HashSet::new(), agent: root, top: 0 }
     }
 
     /// Takes over what the user selected in an earlier state of the same run.
@@ -39,7 +39,7 @@ impl OpenRun {
 
     pub(super) fn apply(&mut self, event: &JournalEvent) {
         self.view.apply(event);
-        self.lanes.apply_event(event);
+        self.tracks.apply_event(event);
     }
 
     /// The agents that are not folded away, each with the branch that leads to it.
@@ -97,7 +97,7 @@ impl OpenRun {
         shown.map(|(lead, agent)| tree_row(&self.view, agent, &lead, drawing)).collect()
     }
 
-    /// The lanes of the agents, from `top` on, below a scale.
+    /// The tracks of the agents, from `top` on, below a scale.
     pub(super) fn timeline(&self, now_ms: i64, columns: usize, height: usize) -> Vec<Row> {
         let width = columns.saturating_sub(NAME_COLUMNS + 1).max(1);
         let scale = Scale::new(self, now_ms, width);
@@ -108,24 +108,24 @@ impl OpenRun {
             let (name, used) = clip(&format!("{indent}{name} {}", agent.definition), NAME_COLUMNS);
             let mut row = Row { agent: Some(agent.id.clone()), ..Row::default() };
             row.push(Tint::Bold, format!("{name}{}", " ".repeat(NAME_COLUMNS - used + 1)));
-            scale.lane(self, &agent.id, &mut row);
+            scale.track(self, &agent.id, &mut row);
             rows.push(row);
         }
         rows
     }
 }
 
-/// The meaning of the marks in a lane.
+/// The meaning of the marks in a track.
 pub(super) const LEGEND: &str = "█ model ▒ tools ? approval ─ integration · waits";
 
-fn mark(activity: Option<LaneActivity>) -> (Tint, char) {
+fn mark(activity: Option<TrackActivity>) -> (Tint, char) {
     match activity {
         None => (Tint::Plain, ' '),
-        Some(LaneActivity::Waiting) => (Tint::Dim, '·'),
-        Some(LaneActivity::Model) => (Tint::Busy, '█'),
-        Some(LaneActivity::Tools) => (Tint::Good, '▒'),
-        Some(LaneActivity::Approver) => (Tint::Warning, '?'),
-        Some(LaneActivity::Integration) => (Tint::Dim, '─'),
+        Some(TrackActivity::Waiting) => (Tint::Dim, '·'),
+        Some(TrackActivity::Model) => (Tint::Busy, '█'),
+        Some(TrackActivity::Tools) => (Tint::Good, '▒'),
+        Some(TrackActivity::Approver) => (Tint::Warning, '?'),
+        Some(TrackActivity::Integration) => (Tint::Dim, '─'),
     }
 }
 
@@ -159,11 +159,11 @@ impl Scale {
         Row::tinted(Tint::Dim, format!("{:1$} {left}{right}{end}", "AGENT", NAME_COLUMNS))
     }
 
-    fn lane(&self, run: &OpenRun, agent: &AgentId, row: &mut Row) {
-        let Some(lane) = run.lanes.get(agent) else { return };
+    fn track(&self, run: &OpenRun, agent: &AgentId, row: &mut Row) {
+        let Some(track) = run.tracks.get(agent) else { return };
         for column in 0..self.columns {
             let (from, until) = (self.time(column), self.time(column + 1));
-            let (tint, mark) = mark(lane.between(from, until.max(from + 1)));
+            let (tint, mark) = mark(track.between(from, until.max(from + 1)));
             match row.pieces.last_mut() {
                 Some((last, text)) if *last == tint => text.push(mark),
                 _ => drop(row.push(tint, mark.to_string())),

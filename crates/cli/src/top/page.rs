@@ -102,7 +102,7 @@ impl Page {
         if !is_current {
             let mut lines: Vec<Row> = Vec::new();
             if self.dropped > 0 {
-                let earlier = format!("… {} earlier lines are left out", self.dropped);
+                let earlier = format!("… {} earlier lines are omitted", self.dropped);
                 lines.push(Row::tinted(Tint::Dim, earlier));
             }
             lines.extend(self.rows.iter().flat_map(|row| lines_of(row, self.tab, columns)));

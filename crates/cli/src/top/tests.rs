@@ -9,7 +9,7 @@ use posse::{Decision, EventKind, NewRun, Posse, Rule, RunId};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::draw::Drawing;
+use super::draw::ScreenPainter;
 use super::load;
 use super::runs::RunList;
 use super::state::{Bottom, Request, State, Tab};
@@ -119,7 +119,7 @@ impl World {
     /// The texts of a screen, without what differs from machine to machine.
     fn screen(state: &State) -> String {
         let mut terminal = Terminal::new(TestBackend::new(state.columns, state.rows)).expect("a terminal");
-        let drawing = Drawing { is_coloured: false };
+        let drawing = ScreenPainter { is_coloured: false };
         terminal.draw(|frame| drawing.draw(state, frame.buffer_mut())).expect("drawn");
         let lines = terminal.backend().to_string();
         let lines = lines.lines().map(|line| line.trim_matches('"').trim_end());
@@ -175,7 +175,7 @@ fn nothing_of_a_model_or_a_file_reaches_a_cell_raw() {
         for key in ['1', '2', '3', '4', '5', '6', '7', '8'].into_iter().cycle().take(16) {
             world.keys(&mut state, &[Key::Char(key), Key::Char('/'), Key::Char('e'), Key::Enter]).await;
             let mut buffer = ratatui::buffer::Buffer::empty(ratatui::layout::Rect::new(0, 0, 120, 40));
-            Drawing { is_coloured: true }.draw(&state, &mut buffer);
+            ScreenPainter { is_coloured: true }.draw(&state, &mut buffer);
             for cell in buffer.content() {
                 let is_raw = |c: char| {
                     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use posse::view::Lanes;
+use posse::view::Tracks;
 use posse::{AgentId, Answer, JournalEvent, ListedRun, PendingQuestion, RunId, RunView};
 
 use super::open_run::OpenRun;
@@ -25,7 +25,7 @@ pub(super) enum Input {
     Tick(i64),
     /// The runs and their open questions.
     Runs(Vec<ListedRun>, Vec<PendingQuestion>),
-    Run(Box<RunView>, Lanes),
+    Run(Box<RunView>, Tracks),
     /// An event of the open run.
     Event(Box<JournalEvent>),
     Page(Box<Page>),
@@ -76,7 +76,7 @@ impl State {
                 self.keep_visible();
                 Update { is_changed, effect: None }
             }
-            Input::Run(view, lanes) => self.on_run(*view, lanes).into(),
+            Input::Run(view, tracks) => self.on_run(*view, tracks).into(),
             Input::Event(event) => self.on_event(&event),
             Input::Page(page) => self.on_page(*page).into(),
             Input::Note(note) => {
@@ -86,13 +86,13 @@ impl State {
         }
     }
 
-    fn on_run(&mut self, view: RunView, lanes: Lanes) -> Option<Effect> {
+    fn on_run(&mut self, view: RunView, tracks: Tracks) -> Option<Effect> {
         let run = view.run()?;
         if self.opening.as_ref() != Some(&run) {
             return None;
         }
         self.opening = None;
-        let mut open = OpenRun::new(view, lanes, run.root());
+        let mut open = OpenRun::new(view, tracks, run.root());
         if let Some(before) = self.run.take() {
             open.keep_selection_of(before);
         }

@@ -14,7 +14,7 @@ use super::tty::is_in_foreground;
 use crate::text::now_ms;
 
 /// Time between two frames.
-const FRAME: Duration = Duration::from_millis(80);
+const FRAME: Duration = Duration::from_millis(100);
 /// Lines of the reply in progress below the tree.
 const REPLY_LINES: usize = 5;
 /// Limit of rows in the final tree.

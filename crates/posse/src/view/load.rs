@@ -10,9 +10,8 @@ use posse_domain::printable;
 use posse_engine::ports::{AgentRow, RunEntry, RunSpending, StoreError};
 
 use super::{
-    AgentRecord, AgentView, Agents, BlockedAgents, Lanes, ListedRun, OpenQuestions, PlanView,
-    RefusedOperations, RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, ViewEvent,
-    ViewPart,
+    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
+    RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, Tracks, ViewEvent, ViewPart,
 };
 use crate::{Error, Posse};
 
@@ -171,7 +170,7 @@ impl Posse {
     }
 
     /// When each agent of a run did what, from its whole journal.
-    pub async fn lanes(&self, run: &RunId) -> Result<Lanes, Error> {
+    pub async fn tracks(&self, run: &RunId) -> Result<Tracks, Error> {
         self.sound(run).await?;
         self.fold(run).await
     }

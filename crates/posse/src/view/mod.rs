@@ -12,7 +12,7 @@
 //! | `files`, `file_history` | the commits of each agent, and its files at a moment |
 //! | `refusals` | the operations that were refused |
 //! | `plan`, `timeline` | the other parts |
-//! | `lanes` | when each agent did what; not part of the whole view, which would grow with every call |
+//! | `tracks` | when each agent did what; not part of the whole view, which would grow with every call |
 //! | `spending` | figures as of a moment, and sums of them |
 //! | `summary` | a run as an entry of a list, from its row alone |
 //! | `rows` | conversion of the store's rows to agents: the only code that parses their JSON |
@@ -27,7 +27,6 @@ mod agents;
 mod blocked;
 mod file_history;
 mod files;
-mod lanes;
 mod load;
 mod plan;
 mod questions;
@@ -36,6 +35,7 @@ mod rows;
 mod spending;
 mod summary;
 mod timeline;
+mod tracks;
 mod waits;
 
 pub use agent::{AgentView, IntegrationProgress, Refusal, Stage};
@@ -44,7 +44,6 @@ pub use blocked::{BlockedAgents, BlockedOn};
 pub(crate) use file_history::{FileHistory, FilesAt};
 pub(crate) use files::started_from;
 pub use files::{AgentCommits, AgentFiles};
-pub use lanes::{LANE_MAX_SPANS, Lane, LaneActivity, LaneSpan, Lanes};
 pub use plan::{PlanView, StepView};
 pub use questions::{OpenQuestion, OpenQuestions};
 pub use refusals::{REFUSED_LISTED_MAX, RefusedBy, RefusedOperation, RefusedOperations};
@@ -53,6 +52,7 @@ pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
 pub use summary::{ListStatus, ListedRun, RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
+pub use tracks::{TRACK_MAX_SPANS, Track, TrackActivity, TrackSpan, Tracks};
 pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 
 use std::borrow::Cow;

@@ -103,7 +103,7 @@ fn watched(posse: &Path, home: &Path, args: &[&str], measured: Duration) -> f64 
 /// Reads what a terminal shows, for some time. A running view writes several times a second.
 fn read_for(terminal: &mut File, time: Duration) {
     let began = Instant::now();
-    let mut part = [0; 64 * 1024];
+    let mut part = [0; 16 * 1024];
     while began.elapsed() < time {
         let read = terminal.read(&mut part).expect("the view is running");
         assert!(read > 0, "the view has ended");

@@ -1,4 +1,4 @@
-//! When each agent did what, for a timeline with one lane per agent.
+//! When each agent did what, for a timeline with one track per agent.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,12 +8,12 @@ use posse_domain::id::AgentId;
 use super::{ViewEvent, ViewPart};
 use crate::JournalEvent;
 
-/// How many spans a lane keeps. The first one then also stands for those before it.
-pub const LANE_MAX_SPANS: usize = 1_000;
+/// How many spans a track keeps. The first one then also stands for those before it.
+pub const TRACK_MAX_SPANS: usize = 1_000;
 
 /// What an agent does for some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LaneActivity {
+pub enum TrackActivity {
     /// It waits to start, or is between two activities.
     Waiting,
     /// Its model writes a reply.
@@ -28,42 +28,42 @@ pub enum LaneActivity {
 
 /// An activity and its start; it lasts until the next one starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaneSpan {
+pub struct TrackSpan {
     /// What the agent does.
-    pub activity: LaneActivity,
+    pub activity: TrackActivity,
     /// When that started, in milliseconds since 1970.
     pub from_ms: i64,
 }
 
 /// The activities of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lane {
+pub struct Track {
     /// The agent.
     pub agent: AgentId,
     /// When it closed, in milliseconds since 1970.
     pub ended_at_ms: Option<i64>,
     /// In the order of time; never empty.
-    spans: VecDeque<LaneSpan>,
+    spans: VecDeque<TrackSpan>,
     /// The tool calls of the last reply that have no result yet.
     open_calls: usize,
 }
 
-impl Lane {
+impl Track {
     fn new(agent: AgentId, at_ms: i64) -> Self {
-        let first = LaneSpan { activity: LaneActivity::Waiting, from_ms: at_ms };
+        let first = TrackSpan { activity: TrackActivity::Waiting, from_ms: at_ms };
         Self { agent, ended_at_ms: None, spans: [first].into(), open_calls: 0 }
     }
 
     /// Its activities, oldest first.
-    pub fn spans(&self) -> impl Iterator<Item = &LaneSpan> {
+    pub fn spans(&self) -> impl Iterator<Item = &TrackSpan> {
         self.spans.iter()
     }
 
     /// What the agent did for the longest time between two moments; `None` if it did not exist then.
-    pub fn between(&self, from_ms: i64, until_ms: i64) -> Option<LaneActivity> {
+    pub fn between(&self, from_ms: i64, until_ms: i64) -> Option<TrackActivity> {
         let end = self.ended_at_ms.unwrap_or(i64::MAX).min(until_ms);
         let first = self.spans.partition_point(|span| span.from_ms <= from_ms).saturating_sub(1);
-        let mut longest: Option<(i64, LaneActivity)> = None;
+        let mut longest: Option<(i64, TrackActivity)> = None;
         for (at, span) in self.spans.iter().enumerate().skip(first) {
             if span.from_ms >= until_ms {
                 break;
@@ -78,14 +78,14 @@ impl Lane {
         longest.map(|(_, activity)| activity)
     }
 
-    fn begin(&mut self, activity: LaneActivity, at_ms: i64) {
+    fn begin(&mut self, activity: TrackActivity, at_ms: i64) {
         if self.spans.back().is_some_and(|last| last.activity == activity) {
             return;
         }
         // A clock that jumped back must not put the spans out of order.
         let from_ms = self.spans.back().map_or(at_ms, |last| last.from_ms.max(at_ms));
-        self.spans.push_back(LaneSpan { activity, from_ms });
-        if self.spans.len() > LANE_MAX_SPANS
+        self.spans.push_back(TrackSpan { activity, from_ms });
+        if self.spans.len() > TRACK_MAX_SPANS
             && let Some(oldest) = self.spans.pop_front()
             && let Some(first) = self.spans.front_mut()
         {
@@ -95,7 +95,7 @@ impl Lane {
 
     fn apply(&mut self, event: &ViewEvent<'_>) {
         let activity = match event.body {
-            EventBody::ModelCalled(_) => LaneActivity::Model,
+            EventBody::ModelCalled(_) => TrackActivity::Model,
             EventBody::ModelReplied(e) => {
                 self.open_calls = e.reply.as_ref().map_or(0, |reply| reply.calls.len());
                 self.idle()
@@ -104,10 +104,10 @@ impl Lane {
                 self.open_calls = self.open_calls.saturating_sub(1);
                 self.idle()
             }
-            EventBody::InputRequested(_) => LaneActivity::Approver,
+            EventBody::InputRequested(_) => TrackActivity::Approver,
             EventBody::InputAnswered(_) => self.idle(),
-            EventBody::SubagentWaitingForMerge(_) => LaneActivity::Integration,
-            EventBody::SubagentStarted(_) | EventBody::SubagentAttempt(_) => LaneActivity::Waiting,
+            EventBody::SubagentWaitingForMerge(_) => TrackActivity::Integration,
+            EventBody::SubagentStarted(_) | EventBody::SubagentAttempt(_) => TrackActivity::Waiting,
             EventBody::SubagentClosed(_)
             | EventBody::RunCompleted(_)
             | EventBody::RunFailed(_)
@@ -120,32 +120,32 @@ impl Lane {
         self.begin(activity, event.at_ms);
     }
 
-    fn idle(&self) -> LaneActivity {
-        if self.open_calls > 0 { LaneActivity::Tools } else { LaneActivity::Waiting }
+    fn idle(&self) -> TrackActivity {
+        if self.open_calls > 0 { TrackActivity::Tools } else { TrackActivity::Waiting }
     }
 }
 
-/// The lanes of all agents of a run. The run's limit on agents bounds their number.
+/// The tracks of all agents of a run. The run's limit on agents bounds their number.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Lanes {
+pub struct Tracks {
     /// In the order of their creation, the root first.
-    list: Vec<Lane>,
+    list: Vec<Track>,
     index: HashMap<AgentId, usize>,
     last_seq: u64,
 }
 
-impl Lanes {
-    /// The lanes in the order of the creation of their agents.
-    pub fn iter(&self) -> impl Iterator<Item = &Lane> {
+impl Tracks {
+    /// The tracks in the order of the creation of their agents.
+    pub fn iter(&self) -> impl Iterator<Item = &Track> {
         self.list.iter()
     }
 
-    /// The lane of this agent.
-    pub fn get(&self, agent: &AgentId) -> Option<&Lane> {
+    /// The track of this agent.
+    pub fn get(&self, agent: &AgentId) -> Option<&Track> {
         self.index.get(agent).map(|at| &self.list[*at])
     }
 
-    /// Applies the next event. An event that the lanes already have changes nothing.
+    /// Applies the next event. An event that the tracks already have changes nothing.
     pub fn apply_event(&mut self, event: &JournalEvent) {
         if event.seq > self.last_seq {
             self.take(&event.into());
@@ -153,7 +153,7 @@ impl Lanes {
     }
 }
 
-impl ViewPart for Lanes {
+impl ViewPart for Tracks {
     fn needs(&self, kind: EventKind) -> bool {
         matches!(
             kind,
@@ -179,7 +179,7 @@ impl ViewPart for Lanes {
         self.last_seq = event.seq;
         if let EventBody::RunStarted(_) | EventBody::SubagentCreated(_) = event.body {
             self.index.insert(event.agent.clone(), self.list.len());
-            self.list.push(Lane::new(event.agent.clone(), event.at_ms));
+            self.list.push(Track::new(event.agent.clone(), event.at_ms));
         }
         if let Some(at) = self.index.get(event.agent) {
             self.list[*at].apply(event);
@@ -189,56 +189,56 @@ impl ViewPart for Lanes {
 
 #[cfg(test)]
 mod tests {
-    use super::LaneActivity::{Integration, Model, Tools, Waiting};
+    use super::TrackActivity::{Integration, Model, Tools, Waiting};
     use super::*;
     use crate::scripted::ScriptedModel;
     use crate::{NewRun, Posse};
 
-    fn lane(spans: &[(LaneActivity, i64)], ended_at_ms: Option<i64>) -> Lane {
-        let mut lane = Lane::new("k3f9ab2c".parse().expect("an id"), spans[0].1);
+    fn track(spans: &[(TrackActivity, i64)], ended_at_ms: Option<i64>) -> Track {
+        let mut track = Track::new("k3f9ab2c".parse().expect("an id"), spans[0].1);
         for (activity, at_ms) in spans {
-            lane.begin(*activity, *at_ms);
+            track.begin(*activity, *at_ms);
         }
-        Lane { ended_at_ms, ..lane }
+        Track { ended_at_ms, ..track }
     }
 
     #[test]
     fn a_moment_shows_what_lasted_longest_in_it() {
-        let lane = lane(&[(Waiting, 100), (Model, 110), (Tools, 150), (Model, 155)], Some(200));
-        assert_eq!(lane.between(0, 100), None, "before it was created");
-        assert_eq!(lane.between(100, 110), Some(Waiting));
-        assert_eq!(lane.between(100, 160), Some(Model));
-        assert_eq!(lane.between(150, 156), Some(Tools));
-        assert_eq!(lane.between(190, 300), Some(Model));
-        assert_eq!(lane.between(201, 300), None, "after it closed");
+        let track = track(&[(Waiting, 100), (Model, 110), (Tools, 150), (Model, 155)], Some(200));
+        assert_eq!(track.between(0, 100), None, "before it was created");
+        assert_eq!(track.between(100, 110), Some(Waiting));
+        assert_eq!(track.between(100, 160), Some(Model));
+        assert_eq!(track.between(150, 156), Some(Tools));
+        assert_eq!(track.between(190, 300), Some(Model));
+        assert_eq!(track.between(201, 300), None, "after it closed");
     }
 
     #[test]
     fn the_oldest_spans_are_merged_and_time_never_runs_back() {
-        let mut lane = lane(&[(Waiting, 0)], None);
+        let mut track = track(&[(Waiting, 0)], None);
         for at in 0..2_000 {
-            lane.begin(if at % 2 == 0 { Model } else { Tools }, at);
+            track.begin(if at % 2 == 0 { Model } else { Tools }, at);
         }
-        assert_eq!(lane.spans.len(), LANE_MAX_SPANS);
-        assert_eq!(lane.spans[0].from_ms, 0);
-        lane.begin(Waiting, 5);
-        assert!(lane.spans.iter().is_sorted_by_key(|span| span.from_ms));
+        assert_eq!(track.spans.len(), TRACK_MAX_SPANS);
+        assert_eq!(track.spans[0].from_ms, 0);
+        track.begin(Waiting, 5);
+        assert!(track.spans.iter().is_sorted_by_key(|span| span.from_ms));
     }
 
     #[tokio::test]
-    async fn lanes_of_a_run_are_the_same_from_its_journal_and_from_its_events() {
+    async fn tracks_of_a_run_are_the_same_from_its_journal_and_from_its_events() {
         let script = "
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
 - reply: {text: done}
 ";
-        let script = ScriptedModel::from_yaml(script, "lanes.yaml").expect("a script");
-        let posse = Posse::builder().model("scripted/lanes", script).in_memory().open().expect("open");
-        let run = NewRun::new("Look.").model("scripted/lanes").dir(".");
+        let script = ScriptedModel::from_yaml(script, "tracks.yaml").expect("a script");
+        let posse = Posse::builder().model("scripted/tracks", script).in_memory().open().expect("open");
+        let run = NewRun::new("Look.").model("scripted/tracks").dir(".");
         let run = posse.start(run).await.expect("started");
         posse.wait(run.id()).await.expect("it ends");
-        let loaded = posse.lanes(run.id()).await.expect("lanes");
-        let mut followed = Lanes::default();
+        let loaded = posse.tracks(run.id()).await.expect("tracks");
+        let mut followed = Tracks::default();
         let mut events = posse.events(run.id(), 0);
         while let Some(event) = events.try_next().await.expect("an event") {
             followed.apply_event(&event);
@@ -246,11 +246,11 @@ mod tests {
         }
         assert_eq!(loaded, followed);
         let root = loaded.get(&run.id().root()).expect("the root");
-        let activities: Vec<LaneActivity> = root.spans().map(|span| span.activity).collect();
+        let activities: Vec<TrackActivity> = root.spans().map(|span| span.activity).collect();
         assert_eq!(activities, [Waiting, Model, Tools, Waiting, Model, Waiting]);
         let child = loaded.get(&run.id().root().child(1)).expect("the child");
-        let activities: Vec<LaneActivity> = child.spans().map(|span| span.activity).collect();
+        let activities: Vec<TrackActivity> = child.spans().map(|span| span.activity).collect();
         assert_eq!(activities, [Waiting, Model, Waiting, Integration]);
-        assert!(loaded.iter().all(|lane| lane.ended_at_ms.is_some()));
+        assert!(loaded.iter().all(|track| track.ended_at_ms.is_some()));
     }
 }
