@@ -1,5 +1,7 @@
 //! Conversations that outgrow the model's context: they are compacted, and the run continues.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 use crate::models_world::of_kind;
@@ -21,9 +23,11 @@ fn script(latency_ms: u32) -> String {
     );
     for turn in 1..=TURNS {
         let text = format!("Room {turn}: {}", "words ".repeat(1_300));
-        script.push_str(&format!(
-            "- when: {{turn: {turn}}}\n  reply: {{text: \"{text}\", tool_calls: [{{name: list, input: {{}}}}]}}\n"
-        ));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            script,
+            "- when: {{turn: {turn}}}\n  reply: {{text: \"{text}\", tool_calls: [{{name: list, input: {{}}}}]}}"
+        );
     }
     script.push_str("- reply: {text: All rooms are empty.}\n");
     script

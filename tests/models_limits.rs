@@ -157,7 +157,7 @@ fn a_conversation_that_stays_too_long_is_no_loop() {
 /// A root whose own words fill the context, so that no output can be omitted. It is refused in its fifth turn.
 fn wordy(asked: &MockRequest) -> Answer {
     match asked.number {
-        1..=4 => MockReply::text(&"many words of a long plan ".repeat(200)).call("list", &json!({})).into(),
+        1..=4 => MockReply::text("many words of a long plan ".repeat(200)).call("list", &json!({})).into(),
         5 => Answer::overflow(),
         6 => Answer::text("Asked to plan. Found nothing to change. Left: the end."),
         _ => Answer::text("That was long."),
