@@ -99,7 +99,7 @@ fn the_work_of_an_agent_that_was_not_merged_is_applied_by_its_name_and_taken_bac
         assert!(applied.starts_with(&format!("applied agent {child}: 2 files changed in ")), "{applied}");
         assert_eq!(text(&home, "child.txt").as_deref(), Some("2\n"));
         let again = home.posse(&["apply", &child]).exits(0).stdout;
-        assert!(again.starts_with(&format!("agent {child} was applied already: 2 files in ")), "{again}");
+        assert!(again.starts_with(&format!("agent {child} was already applied: 2 files in ")), "{again}");
         let undone = home.posse(&["apply", "--undo", &child]).exits(0).stdout;
         let starts = format!("undid the apply of agent {child}: 2 files changed back in ");
         assert!(undone.starts_with(&starts), "{undone}");

@@ -223,7 +223,7 @@ fn a_question_of_a_run_is_answered_at_the_prompt() {
     home.write_settings("rules:\n  - {pattern: write, decision: ask}\n");
     let tmux = open(&home);
     line(&tmux, "write it");
-    tmux.until("(Enter):");
+    tmux.until("[Enter = deny]:");
     tmux.types(&["o", "Enter"]);
     tmux.until("I did it.");
     until_empty(&tmux);

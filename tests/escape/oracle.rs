@@ -230,6 +230,7 @@ const OWN: [&str; 37] = [
     "projects/*/ref-locks/",
     "projects/*/bases/*/*/made",
     "projects/*/bases/*/*/checked",
+    "projects/*/bases/*/*/shape",
     "projects/*/bases/*/*/manifest",
     "projects/*/bases/*/*/git/.git/",
     "projects/*/manifest",
