@@ -87,7 +87,7 @@ impl User {
 
     /// The note about the project's definition, which is not trusted.
     fn limited_helper() -> Note {
-        Note::info("not trusted yet: `helper` of this project may use nothing without asking")
+        Note::info("not trusted yet: `helper` of this project must ask before every tool call")
             .remedy(Remedy::TrustProject)
     }
 }

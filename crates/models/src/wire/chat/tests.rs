@@ -332,7 +332,7 @@ fn pages_and_other_apis_are_told_as_such() {
     assert_eq!(page.message, "it answered 404 with a web page; is the base URL right?");
     assert_eq!(refused(404, &[], "404 page not found").kind, ProblemKind::Foreign);
     assert_eq!(refused(502, &[], "<html>Bad gateway").kind, ProblemKind::Unwell { after: None });
-    assert_eq!(refused(500, &[], "").message, "it answered 500 without a word");
+    assert_eq!(refused(500, &[], "").message, "it answered 500 without a message");
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //! files that a run with changes leaves on disk.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -12,7 +13,7 @@ use posse::{NewRun, Posse};
 use posse_testkit::fanout;
 
 use crate::Plan;
-use crate::command::beside_this;
+use crate::command::{beside_this, ms};
 use crate::report::Report;
 
 /// Concurrent runs while the directory is filled.
@@ -20,8 +21,15 @@ const PARALLEL: usize = 64;
 const CHILDREN: usize = 2;
 /// Number of rounds. The best counts, because other work of the machine only adds time.
 const ROUNDS: usize = 3;
-/// Time limit of a verb, in seconds.
-const LIMIT_S: f64 = 1.0;
+/// Time limit of a verb that reads all runs or a whole journal.
+const LIMIT_MS: f64 = 1_000.0;
+/// Time limits of verbs that people type again and again.
+const VERSION_LIMIT_MS: f64 = 10.0;
+const LOOK_LIMIT_MS: f64 = 100.0;
+/// Time limit of a verb that finds a run interrupted, which it has to be sure of.
+const INTERRUPTED_LIMIT_MS: f64 = 150.0;
+/// Number of agents of the large run.
+const WIDE: usize = 1_000;
 
 pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     // The command group reports if the command is not built.
@@ -29,25 +37,56 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
     let runs = if plan.quick { 100 } else { 10_000 };
     let home = tempfile::tempdir_in(&plan.dir).expect("a directory");
     fs::write(home.path().join("hello.txt"), "hello\n").expect("a file");
-    let made = fill(home.path(), runs).await;
+    let made = fill(home.path(), runs, CHILDREN).await;
     let writer = write(home.path()).await;
     furnish(&home.path().join("state"), &writer, &made);
     let last = made.into_iter().next_back().unwrap_or_default();
-    for args in [
-        &["stats"][..],
-        &["stats", "--json"],
-        &["gc", "--dry-run"],
-        &["ps"],
-        &["ps", "--all"],
-        &["show", &last],
-        &["wait", &last],
-        &["verify", &last],
+    let agents = if plan.quick { 10 } else { WIDE };
+    let wide = fill(home.path(), 1, agents - 1).await.remove(0);
+    for (args, limit) in [
+        (&["--version"][..], VERSION_LIMIT_MS),
+        (&["stats"], LIMIT_MS),
+        (&["stats", "--json"], LIMIT_MS),
+        (&["gc", "--dry-run"], LIMIT_MS),
+        (&["ps"], LOOK_LIMIT_MS),
+        (&["ps", "--all"], LIMIT_MS),
+        (&["show", &last], LOOK_LIMIT_MS),
+        (&["show", &wide], LOOK_LIMIT_MS),
+        (&["wait", &last], LIMIT_MS),
+        (&["verify", &last], LIMIT_MS),
     ] {
         let took = (0..ROUNDS).map(|_| once(&posse, home.path(), args)).min().unwrap_or_default();
-        let verb =
-            args.iter().map(|arg| if *arg == last { "RUN" } else { arg }).collect::<Vec<_>>().join(" ");
-        report.at_most(format!("`posse {verb}` with {runs} runs"), took.as_secs_f64(), "s", LIMIT_S);
+        let shown = |arg: &&str| match *arg {
+            arg if arg == last => "RUN".to_owned(),
+            arg if arg == wide => format!("RUN (of {agents} agents)"),
+            arg => arg.to_owned(),
+        };
+        let verb = args.iter().map(shown).collect::<Vec<_>>().join(" ");
+        report.at_most(format!("`posse {verb}` with {runs} runs"), ms(took), "ms", limit);
     }
+    for verb in ["wait", "cancel"] {
+        let times = (0..ROUNDS).map(|_| {
+            let interrupted = interrupt(&posse, home.path());
+            timed(&mut command(&posse, home.path(), &[verb, &interrupted])).1
+        });
+        let took = times.min().unwrap_or_default();
+        report.at_most(format!("`posse {verb}` of an interrupted run"), ms(took), "ms", INTERRUPTED_LIMIT_MS);
+    }
+}
+
+/// Starts a run in a process of its own, kills the process, and returns the run.
+fn interrupt(posse: &Path, home: &Path) -> String {
+    let script = home.join("slow.yaml");
+    fs::write(&script, "- {reply: {text: late}, latency_ms: 600000}\n").expect("a script");
+    let mut command = command(posse, home, &["run", "--json", "--model", "scripted/slow.yaml", "wait"]);
+    let mut process = command.stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().expect("its output")).read_line(&mut line).expect("an event");
+    process.kill().expect("killed");
+    process.wait().expect("its end");
+    let event: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let agent = event["agent_id"].as_str().expect("the root agent");
+    agent.to_owned()
 }
 
 /// Executes a run that changes a file, and returns its id.
@@ -82,10 +121,10 @@ fn furnish(state: &Path, writer: &str, runs: &[String]) {
 }
 
 /// Executes this many runs to their end, and returns their ids.
-async fn fill(home: &Path, runs: usize) -> Vec<String> {
+async fn fill(home: &Path, runs: usize, children: usize) -> Vec<String> {
     let posse = Posse::builder()
         .state_dir(home.join("state"))
-        .model("mock/fanout", fanout::model(CHILDREN, Duration::ZERO))
+        .model("mock/fanout", fanout::model(children, Duration::ZERO))
         .open()
         .expect("a store");
     let lead = fanout::lead(&posse.tool_names());
@@ -100,12 +139,20 @@ async fn fill(home: &Path, runs: usize) -> Vec<String> {
 
 /// The duration of the command in its own process.
 fn once(posse: &Path, home: &Path, args: &[&str]) -> Duration {
+    let (status, took) = timed(&mut command(posse, home, args));
+    assert!(status.success(), "{args:?} ended with {status}");
+    took
+}
+
+fn timed(command: &mut Command) -> (ExitStatus, Duration) {
+    let began = Instant::now();
+    let status = command.status().expect("the command starts");
+    (status, began.elapsed())
+}
+
+fn command(posse: &Path, home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(posse);
     command.env_clear().env("HOME", home).env("POSSE_HOME", home.join("state")).current_dir(home);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let began = Instant::now();
-    let status = command.status().expect("the command starts");
-    let took = began.elapsed();
-    assert!(status.success(), "{args:?} ended with {status}");
-    took
+    command
 }
