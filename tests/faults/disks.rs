@@ -100,7 +100,7 @@ mount -o remount,size=256m none "$POSSE_HOME"
     let said = |line: &str| out.lines().any(|said| said == line);
     assert!(said("first 1"), "{out}\n{err}");
     let full = format!("the disk that is mounted at {} is full", scenario.state().display());
-    assert!(err.contains(&full) && err.contains("posse resume"), "{err}");
+    assert!(err.contains(&full) && err.contains("resume the run"), "{err}");
     assert!(out.contains("interrupted"), "{out}");
     assert!(said("second 0") && said("verify 0"), "{out}\n{err}");
 }

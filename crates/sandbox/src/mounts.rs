@@ -96,8 +96,8 @@ pub enum RenamedDirs {
     None,
 }
 
-/// The longest path that the kernel records for a renamed directory, unless an administrator has changed its parameter
-/// `redirect_max`.
+/// The longest path that the kernel records for a renamed directory, unless its parameter
+/// `redirect_max` was changed.
 pub const REDIRECT_MAX_BYTES: usize = 256;
 
 /// A mounted overlay. Dropping it unmounts it, when no sandbox uses it any more.

@@ -29,7 +29,7 @@ pub(super) fn state(setup: &Setup) -> MachineFinding {
                         name,
                         Status::Missing,
                         value,
-                        hint("free some space; old runs are removed by `posse gc`"),
+                        hint("free some space, for example by removing old runs"),
                     )
                 }
                 _ => passed(name, dir.display().to_string()),

@@ -24,7 +24,7 @@ const DIRS_PER_DIR: usize = 50;
 const ROUNDS: usize = 3;
 /// Limit of all writers of a run together.
 const LIMIT_S: f64 = 2.0;
-/// How much longer they may take in the large folder, which has to be read and checked once. More would mean that a writer
+/// How much longer they may need in the large folder, which has to be read and checked once. More would mean that a writer
 /// costs something for each file of the project.
 const SLOWER_MAX: f64 = 1.5;
 
