@@ -208,7 +208,7 @@ fn git_bytes(repository: &Path, args: &[&str]) -> Vec<u8> {
 }
 
 /// What a state directory may contain beside the agents' files, as prefixes of paths.
-const OWN: [&str; 37] = [
+const OWN: [&str; 38] = [
     "posse.db",
     "writers.",
     "owners/",

@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn what_no_manifest_lists_is_compared_too() {
         use std::os::unix::fs::PermissionsExt;
-        let tamperings: [(&str, fn(&Path)); 8] = [
+        type Tampering = fn(&Path);
+        let tamperings: [(&str, Tampering); 8] = [
             ("its top directory", |state| fs::write(state.join("files/added"), "x").expect("written")),
             ("its top directory", |state| fs::remove_file(state.join("files/a")).expect("removed")),
             ("sub", |state| fs::create_dir(state.join("files/sub/empty")).expect("made")),
