@@ -149,9 +149,9 @@ fn an_apply_of_a_run_is_taken_back_and_what_the_user_did_since_is_kept() {
 
 #[test]
 fn advice_after_a_conflict_names_only_what_works() {
-    let failing = format!("{CONFLICT}- {{error: {{status: 400, message: no more}}}}\n")
-        .replace("\n- reply: {text: Done.}", "");
-    let home = home(&failing);
+    let failing = "- when: {turn: 1}\n  reply: {tool_calls: [{name: bash, input: {command: sed -i s/two/PARENT/ a.txt}}]}\n\
+                   - error: {status: 400, message: no more}\n";
+    let home = home(failing);
     let run = run_of(&home.posse(&["run", "--json", MODEL[0], MODEL[1], "go"]).exits(1).result());
     home.write("a.txt", &TEXT.replace("two", "zwei"));
     let refused = home.posse(&["apply", "--unfinished", &run]).exits(1).stderr;

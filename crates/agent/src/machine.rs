@@ -430,6 +430,9 @@ fn broken(cause: Option<ReportCause>, reason: String, report: Option<Arc<str>>) 
         Some(ReportCause::Budget | ReportCause::Time) => {
             AttemptFailure { kind: FailKind::Budget, code: Code::BudgetExhausted, reason, report }
         }
+        Some(ReportCause::Turns) => {
+            AttemptFailure { kind: FailKind::Execution, code: Code::TurnLimit, reason, report }
+        }
         _ => AttemptFailure { kind: FailKind::Execution, code: Code::SubagentError, reason, report },
     }
 }

@@ -272,7 +272,15 @@ impl<'a> RunFollower<'a> {
             Role::Watches => self.leave(ask.exit()),
             Role::Executes(handle) => {
                 stop(self.posse, handle).await;
-                self.view.stop(&format!("stopped; `posse resume {}` continues the run", self.run));
+                let run = &self.run;
+                let then = if self.is_cancelling {
+                    format!(
+                        "`posse resume {run}` completes the cancellation; `posse retry {run}` then starts again"
+                    )
+                } else {
+                    format!("`posse resume {run}` continues the run")
+                };
+                self.view.stop(&format!("stopped; {then}"));
                 DriveOutcome::Stopped(ask)
             }
         }
@@ -322,7 +330,7 @@ impl<'a> RunFollower<'a> {
         if agent.is_root() {
             self.is_cancelling = true;
             self.asking.withdraw(self.view);
-            self.view.note("cancelling; press Ctrl-C again to stop at once and resume later");
+            self.view.note("cancelling; press Ctrl-C again to stop this process at once");
         } else {
             self.view.note(&format!("cancelling {agent}"));
         }

@@ -16,6 +16,12 @@ pub(crate) fn clock(at_ms: i64) -> String {
     time_of_day(at_ms, &TimeZone::system())
 }
 
+/// A date and a time of day in the user's time zone.
+pub(crate) fn local_time(at_ms: i64) -> String {
+    let at = Timestamp::from_millisecond(at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
 /// A duration in its largest fitting unit.
 pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;

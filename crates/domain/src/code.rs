@@ -42,6 +42,8 @@ codes! {
     Timeout => "TIMEOUT",
     /// Tokens, money, agents or wall time ran out.
     BudgetExhausted => "BUDGET_EXHAUSTED",
+    /// The turns ran out before the work was done.
+    TurnLimit => "TURN_LIMIT",
     /// The agent or the run was cancelled.
     Cancelled => "CANCELLED",
     /// The change does not merge.

@@ -290,9 +290,15 @@ impl Posse {
         self.sound(run).await.map(drop)
     }
 
-    /// Whether a completed run's root, or a sub-agent that it needed, ran out of turns.
+    /// When the last event of a run was, in milliseconds since 1970.
+    pub(crate) async fn last_event_at_ms(&self, run: &RunSummary) -> Result<Option<i64>, Error> {
+        let last = self.store.read(&self.key(&run.run), run.events.saturating_sub(1), 1).await?;
+        Ok(last.first().and_then(|stored| Event::decode(stored).ok()).map(|event| event.at_ms))
+    }
+
+    /// Whether the root of a run that has ended, or a sub-agent that it needed, ran out of turns.
     pub async fn is_turn_limited(&self, run: &RunSummary) -> Result<bool, Error> {
-        if run.status != RunStatus::Completed {
+        if !matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
             return Ok(false);
         }
         let last = self.store.read(&self.key(&run.run), run.events.saturating_sub(1), 1).await?;

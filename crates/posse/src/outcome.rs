@@ -77,7 +77,11 @@ impl RunOutcome {
             turns: figures.turns,
             agents: 0,
             failed: failed.to_vec(),
-            turns_exhausted: matches!(body, EventBody::RunCompleted(e) if e.turns_exhausted),
+            turns_exhausted: match body {
+                EventBody::RunCompleted(e) => e.turns_exhausted,
+                EventBody::RunFailed(e) => e.code == Code::TurnLimit,
+                _ => false,
+            },
             turn_limited: match body {
                 EventBody::RunCompleted(e) => e.turn_limited.clone(),
                 _ => Vec::new(),
@@ -111,7 +115,10 @@ impl RunOutcome {
 
     /// Whether the root or a required sub-agent ran out of turns.
     pub fn is_turn_limited(&self) -> bool {
-        self.turns_exhausted || self.turn_limited.iter().any(|child| child.required)
+        let has_failed_child = || {
+            self.status == RunStatus::Failed && self.failed.iter().any(|child| child.code == Code::TurnLimit)
+        };
+        self.turns_exhausted || self.turn_limited.iter().any(|child| child.required) || has_failed_child()
     }
 
     /// [`is_turn_limited`](Self::is_turn_limited) for the run with this last event.
@@ -119,6 +126,9 @@ impl RunOutcome {
         match body {
             EventBody::RunCompleted(e) => {
                 e.turns_exhausted || e.turn_limited.iter().any(|child| child.required)
+            }
+            EventBody::RunFailed(e) => {
+                e.code == Code::TurnLimit || e.failed.iter().any(|child| child.code == Code::TurnLimit)
             }
             _ => false,
         }

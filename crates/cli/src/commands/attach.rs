@@ -17,8 +17,8 @@ use crate::view::View;
 /// exit code is that of the run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AttachArgs {
-    /// The run
-    run: RunArg,
+    /// The run [default: the newest run of this project]
+    run: Option<RunArg>,
     /// Print events and the result as JSON lines
     #[arg(long)]
     json: bool,
@@ -28,7 +28,7 @@ pub(crate) struct AttachArgs {
 pub(crate) fn attach(args: &AttachArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_for_commands()?;
     runtime::looking(async {
-        let run = args.run.find(&posse, context).await?;
+        let run = args.run.clone().unwrap_or_else(RunArg::newest).find(&posse, context).await?;
         let known = posse.view(&run).await?.last_seq();
         let mut signals = Signals::listen()?;
         let asking = QuestionPrompter::new(questions::attended(args.json));

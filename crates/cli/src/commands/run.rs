@@ -108,6 +108,7 @@ fn start_in(
     json: bool,
     context: &Context,
 ) -> Result<Exit, CliError> {
+    let draft = RunDraft { answers_sub_agents: !detached && questions::attended(json), ..draft };
     let prepared = runtime::looking(async { Ok(draft.prepare(directory, context).await) })?;
     let prepared = print_noted(prepared)?;
     if detached {
@@ -205,6 +206,8 @@ impl RunArgs {
             skill: self.skill,
             permissions: self.permissions.0,
             unowned_writers: self.unowned_writers.unwrap_or_default(),
+            // Known when the run is started.
+            answers_sub_agents: false,
             apply: self.apply,
             // `run` sets the plan. Every field is named, so that the compiler asks for the flag of a new one.
             plan: None,

@@ -15,7 +15,7 @@ use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::term;
-use crate::text::{bytes, cost_cell, cost_of_run, count, duration, now_ms, plural, tokens};
+use crate::text::{bytes, cost_cell, cost_of_run, count, duration, local_time, now_ms, plural, tokens};
 use crate::view::rows::files_fact;
 use crate::view::{Work, refused_lines};
 
@@ -148,7 +148,7 @@ fn heading(view: &RunView) -> String {
     if let Some(recorded) = view.replay_of() {
         let _ = writeln!(text, "a replay of {}", term::line(recorded));
     }
-    let _ = writeln!(text, "started {} in {}", api::timestamp(view.started_at_ms()), term::line(view.dir()));
+    let _ = writeln!(text, "started {} in {}", local_time(view.started_at_ms()), term::line(view.dir()));
     text
 }
 

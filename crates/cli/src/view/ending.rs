@@ -53,7 +53,11 @@ pub(crate) fn print_end(finished: &RunOutcome) {
 /// The outcome with its figures: time and cost first, because they matter most.
 fn first_line(finished: &RunOutcome) -> String {
     let RunOutcome { run, status, usage, .. } = finished;
-    let limit = if finished.turns_exhausted { " at its turn limit" } else { "" };
+    let limit = match (finished.turns_exhausted, finished.is_turn_limited()) {
+        (true, _) => " at its turn limit",
+        (false, true) => ", but a required sub-agent reached its turn limit",
+        (false, false) => "",
+    };
     let took = duration(finished.elapsed_ms);
     let cost = cost_of_run(usage, finished.is_replay);
     let (agents, turns) = (plural(finished.agents, "agent"), plural(finished.turns, "turn"));

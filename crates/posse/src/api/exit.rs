@@ -31,6 +31,7 @@ impl RunExit {
             _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
             (RunStatus::Cancelled, _) | (_, Some(FailKind::Cancelled)) => Self::Cancelled,
             (_, Some(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
+            _ if finished.is_turn_limited() => Self::Exhausted,
             _ => Self::Failed,
         }
     }
@@ -44,6 +45,7 @@ impl RunExit {
             _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
             Some(CloseReason::Failed(FailKind::Cancelled)) => Self::Cancelled,
             Some(CloseReason::Failed(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
+            _ if code == Some(Code::TurnLimit) => Self::Exhausted,
             _ => Self::Failed,
         }
     }

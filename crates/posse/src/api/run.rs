@@ -326,7 +326,7 @@ pub struct RunSummary {
 impl RunSummary {
     /// Converts a run of a list as of `now_ms`.
     pub fn new(listed: &crate::ListedRun, now_ms: i64) -> Self {
-        let crate::ListedRun { run, blocked, is_turn_limited, usage } = listed;
+        let crate::ListedRun { run, blocked, is_turn_limited, usage, .. } = listed;
         Self {
             run: run.run.to_string(),
             status: run.shown_status().into(),

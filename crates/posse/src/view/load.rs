@@ -66,7 +66,9 @@ impl Posse {
             let is_turn_limited = self.is_turn_limited(&run).await?;
             let unknown = Usage { micro_usd: None, ..Usage::default() };
             let usage = spent.as_mut().map_or(unknown, |spent| spent.remove(&run.run).unwrap_or_default());
-            listed.push(ListedRun { run, blocked, is_turn_limited, usage });
+            let is_interrupted = run.status.is_running() && run.holder.is_none() && run.damage.is_none();
+            let stopped_at_ms = if is_interrupted { self.last_event_at_ms(&run).await? } else { None };
+            listed.push(ListedRun { run, blocked, is_turn_limited, stopped_at_ms, usage });
         }
         Ok(listed)
     }

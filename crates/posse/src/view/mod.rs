@@ -133,6 +133,8 @@ pub struct RunView {
     title: String,
     dir: String,
     holder: Option<Holder>,
+    /// Whether its end says that its root, or a sub-agent that it required, ran out of turns.
+    is_turn_limited: bool,
     last_seq: u64,
     last_at_ms: i64,
 }
@@ -154,6 +156,7 @@ impl RunView {
             self.title = printable::line(&first_line(&request, RUN_TITLE_MAX_CHARS));
             self.dir.clone_from(&started.request.dir);
         }
+        self.is_turn_limited |= crate::RunOutcome::is_turn_limited_by(event.body);
         self.agents.take(event);
         self.blocked.take(event);
         self.files.take(event);
@@ -244,9 +247,9 @@ impl RunView {
         ShownStatus::new(self.status(), self.holder.is_some())
     }
 
-    /// Whether its root ran out of turns.
+    /// Whether its root, or a sub-agent that it required, ran out of turns.
     pub fn is_turn_limited(&self) -> bool {
-        self.agents.root().is_some_and(AgentView::is_turn_limited)
+        self.is_turn_limited || self.agents.root().is_some_and(AgentView::is_turn_limited)
     }
 
     /// What the whole tree spent.

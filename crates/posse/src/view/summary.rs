@@ -75,6 +75,8 @@ pub struct ListedRun {
     pub blocked: BlockedAgents,
     /// Whether it completed, but its root or a required sub-agent ran out of turns.
     pub is_turn_limited: bool,
+    /// When its last event was, in milliseconds since 1970, if it is interrupted.
+    pub stopped_at_ms: Option<i64>,
     /// What its agents spent. The usage of a replay is that of the recorded run.
     pub usage: Usage,
 }
@@ -106,7 +108,7 @@ impl ListedRun {
 
     /// How long it took, or has taken so far.
     pub fn wall_ms(&self, now_ms: i64) -> u64 {
-        let until = self.run.ended_at_ms.unwrap_or(now_ms);
+        let until = self.run.ended_at_ms.or(self.stopped_at_ms).unwrap_or(now_ms);
         until.saturating_sub(self.run.created_at_ms).max(0).cast_unsigned()
     }
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use posse::discovery::DefinitionType;
 use posse::{
-    Continuation, DEFAULT_ROOT, Definition, Definitions, ModelRegistry, NewRun, RunRequest, RunTerms,
+    Continuation, DEFAULT_ROOT, Definition, Definitions, ModelRegistry, NewRun, OnAsk, RunRequest, RunTerms,
 };
 use posse_domain::event::CatalogueText;
 use posse_domain::plan::{Plan, UnownedWriters};
@@ -70,6 +70,8 @@ pub struct RunDraft {
     /// Whether the result is applied to the checkout when the run has completed. This is an option of the executing
     /// process and not part of the run.
     pub apply: bool,
+    /// Whether a user of the front end answers the questions of sub-agents too, unless a setting says that they are denied.
+    pub answers_sub_agents: bool,
     /// The agent of an earlier run that the root continues. [`RunDraft::follow_up`] and [`RunDraft::retry`] set it.
     pub continues: Option<Continuation>,
 }
@@ -153,6 +155,7 @@ impl RunDraft {
             session_id,
             own_model,
             apply,
+            answers_sub_agents,
             continues,
             text: _,
             dir: _,
@@ -205,6 +208,7 @@ impl RunDraft {
             },
             plan: parts.plan,
             continues,
+            on_ask: if answers_sub_agents { OnAsk::Escalate } else { OnAsk::Deny },
             ..RunRequest::new(parts.text)
         };
         Settings { max_usd, ..settings.clone() }.apply(&mut request);

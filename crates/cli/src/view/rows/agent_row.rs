@@ -22,7 +22,8 @@ pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: D
     let (sign, tint) = sign(agent, drawing.frame);
     let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
     let is_selected = drawing.selected == Some(&agent.id);
-    row.push(Tint::Dim, lead).push(tint, format!("{sign} "));
+    // A sign of its own: without colour, no other one shows the selection.
+    row.push(Tint::Dim, lead).push(tint, format!("{sign}{}", if is_selected { "▸" } else { " " }));
     row.push(if is_selected { Tint::Selected } else { Tint::Bold }, name);
     row.push(Tint::Plain, format!(" {}", agent.definition));
     let until = agent.completed_at_ms.unwrap_or(drawing.now_ms);
@@ -78,7 +79,8 @@ fn more_figures(agent: &AgentView, is_folded: bool) -> Vec<String> {
         figures.push(format!("attempt {}", agent.attempt));
     }
     if is_folded {
-        figures.push(format!("{} children folded", agent.children.len()));
+        let count = agent.children.len();
+        figures.push(format!("{count} {} folded", if count == 1 { "child" } else { "children" }));
     }
     let (own, tree) = (agent.own.usage, agent.subtree.usage);
     figures.extend(cost(&tree));
@@ -118,7 +120,8 @@ fn activity(run: &RunView, agent: &AgentView) -> String {
         }
         (Stage::Running, Some(BlockedOn::Provider(wait))) => on_provider(wait),
         (Stage::Running, None) if agent.is_saying() => agent.last_lines(1).pop().unwrap_or_default(),
-        (Stage::Running, None) if !agent.asking && agent.open_children > 0 => match agent.open_children {
+        (Stage::Running, None) if agent.asking => "waits for its model".to_owned(),
+        (Stage::Running, None) if agent.open_children > 0 => match agent.open_children {
             1 => "waits for 1 child".to_owned(),
             open => format!("waits for {open} children"),
         },
