@@ -103,11 +103,14 @@ fn a_limit_that_ends_a_required_step_ends_the_run_with_5() {
 fn a_last_reply_that_still_calls_tools_is_a_failure() {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: On and on., tool_calls: [{name: list, input: {path: .}}]}\n");
-    let done = home.posse(&["run", "--model", MODEL, "--max-turns", "2", "work"]).exits(1);
+    let done = home.posse(&["run", "--model", MODEL, "--max-turns", "2", "work"]).exits(5);
+    assert!(done.stderr.contains("failed at its turn limit"), "{}", done.stderr);
+    assert!(done.stderr.contains("TURN_LIMIT"), "{}", done.stderr);
     assert!(done.stderr.contains("called tools instead of ending the work"), "{}", done.stderr);
     assert!(done.stderr.contains("it used up its 2 turns"), "{}", done.stderr);
     assert_eq!(done.stdout, "", "what it said is no report");
     let run = &done.stderr[..8];
+    assert_eq!(home.posse(&["show", "--json", run]).exits(0).json()["turns_exhausted"], true);
     assert!(!home.posse(&["report", run]).exits(0).stdout.contains("On and on."));
     assert!(home.posse(&["trace", run]).exits(0).stdout.contains("On and on."), "it is in the trace");
 }

@@ -280,6 +280,12 @@ fn git(repository: &Path, args: &[&str]) -> Option<String> {
 
 /// Replaces times of day, dates, durations and sizes, which all consist of digits.
 fn redact_line(line: &str) -> String {
+    const DATE_AND_TIME: &str = "9999-99-99 99:99:99";
+    let mut line = line.to_owned();
+    let shape: String = line.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }).collect();
+    if let Some(at) = shape.find(DATE_AND_TIME) {
+        line.replace_range(at..at + DATE_AND_TIME.len(), "[TIME]");
+    }
     let words: Vec<String> = line.split(' ').map(redact_word).collect();
     let mut text = words.join(" ");
     for unit in [" ms", " s", " min"] {

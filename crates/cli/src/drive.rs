@@ -273,14 +273,15 @@ impl<'a> RunFollower<'a> {
             Role::Executes(handle) => {
                 stop(self.posse, handle).await;
                 let run = &self.run;
-                let then = if self.is_cancelling {
+                // A cancellation that was requested may be stored or not.
+                let stored = if self.is_cancelling {
                     format!(
-                        "`posse resume {run}` completes the cancellation; `posse retry {run}` then starts again"
+                        "; if the cancellation is stored, it completes that, and `posse retry {run}` starts again"
                     )
                 } else {
-                    format!("`posse resume {run}` continues the run")
+                    String::new()
                 };
-                self.view.stop(&format!("stopped; {then}"));
+                self.view.stop(&format!("stopped; `posse resume {run}` continues the run{stored}"));
                 DriveOutcome::Stopped(ask)
             }
         }
@@ -330,7 +331,7 @@ impl<'a> RunFollower<'a> {
         if agent.is_root() {
             self.is_cancelling = true;
             self.asking.withdraw(self.view);
-            self.view.note("cancelling; press Ctrl-C again to stop this process at once");
+            self.view.note("cancelling; press Ctrl-C again to stop at once");
         } else {
             self.view.note(&format!("cancelling {agent}"));
         }

@@ -104,7 +104,7 @@ fn a_last_reply_that_still_calls_tools_is_not_a_report() {
         told.ask();
         told.reply(text, &[("z", "read", json!({}))]);
         let Next::Fail(broken) = told.next() else { panic!("{text}: {:?}", told.next()) };
-        assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::SubagentError), "{text}");
+        assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::TurnLimit), "{text}");
         let reason = &broken.reason;
         assert!(reason.contains("used up its 1 turn,") && reason.contains("called tools"), "{reason}");
         assert_eq!(broken.report, None, "what it said is in its trace, and is no report");
@@ -189,7 +189,7 @@ fn a_report_turn_without_text_fails() {
         let Next::Fail(AttemptFailure { kind, code, reason, report }) = told.next() else {
             panic!("{:?}", told.next())
         };
-        assert_eq!((kind, code, report), (FailKind::Execution, Code::SubagentError, None));
+        assert_eq!((kind, code, report), (FailKind::Execution, Code::TurnLimit, None));
         assert!(reason.contains("gave no text"), "{reason}");
     }
 }
