@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn what_no_manifest_lists_is_compared_too() {
         use std::os::unix::fs::PermissionsExt;
-        type Tampering = fn(&Path);
-        let tamperings: [(&str, Tampering); 8] = [
+        type ChangeOfState = fn(&Path);
+        let changes: [(&str, ChangeOfState); 8] = [
             ("its top directory", |state| fs::write(state.join("files/added"), "x").expect("written")),
             ("its top directory", |state| fs::remove_file(state.join("files/a")).expect("removed")),
             ("sub", |state| fs::create_dir(state.join("files/sub/empty")).expect("made")),
@@ -303,7 +303,7 @@ mod tests {
                 fs::remove_file(state.join(SHAPE)).expect("removed");
             }),
         ];
-        for (found, tamper) in tamperings {
+        for (found, tamper) in changes {
             let (dir, commit, state) = laid_out();
             assert_eq!(changed_entry(&state), None);
             tamper(&state);
