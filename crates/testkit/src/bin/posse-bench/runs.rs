@@ -152,7 +152,12 @@ fn timed(command: &mut Command) -> (ExitStatus, Duration) {
 
 fn command(posse: &Path, home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(posse);
-    command.env_clear().env("HOME", home).env("POSSE_HOME", home.join("state")).current_dir(home);
+    // A home elsewhere: no run starts in a user's home.
+    command
+        .env_clear()
+        .env("HOME", home.join("home"))
+        .env("POSSE_HOME", home.join("state"))
+        .current_dir(home);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
