@@ -87,7 +87,10 @@ impl Intent {
     }
 
     pub(super) fn save(&self, path: &Path) -> Result<(), RepositoryError> {
-        disk::write_durably(path, &serde_json::to_vec(self).unwrap_or_default())
+        let text = serde_json::to_vec(self);
+        let text =
+            text.map_err(|error| RepositoryError::Damaged(format!("the record of an apply: {error}")))?;
+        disk::write_durably(path, &text)
     }
 
     /// The commit that was applied completely.
@@ -95,13 +98,17 @@ impl Intent {
         if self.done { self.result.parse().ok() } else { None }
     }
 
-    /// The changes that take the writes back, each from the content after them to the content before them.
-    pub(super) fn undoing(&self) -> Vec<Change> {
-        let side = |record: &Option<SideRecord>| record.as_ref().and_then(SideRecord::side);
-        let change = |(path, write): (&String, &PathWrite)| {
-            Some(Change { path: unhex(path)?, old: side(&write.after), new: side(&write.before) })
+    /// The changes that take the writes back, each from the content after them to the content before them. `None` if the
+    /// record is damaged: a content that cannot be read must not be taken for an absent file.
+    pub(super) fn undoing(&self) -> Option<Vec<Change>> {
+        let side = |record: &Option<SideRecord>| match record {
+            Some(record) => record.side().map(Some),
+            None => Some(None),
         };
-        self.writes.iter().filter_map(change).collect()
+        let change = |(path, write): (&String, &PathWrite)| {
+            Some(Change { path: unhex(path)?, old: side(&write.after)?, new: side(&write.before)? })
+        };
+        self.writes.iter().map(change).collect()
     }
 
     /// The record after an undo.
@@ -151,6 +158,21 @@ mod tests {
     fn a_record_of_an_earlier_version_is_read_and_has_nothing_to_take_back() {
         let old = format!(r#"{{"result": "{}", "done": true, "mixed": {{}}}}"#, "1".repeat(40));
         let intent: Intent = serde_json::from_str(&old).expect("readable");
-        assert!(intent.applied().is_some() && intent.undoing().is_empty());
+        assert!(intent.applied().is_some() && intent.undoing().is_some_and(|changes| changes.is_empty()));
+    }
+
+    #[test]
+    fn a_damaged_record_removes_no_file() {
+        let oid = "2".repeat(40);
+        let record = |path: &str, before: &str| {
+            let side = |oid: &str| format!(r#"{{"kind": "file", "oid": "{oid}"}}"#);
+            let write = format!(r#""{path}": {{"before": {}, "after": {}}}"#, side(before), side(&oid));
+            let text =
+                format!(r#"{{"result": "{oid}", "done": true, "mixed": {{}}, "writes": {{{write}}}}}"#);
+            serde_json::from_str::<Intent>(&text).expect("readable")
+        };
+        assert_eq!(record("61", &oid).undoing().map(|changes| changes.len()), Some(1));
+        assert_eq!(record("61", "damaged").undoing(), None);
+        assert_eq!(record("6", &oid).undoing(), None);
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use posse_engine::ports::{ApplyError, ApplySummary};
 
+use super::RepositoryError;
 use super::apply_intent::{Intent, hex};
 use super::path_writer::{FileAction, PathWriter, PlanError};
 use super::tree_switch::TreeSwitch;
@@ -22,7 +23,9 @@ pub(super) fn undo(
 ) -> Result<ApplySummary, ApplyError> {
     let known = Intent::load(intent)?.filter(|known| !known.writes.is_empty());
     let Some(known) = known else { return Err(ApplyError::NotApplied) };
-    let changes = known.undoing();
+    let damaged =
+        || RepositoryError::Damaged(format!("{} is damaged; nothing was written", intent.display()));
+    let changes = known.undoing().ok_or_else(damaged)?;
     let (steps, mut undone) =
         writer.plan(&onto, &changes, &BTreeMap::new()).map_err(|error| match error {
             PlanError::Conflict(files) => ApplyError::ChangedSince(files),
