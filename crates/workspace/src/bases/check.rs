@@ -42,22 +42,7 @@ pub(super) fn changed_entry(dir: &Path) -> Option<String> {
     else {
         return Some("the list of its files is damaged".to_owned());
     };
-    changed_in_shape(dir, &shape).or_else(|| changed_file(&dir.join(FILES), &manifest))
-}
-
-/// The same for directories, whiteouts and the `.git` of a new workspace.
-fn changed_in_shape(dir: &Path, shape: &PathStats) -> Option<String> {
-    let unreadable = || Some("its directory cannot be opened".to_owned());
-    let Ok(root) = scan::open_root(dir) else { return unreadable() };
-    let changed = shape.0.iter().find(|(path, stat)| {
-        let now = statat(&root, path.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
-        now.map_or(true, |now| shape::comparable(&now) != *stat)
-    });
-    changed.map(|(path, _)| {
-        let place = path.strip_prefix(FILES.as_bytes()).unwrap_or(path);
-        let place = place.strip_prefix(b"/").unwrap_or(place);
-        if place.is_empty() { "its top directory".to_owned() } else { notes::readable(place) }
-    })
+    shape::changed(dir, &shape).or_else(|| changed_file(&dir.join(FILES), &manifest))
 }
 
 /// The same for the files of the manifest.
@@ -315,6 +300,27 @@ mod tests {
             let notes = files.bases.take_notes(space.project.dir());
             assert!(notes.len() == 1 && notes[0].contains(found), "{notes:?}");
         }
+    }
+
+    #[test]
+    fn a_path_that_is_longer_than_the_kernel_takes_is_recorded() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().join("folder");
+        let deep = vec!["a-directory-with-a-long-name"; 138].join("/");
+        assert!(deep.len() < 4_096 && dir.path().join("state").join(&deep).as_os_str().len() > 4_000);
+        let root = rustix::fs::open(dir.path(), OFlags::PATH, Permissions::empty()).expect("opened");
+        fs::create_dir(&folder).expect("made");
+        let mut at = rustix::fs::openat(&root, "folder", OFlags::PATH, Permissions::empty()).expect("opened");
+        for name in deep.split('/') {
+            rustix::fs::mkdirat(&at, name, Permissions::from_raw_mode(0o755)).expect("made");
+            at = rustix::fs::openat(&at, name, OFlags::PATH, Permissions::empty()).expect("opened");
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        rustix::fs::openat(&at, "file", flags, Permissions::from_raw_mode(0o644)).expect("made");
+        let files = LocalFiles::new(&dir.path().join("state"), WorkspaceOptions::default());
+        let commit = files.begin("run", &folder).expect("begun").snapshot.commit;
+        let state = files.open("run").expect("opened").base_state(&commit, None).expect("laid out");
+        assert_eq!(changed_entry(&state.dir), None);
     }
 
     #[test]
