@@ -100,6 +100,23 @@ fn a_limit_that_ends_a_required_step_ends_the_run_with_5() {
 }
 
 #[test]
+fn a_required_step_whose_last_reply_calls_tools_ends_the_run_with_its_limit() {
+    let home = Home::new();
+    home.write(
+        "script.yaml",
+        "- when: {definition: general}\n  reply: {text: More., tool_calls: [{name: list, input: {path: .}}]}\n\
+         - reply: {text: The step failed.}\n",
+    );
+    let step = "{title: one, description: do it, max_turns: 2, max_retries: 0}";
+    home.write("plan.yaml", &format!("goal: do it\nsteps: [{step}]\n"));
+    let done = home.posse(&["run", "--model", MODEL, "--plan", "plan.yaml"]).exits(5);
+    assert!(done.stderr.contains("failed at its turn limit"), "{}", done.stderr);
+    assert!(done.stderr.contains("TURN_LIMIT: required sub-agent 1 failed"), "{}", done.stderr);
+    let shown = home.posse(&["show", "--json", &done.stderr[..8]]).exits(0).json();
+    assert_eq!((&shown["status"], &shown["turns_exhausted"]), (&"failed".into(), &true.into()));
+}
+
+#[test]
 fn a_last_reply_that_still_calls_tools_is_a_failure() {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: On and on., tool_calls: [{name: list, input: {path: .}}]}\n");

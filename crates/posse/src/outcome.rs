@@ -115,10 +115,7 @@ impl RunOutcome {
 
     /// Whether the root or a required sub-agent ran out of turns.
     pub fn is_turn_limited(&self) -> bool {
-        let has_failed_child = || {
-            self.status == RunStatus::Failed && self.failed.iter().any(|child| child.code == Code::TurnLimit)
-        };
-        self.turns_exhausted || self.turn_limited.iter().any(|child| child.required) || has_failed_child()
+        self.turns_exhausted || self.turn_limited.iter().any(|child| child.required)
     }
 
     /// [`is_turn_limited`](Self::is_turn_limited) for the run with this last event.
@@ -127,9 +124,7 @@ impl RunOutcome {
             EventBody::RunCompleted(e) => {
                 e.turns_exhausted || e.turn_limited.iter().any(|child| child.required)
             }
-            EventBody::RunFailed(e) => {
-                e.code == Code::TurnLimit || e.failed.iter().any(|child| child.code == Code::TurnLimit)
-            }
+            EventBody::RunFailed(e) => e.code == Code::TurnLimit,
             _ => false,
         }
     }

@@ -121,8 +121,9 @@ impl Run {
         // If the run consists of one child, it fails with the child's kind.
         let alone = self.is_run_skill(&child.id);
         let kind = self.closed(&child.id).and_then(|closed| closed.fail_kind);
-        // A limit that ended a required child ends the run with the same kind.
-        let limited = matches!(kind, Some(FailKind::Budget | FailKind::Timeout));
+        // A limit that ended a required child ends the run with the same kind and code.
+        let limited =
+            matches!(kind, Some(FailKind::Budget | FailKind::Timeout)) || child.code == Code::TurnLimit;
         let own = alone || limited;
         RunFailed {
             kind: kind.filter(|_| own).unwrap_or(FailKind::Execution),

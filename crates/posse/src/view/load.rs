@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use posse_domain::budget::Usage;
-use posse_domain::event::EventKind;
+use posse_domain::event::{Event, EventKind};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Approvals;
 use posse_domain::printable;
@@ -13,7 +13,7 @@ use super::{
     AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
     RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, Tracks, ViewEvent, ViewPart,
 };
-use crate::{Error, Posse};
+use crate::{Error, Posse, RunOutcome};
 
 /// How often rows are read until no commit happens in between; after that the journal is read.
 const ROW_READS_MAX: u32 = 3;
@@ -196,19 +196,17 @@ impl Posse {
     async fn view_of_rows(&self, entry: &RunEntry, rows: &[AgentRow]) -> Result<RunView, Error> {
         let key = self.key(&entry.run);
         let agents = Agents::from_rows(rows)?;
-        let last_at_ms = if let Some(ended_at_ms) = entry.row.ended_at_ms {
-            ended_at_ms
-        } else {
-            let last = self.store.read(&key, entry.head.seq.saturating_sub(1), 1).await?;
-            last.first().map_or(entry.row.created_at_ms, |event| event.at_ms)
-        };
+        let last = self.store.read(&key, entry.head.seq.saturating_sub(1), 1).await?;
+        let last = last.first().and_then(|stored| Event::decode(stored).ok());
+        let last_at_ms = entry.row.ended_at_ms.or(last.as_ref().map(|event| event.at_ms));
         Ok(RunView {
             agents,
             title: printable::line(&entry.row.title),
             dir: entry.row.dir.clone(),
             holder: entry.holder.clone(),
             last_seq: entry.head.seq,
-            last_at_ms,
+            last_at_ms: last_at_ms.unwrap_or(entry.row.created_at_ms),
+            is_turn_limited: last.is_some_and(|event| RunOutcome::is_turn_limited_by(&event.body)),
             starts_from_rows: true,
             ..RunView::default()
         })
