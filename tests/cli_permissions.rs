@@ -245,7 +245,7 @@ fn an_answer_given_between_a_kill_and_a_resume_counts() {
         }
         if !happens {
             let said = outputs(&done.json_lines());
-            assert_eq!(said, ["PERMISSION_DENIED: a person said no to `write:asked.txt`: not this file"]);
+            assert_eq!(said, ["PERMISSION_DENIED: the user denied `write:asked.txt`: not this file"]);
         }
         assert_eq!(check_explained(&home, &run), 1);
         home.posse(&["verify", &run]).exits(0);

@@ -64,7 +64,7 @@ impl CliError {
 
     /// An error of the kind `ReaderGone`.
     pub(crate) fn reader_gone() -> Self {
-        Self::new(ErrorClass::ReaderGone, "the reader of the output is gone")
+        Self::new(ErrorClass::ReaderGone, "the program that read the output has exited")
     }
 
     /// Adds what to do next.

@@ -43,7 +43,7 @@ const MAX_TAIL_BYTES: usize = 4 * 1024;
 /// How long to wait for these bytes, in the background.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The error if no client can be created.
-const NO_CLIENT: &str = "connections cannot be made here";
+const NO_CLIENT: &str = "network connections are not available here";
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
 
 /// A proxy for model traffic.

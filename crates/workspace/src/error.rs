@@ -80,7 +80,7 @@ pub enum RepositoryError {
     #[error("{0}")]
     Unsupported(String),
     /// Another process held a lock longer than the timeout.
-    #[error("another process has held {} for more than {seconds} s and may be stopped; `fuser` shows which one", .path.display())]
+    #[error("another process has locked {} for more than {seconds} s, and may be suspended; `fuser` shows which one", .path.display())]
     Held {
         /// The lock file.
         path: PathBuf,

@@ -142,7 +142,7 @@ impl LocalFiles {
         match space.strays()?.first() {
             None => Ok(space),
             Some(stray) => Err(RepositoryError::Unsupported(format!(
-                "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
+                "{} may hold work that is nowhere else; check it, move it elsewhere, and remove the run again",
                 stray.display()
             ))),
         }

@@ -35,7 +35,7 @@ enum ApprovalsAction {
     Revoke(RevokeArgs),
 }
 
-/// Ask again about operations that are always allowed
+/// Revoke "always" answers: ask about these operations again
 ///
 /// Later runs ask again. A run that has started keeps what it was allowed.
 #[derive(Debug, clap::Args)]

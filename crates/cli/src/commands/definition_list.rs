@@ -40,7 +40,7 @@ impl<T: ListItem> List<'_, T> {
         let odd = self.0.entries.iter().filter(|entry| entry.is_first() && entry.has_problem()).count();
         if odd > 0 {
             let files = plural(odd as u64, "file");
-            note(&format!("mistakes in {files}; `posse {} validate` lists them", self.verb()));
+            note(&format!("problems in {files}; `posse {} validate` lists them", self.verb()));
         }
         if self.0.entries.iter().any(|entry| !entry.trusted) {
             note(

@@ -18,7 +18,7 @@ use crate::text::count;
 /// price: name any of them as provider/model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ModelsArgs {
-    /// Only models whose name contains this text, or that this short name means
+    /// Only models whose name or short name matches this text
     text: Option<String>,
     /// Also list providers without a key, and their models
     #[arg(long, short)]

@@ -87,7 +87,7 @@ impl EventBody {
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
-                format!("turn {}: sent to {} for a summary of the conversation", e.turn, shown(&e.model))
+                format!("turn {}: asked {} to summarise the conversation", e.turn, shown(&e.model))
             }
             EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),

@@ -105,7 +105,7 @@ fn all_problems_are_in_one_report() {
     assert_eq!(
         problems(&plan),
         [
-            "step 1 `a`: depends_on: a cycle, in which none can be first: `a` -> `b` -> `a`",
+            "step 1 `a`: depends_on: the steps depend on each other in a circle: `a` -> `b` -> `a`",
             "step 3 `c`: agent: unknown definition `genral` (did you mean `general`?); available: `explore`, \
              `general`",
             "step 4 `d`: success_criteria: the command is empty",

@@ -114,7 +114,7 @@ steps:
         problems(text),
         [
             "2: on_failure: `contineu` is not one of continue, stop (did you mean `continue`?)",
-            "7: step 1 `one`: depends_on: a cycle, in which none can be first: `one` -> `two` -> `one`",
+            "7: step 1 `one`: depends_on: the steps depend on each other in a circle: `one` -> `two` -> `one`",
             "10: step 2 `two`: agent: unknown definition `explorer` (did you mean `explore`?); available: \
              `explore`, `general`, `planner`, `researcher`",
             "13: step 3 `three`: description: is missing",

@@ -35,7 +35,7 @@ impl TryFrom<String> for ProviderName {
         match name.as_str() {
             "" => wrong("it is empty"),
             taken if TAKEN.contains(&taken) => {
-                wrong(&format!("`{taken}/…` are models without one; choose another"))
+                wrong(&format!("`{taken}` is reserved; choose another name"))
             }
             other if other.contains('/') => wrong("what follows the first `/` is the model; remove the `/`"),
             other if other.contains(|c: char| c.is_whitespace() || c.is_control()) => {

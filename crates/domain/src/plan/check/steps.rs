@@ -134,7 +134,7 @@ impl StepCheck<'_, '_> {
             if limit == Some(0) {
                 self.wrong(
                     "budget",
-                    format!("{name} is 0, with which nothing can be done; no limit is `none`"),
+                    format!("{name} must not be 0; `none` is no limit"),
                 );
             }
         }

@@ -70,7 +70,7 @@ fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reachability) {
     for cycle in graph.cycles(reach) {
         let around = cycle.iter().chain(cycle.first());
         let titles: Vec<String> = around.map(|at| quoted(&found.plan.steps[*at].title)).collect();
-        let problem = format!("a cycle, in which none can be first: {}", titles.join(" -> "));
+        let problem = format!("the steps depend on each other in a circle: {}", titles.join(" -> "));
         found.add(cycle.first().copied(), "depends_on", None, problem);
     }
 }
@@ -103,7 +103,7 @@ fn describe(plan: &Plan, step: &Step, met: &[usize]) -> String {
     }
     let names = names.join(", ");
     let unowned = step.owns.is_empty() || met.iter().any(|at| plan.steps[*at].owns.is_empty());
-    let why = if unowned { " (a step that can write and says nothing owns everything)" } else { "" };
+    let why = if unowned { " (a step without `owns` can change every file)" } else { "" };
     format!(
         "could run at the same time as {names} and change the same files{why}; order them with `depends_on`, \
          or give each its own paths in `owns`"
