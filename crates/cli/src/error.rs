@@ -329,8 +329,9 @@ impl From<posse::RuntimeError> for CliError {
             RuntimeError::Damaged { run, .. } => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
+            RuntimeError::NotStarted { .. } => CliError::failed(message),
             RuntimeError::Unavailable { run, .. } => CliError::failed(message).hint(format!(
-                "restore it and `posse resume {run}`, or end the run with `posse cancel {run}`"
+                "`posse resume {run}` continues the run once this is fixed, and `posse cancel {run}` ends it"
             )),
             RuntimeError::Inconsistent { run, .. } => CliError::failed(message).hint(format!(
                 "this is a bug in Posse; please report it with the output of `posse logs --json {run}`"

@@ -280,14 +280,16 @@ fn refused_rename(renamed: RenamedDirs) -> Option<String> {
     let which = match renamed {
         RenamedDirs::All => return None,
         RenamedDirs::ShortPaths => {
-            format!("a directory whose path is longer than {REDIRECT_MAX_BYTES} bytes, and")
+            format!(
+                "a directory that was there at the start cannot be moved to another directory in this workspace if its path \
+                 is longer than {REDIRECT_MAX_BYTES} bytes"
+            )
         }
-        RenamedDirs::None => "a directory".to_owned(),
+        RenamedDirs::None => {
+            "a directory that was there at the start cannot be renamed in this workspace".to_owned()
+        }
     };
-    Some(format!(
-        "{which} that was there at the start cannot be renamed in this workspace (`EXDEV`): use `mv`, which copies it, and \
-         then `git add -A`"
-    ))
+    Some(format!("{which} (`EXDEV`): use `mv`, which copies it, and then `git add -A`"))
 }
 
 /// Whether the output of a failed command says that the kernel refused to rename a directory.

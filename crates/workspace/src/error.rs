@@ -59,7 +59,7 @@ pub enum RepositoryError {
     /// The disk or the quota is full. Removing old runs is what frees space of Posse's own.
     #[error(
         "the disk that is mounted at {} is full ({error}); make space on it, for example by removing old \
-         runs, and resume the run", .mount.display()
+         runs", .mount.display()
     )]
     Full {
         /// Where the disk is mounted.
