@@ -138,7 +138,8 @@ mount -o remount,size=256m none "$POSSE_HOME"
     let (out, err) = in_own_mounts(&scenario, dir.path(), script);
     let said = |line: &str| out.lines().any(|said| said == line);
     assert!(said("first 1") && said("ps 0") && said("runs 0") && said("left 0"), "{out}\n{err}");
-    let full = format!("the run did not start: the disk that is mounted at {} is full", scenario.state().display());
+    let full =
+        format!("the run did not start: the disk that is mounted at {} is full", scenario.state().display());
     assert!(err.contains(&full) && !err.contains("--dir") && !err.contains("resume"), "{err}");
     assert!(said("freed 0"), "{out}\n{err}");
     assert!(said("second 0") && said("verify 0"), "{out}\n{err}");

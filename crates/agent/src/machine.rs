@@ -365,8 +365,7 @@ impl Machine {
                     "it reached its limit of {max} turn{}; its last reply called tools instead of reporting",
                     if max == 1 { "" } else { "s" }
                 ),
-                None => "its last reply called tools instead of reporting"
-                    .to_owned(),
+                None => "its last reply called tools instead of reporting".to_owned(),
             };
             return Next::Fail(broken(cause, reason, None));
         }

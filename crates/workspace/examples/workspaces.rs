@@ -221,7 +221,8 @@ impl Bench<'_> {
         for _ in 0..self.rounds {
             let again = Command::new(&program).args(["0", "0", SECOND_RUN, &dir]).output()?;
             let text = String::from_utf8(again.stdout)?;
-            let nanos = text.trim().parse().map_err(|_| String::from_utf8_lossy(&again.stderr).into_owned())?;
+            let nanos =
+                text.trim().parse().map_err(|_| String::from_utf8_lossy(&again.stderr).into_owned())?;
             times.push(Duration::from_nanos(nanos));
         }
         say("second_run_first_write", &mut times);
@@ -383,12 +384,15 @@ fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
         fs::File::options().write(true).open(&path)?.set_modified(time)?;
     }
     fs::create_dir(folder.join("source"))?;
-    let includes: String = (0..HEADERS).map(|header| format!("#include \"header{header}.h\"\n")).collect();
+    let includes: Vec<String> =
+        (0..HEADERS).map(|header| format!("#include \"header{header}.h\"\n")).collect();
+    let includes = includes.concat();
     for header in 0..HEADERS {
         fs::write(folder.join(format!("source/header{header}.h")), format!("int declared{header}(int);\n"))?;
     }
     for source in 0..SOURCES {
-        let text = format!("{includes}int made{source}(void) {{ return declared{}(1); }}\n", source % HEADERS);
+        let text =
+            format!("{includes}int made{source}(void) {{ return declared{}(1); }}\n", source % HEADERS);
         fs::write(folder.join(format!("source/source{source}.c")), text)?;
     }
     fs::write(folder.join(".gitignore"), "target/\n*.log\n")?;

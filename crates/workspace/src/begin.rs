@@ -415,8 +415,7 @@ impl RunPreparation<'_> {
         let objects = StoredObjects::of(&self.project.repository(), &self.spaces.packs);
         let stored = objects.and_then(|objects| objects.read(&earlier.commit));
         stored.is_some_and(|(kind, content)| {
-            kind == ObjectType::Commit
-                && object::is_commit_of(&content, &earlier.tree, parents, SNAPSHOT)
+            kind == ObjectType::Commit && object::is_commit_of(&content, &earlier.tree, parents, SNAPSHOT)
         })
     }
 

@@ -34,9 +34,7 @@ impl TryFrom<String> for ProviderName {
         let wrong = |why: &str| Err(format!("`{}` cannot be the name of a provider: {why}", shown(&name)));
         match name.as_str() {
             "" => wrong("it is empty"),
-            taken if TAKEN.contains(&taken) => {
-                wrong(&format!("`{taken}` is reserved; choose another name"))
-            }
+            taken if TAKEN.contains(&taken) => wrong(&format!("`{taken}` is reserved; choose another name")),
             other if other.contains('/') => wrong("what follows the first `/` is the model; remove the `/`"),
             other if other.contains(|c: char| c.is_whitespace() || c.is_control()) => {
                 wrong("it has spaces in it; remove them")
