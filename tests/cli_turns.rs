@@ -123,8 +123,8 @@ fn a_last_reply_that_still_calls_tools_is_a_failure() {
     let done = home.posse(&["run", "--model", MODEL, "--max-turns", "2", "work"]).exits(5);
     assert!(done.stderr.contains("failed at its turn limit"), "{}", done.stderr);
     assert!(done.stderr.contains("TURN_LIMIT"), "{}", done.stderr);
-    assert!(done.stderr.contains("called tools instead of ending the work"), "{}", done.stderr);
-    assert!(done.stderr.contains("it used up its 2 turns"), "{}", done.stderr);
+    assert!(done.stderr.contains("called tools instead of reporting"), "{}", done.stderr);
+    assert!(done.stderr.contains("it reached its limit of 2 turns"), "{}", done.stderr);
     assert_eq!(done.stdout, "", "what it said is no report");
     let run = &done.stderr[..8];
     assert_eq!(home.posse(&["show", "--json", run]).exits(0).json()["turns_exhausted"], true);

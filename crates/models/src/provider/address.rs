@@ -139,8 +139,8 @@ mod tests {
             ("", "is not a base URL"),
             ("http://", "is not a base URL"),
             ("sk-canary", "is not a base URL"),
-            ("https://me:canary@h.example", "a name or a password"),
-            ("https://canary@h.example", "a name or a password"),
+            ("https://me:canary@h.example", "a user name or a password"),
+            ("https://canary@h.example", "a user name or a password"),
             ("https://h.example/?key=canary", "a `?`"),
         ] {
             let problem = base_url(text, Format::Chat).expect_err(text);

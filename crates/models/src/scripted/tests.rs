@@ -397,7 +397,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:2: the rule has both `reply` and `error`",
         ),
         ("- reply: {}\n\n- when: {turn: 1}\n", "plan.yaml:3: the rule has neither `reply` nor `error`"),
-        ("- reply: {}\n  times: 0\n", "plan.yaml:2: times: a rule that answers 0 times"),
+        ("- reply: {}\n  times: 0\n", "plan.yaml:2: times: must be at least 1"),
         ("- reply: {}\n  times: 1.5\n", "plan.yaml:2: times: expected a whole number from 0 to "),
         ("- reply: {}\n  latency_ms: -5\n", "plan.yaml:2: latency_ms: expected a whole number of at least 0"),
         ("- when: {turn: 0}\n  reply: {}\n", "plan.yaml:1: turn: turns are counted from 1"),
