@@ -129,7 +129,7 @@ fn bad_settings_are_named_with_their_place() {
     run_refused(
         &home,
         &run,
-        &[".config/posse/settings.yaml:3: unknown key `max_dept` (did you mean `max_depth`?)"],
+        &[".config/posse/settings.yaml:3: unknown key `agent.max_dept` (did you mean `max_depth`?)"],
     );
     home.write_settings("model: scripted/none.yaml\n");
     run_refused(&home, &["x"], &[".config/posse/settings.yaml:1: none.yaml: cannot read the script"]);

@@ -91,7 +91,7 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
     for (text, start) in [
         (
             "agent:\n  max_dept: 3\n",
-            "error: settings.yaml:2: unknown key `max_dept` (did you mean `max_depth`?)",
+            "error: settings.yaml:2: unknown key `agent.max_dept` (did you mean `max_depth`?)",
         ),
         ("modell: x\n", "error: settings.yaml:1: unknown key `modell` (did you mean `model`?)"),
         ("agent:\n  max_depth: deep\n", "error: settings.yaml:2: max_depth: expected a whole number"),
