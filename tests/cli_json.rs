@@ -109,8 +109,8 @@ fn every_verb_that_prints_data_has_json() {
         let help = home.posse(&args).exits(0).stdout;
         let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
         let commands = commands.take_while(|line| !line.is_empty());
-        let inner =
-            commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|word| *word != ""));
+        let inner = commands
+            .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|word| !word.is_empty()));
         left.extend(
             inner.filter(|word| *word != "help").map(|word| [&words[..], &[word.to_owned()]].concat()),
         );

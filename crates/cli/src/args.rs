@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{FromArgMatches, Parser, Subcommand};
 
+use posse::nearest;
+
 use crate::Extras;
 use crate::commands;
 use crate::context::Context;
@@ -126,12 +128,22 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         drop(error.print());
         return Exit::DONE.into();
     }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand)
+        && HELP_FLAGS.contains(&typed.as_str())
+    {
+        // `posse help --help`
+        drop(help::command().print_long_help());
+        return Exit::DONE.into();
+    }
     // An error quotes typed text, which may have been copied from anywhere.
     let text = in_our_words(error).unwrap_or_else(|| without_wrong_tips(&error.render().to_string()));
     drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
     Exit::USAGE.into()
 }
 
+/// The flags that ask for help, which the verb `help` takes for the name of a verb.
+const HELP_FLAGS: [&str; 2] = ["--help", "-h"];
 /// The name of the argument with the request of a run.
 const REQUEST: &str = "<REQUEST>...";
 /// The names of the argument with a run, or with several.
@@ -154,6 +166,11 @@ fn in_our_words(error: &clap::Error) -> Option<String> {
                 Some(ContextValue::Strings(near)) => near.first().map(String::as_str),
                 _ => None,
             };
+            let command = help::command();
+            let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let names = verbs.map(clap::Command::get_name);
+            let typed = typed.to_string();
+            let near = near.or_else(|| nearest(&typed, names));
             let meant = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
             Some(format!("error: there is no verb `{typed}`\nhint: {meant}`posse help` lists the verbs\n"))
         }

@@ -185,8 +185,8 @@ fn some_runs(
 fn agents(typed: TypedWord<'_>) -> Vec<CompletionCandidate> {
     offered(|context| {
         let posse = context.open_read_only()?;
-        let named = typed.line.iter().skip(1).filter(|word| !word.is_empty() && !word.starts_with('-'));
-        let found = named.filter_map(|word| agents_of(word, &posse, context).ok()).next();
+        let mut named = typed.line.iter().skip(1).filter(|word| !word.is_empty() && !word.starts_with('-'));
+        let found = named.find_map(|word| agents_of(word, &posse, context).ok());
         let found = found.map_or_else(|| agents_of("@", &posse, context), Ok)?;
         Ok(found.iter().map(|(path, title)| described(path, title)).collect())
     })
@@ -216,7 +216,7 @@ fn kinds(typed: TypedWord<'_>) -> Vec<CompletionCandidate> {
     let is_long = typed.word.starts_with(AGENT_KIND);
     let kind =
         |kind: &&'static str| if is_long { *kind } else { kind.strip_prefix(AGENT_KIND).unwrap_or(kind) };
-    let kinds: Vec<&str> = EventBody::KINDS.iter().map(|name| kind(&name)).collect();
+    let kinds: Vec<&str> = EventBody::KINDS.iter().map(kind).collect();
     words(&kinds)
 }
 

@@ -69,8 +69,6 @@ fn files(diff: &[u8]) -> Vec<ChangedFile> {
 struct PartOfDiff {
     old_path: Option<String>,
     new_path: Option<String>,
-    is_added: bool,
-    is_deleted: bool,
     is_binary: bool,
     is_in_hunk: bool,
     added: u64,
@@ -97,8 +95,12 @@ impl PartOfDiff {
             self.removed += u64::from(line.starts_with('-'));
             return;
         }
-        self.is_added |= line.starts_with("new file mode ");
-        self.is_deleted |= line.starts_with("deleted file mode ");
+        if line.starts_with("new file mode ") {
+            self.old_path = None;
+        }
+        if line.starts_with("deleted file mode ") {
+            self.new_path = None;
+        }
         self.is_binary |= line.starts_with("Binary files ") || line.starts_with("GIT binary patch");
         if let Some(path) = line.strip_prefix("rename from ") {
             self.old_path = Some(unquoted(path));
@@ -113,8 +115,8 @@ impl PartOfDiff {
         ChangedFile {
             added: count(self.added),
             removed: count(self.removed),
-            old_path: self.old_path.filter(|_| !self.is_added),
-            new_path: self.new_path.filter(|_| !self.is_deleted),
+            old_path: self.old_path,
+            new_path: self.new_path,
             text: self.text,
         }
     }
