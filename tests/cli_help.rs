@@ -180,5 +180,5 @@ fn completions_fit_the_verb_and_the_words_before() {
 /// A stored answer of "always".
 fn approvals_of(home: &Home) -> String {
     let dir = home.project().canonicalize().expect("a path");
-    format!(r#"{{"directories": {{"{}": ["bash:npm test"]}}}}"#, dir.display())
+    format!(r#"{{"version": 1, "directories": {{"{}": ["bash:npm test"]}}}}"#, dir.display())
 }

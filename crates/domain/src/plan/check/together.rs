@@ -60,7 +60,8 @@ fn dependencies(found: &mut CheckProgress<'_>) -> Vec<bool> {
                     continue;
                 }
                 let others = plan.steps.iter().map(|other| other.title.as_str());
-                let hint = hint(nearest(name, others.filter(|title| *title != step.title)));
+                let hint =
+                    hint(nearest(name, others.filter(|title| *title != step.title && !title.is_empty())));
                 let problem =
                     format!("unknown step {}{hint}{untitled}; steps are named by title", quoted(name));
                 found.add(Some(position), "depends_on", Some(item), problem);
