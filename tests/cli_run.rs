@@ -63,7 +63,7 @@ fn the_events_and_the_result_are_json_lines() {
     for (number, event) in lines.iter().enumerate() {
         let mut keys: Vec<&str> = event.as_object().expect("an object").keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["agent_id", "at", "detail", "kind", "seq", "summary", "version"]);
+        assert_eq!(keys, ["agent_id", "at", "detail", "kind", "seq", "summary", "type", "version"]);
         assert_eq!(event["seq"], number + 1);
     }
     let logs = home.posse(&["logs", "--json", &run]).exits(0);

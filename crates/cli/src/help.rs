@@ -90,18 +90,18 @@ posse logs k3f --kind tool_finished --kind input_requested",
     ("stats", "posse stats\nposse stats --since 7d\nposse stats @"),
     (
         "explain",
-        "posse explain 'bash:git push origin main'
+        "posse explain 'bash:npm publish --dry-run'
 posse explain k3f.1 write:README.md
 posse explain @ 2 network",
     ),
     ("wait", "posse wait\nposse wait k3f --timeout 30m\nposse wait k3f.2 --json"),
     (
         "approvals",
-        "posse approvals\nposse approvals revoke 'bash:git push origin main'\nposse approvals revoke --all",
+        "posse approvals\nposse approvals revoke 'bash:npm publish --dry-run'\nposse approvals revoke --all",
     ),
     (
         "approvals revoke",
-        "posse approvals revoke 'bash:git push origin main'\nposse approvals revoke --all --dir ../other --yes",
+        "posse approvals revoke 'bash:npm publish --dry-run'\nposse approvals revoke --all --dir ../other --yes",
     ),
     (
         "approve",

@@ -288,6 +288,11 @@ impl WorkArg {
         run.find_part(self.agent.as_ref(), posse, context).await
     }
 
+    /// Whether a run or an agent was typed.
+    pub(crate) fn is_named(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// Whether only a run was typed, or nothing.
     pub(crate) fn is_run(&self) -> bool {
         self.agent.is_none() && self.run.as_ref().is_none_or(AgentArg::is_run)

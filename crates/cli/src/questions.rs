@@ -22,6 +22,8 @@ use crate::view::View;
 const LINE_MAX_BYTES: usize = 4096;
 /// How many characters of a call's arguments are shown beside its operation.
 const ARGUMENTS_MAX_CHARS: usize = 2_000;
+/// What an operation that pushes contains.
+const PUSH: &str = "git push";
 
 /// Whether a user at a terminal can be asked.
 pub(crate) fn attended(json: bool) -> bool {
@@ -185,6 +187,12 @@ pub(crate) fn describe(question: &PendingQuestion) -> String {
     let more = question.arguments.len() - arguments.len();
     if more > 0 {
         let _ = write!(text, " and {more} bytes more (`posse trace {}` shows all)", question.agent);
+    }
+    if question.operation.contains(PUSH) {
+        let _ = write!(
+            text,
+            "\n  note: a workspace has no remote, so this fails; push yourself after `posse apply`"
+        );
     }
     let _ = write!(text, "\n  approval required by {}\n", term::visible(&question.why(), "    "));
     text

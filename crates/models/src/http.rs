@@ -131,6 +131,16 @@ impl Http {
         tokio::time::timeout(within, asked).await.ok().flatten()
     }
 
+    /// Whether a server answers a request to this URL within this time, whatever it answers. Sends no key.
+    pub async fn answers(&self, url: &str, within: Duration) -> bool {
+        let Ok(url) = Url::parse(url) else { return false };
+        let asked = async {
+            let (client, _under_way) = self.client(&url).await.ok()?;
+            client.get(url.clone()).send().await.ok()
+        };
+        tokio::time::timeout(within, asked).await.is_ok_and(|answer| answer.is_some())
+    }
+
     /// The client for one request to this URL. The request counts as long as the second value is held.
     pub(crate) async fn client(&self, url: &Url) -> Result<(Client, UnderWay), Problem> {
         let secure = url.scheme() == "https";

@@ -1,13 +1,15 @@
 //! The reports of agents: their text, and files with it for users.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use posse_domain::code::Code;
+use posse_domain::event::{CheckRecord, EventBody, EventKind};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::FailureReason;
 use posse_engine::ports::ReportFile;
 
-use crate::view::{AgentRecord, Agents};
+use crate::view::{AgentRecord, Agents, ViewEvent, ViewPart};
 use crate::work::unusable;
 use crate::{Error, Posse};
 
@@ -50,6 +52,35 @@ impl Posse {
         let count = reports.len();
         let dir = files.write_reports(&run, reports).await.map_err(unusable(&run))?;
         Ok(Some(ReportFiles { dir, count }))
+    }
+}
+
+impl Posse {
+    /// The newest checks of an agent's work, in the order of execution, without their long output.
+    pub async fn checks(&self, agent: &AgentId) -> Result<Vec<CheckRecord>, Error> {
+        let mut checks: Checks = self.fold(&agent.run()).await?;
+        Ok(checks.agents.remove(agent).unwrap_or_default())
+    }
+}
+
+/// The newest checks of each agent.
+#[derive(Default)]
+struct Checks {
+    agents: HashMap<AgentId, Vec<CheckRecord>>,
+}
+
+impl ViewPart for Checks {
+    fn needs(&self, kind: EventKind) -> bool {
+        matches!(kind, EventKind::ChecksPassed | EventKind::ChecksFailed)
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        let checks = match event.body {
+            EventBody::ChecksPassed(e) => &e.checks,
+            EventBody::ChecksFailed(e) => &e.checks,
+            _ => return,
+        };
+        self.agents.insert(event.agent.clone(), checks.clone());
     }
 }
 

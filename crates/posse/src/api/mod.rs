@@ -8,7 +8,9 @@
 //!
 //! Why it is like this: `docs/decisions/api-data-types.md`.
 
+mod command;
 mod definitions;
+mod diff;
 mod event;
 mod exit;
 mod export;
@@ -17,16 +19,19 @@ mod machine;
 mod models;
 mod permission;
 mod plan;
+mod report;
 mod run;
 mod schema;
 mod stats;
 mod verification;
 
+pub use command::{CancelResult, CancelState, InitFile, InitResult, RevokedApprovals, SentMessage};
 pub use definitions::{
     AgentDetail, AgentList, DefinitionCheck, DefinitionEntry, DefinitionSource, DefinitionStanding,
     FileFinding, FindingLevel, SkillDetail, SkillList,
 };
-pub use event::Event;
+pub use diff::{ChangedFile, DiffResult};
+pub use event::{Event, EventType};
 pub use exit::RunExit;
 pub use export::ExportResult;
 pub use files::{ApplyResult, ConflictHunk, ConflictedFile, GcResult, KeptItem, MergeConflict, Salvage};
@@ -36,9 +41,11 @@ pub use machine::{
 };
 pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
 pub use permission::{
-    Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question, StoredApproval,
+    Answer, AnswerDecision, BeyondRules, CommandLimits, Explanation, HookCommand, LayerDecision, Question,
+    StoredApproval,
 };
-pub use plan::{PlanCheck, PlanProblem};
+pub use plan::{PlanCheck, PlanProblem, WrittenPlan};
+pub use report::{CheckResult, ReportResult};
 pub use run::{
     Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,
     RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,

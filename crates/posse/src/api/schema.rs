@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AllStats, Answer, ApplyResult, DefinitionCheck, Event, Explanation,
-    ExportResult, GcResult, MachineReport, ModelList, Outcome, PlanCheck, Question, RunDetail, RunReference,
-    RunStats, RunSummary, Salvage, SettingsList, SkillDetail, SkillList, StoredApproval, TrustList, VERSION,
-    Verification,
+    AgentDetail, AgentList, AgentOutcome, AllStats, Answer, ApplyResult, CancelResult, DefinitionCheck,
+    DiffResult, Event, Explanation, ExportResult, GcResult, InitResult, MachineReport, ModelList, Outcome,
+    PlanCheck, Question, ReportResult, RevokedApprovals, RunDetail, RunReference, RunStats, RunSummary,
+    Salvage, SentMessage, SettingsList, SkillDetail, SkillList, StoredApproval, TrustList, VERSION,
+    Verification, WrittenPlan,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
@@ -62,6 +63,13 @@ objects! {
     TrustList,
     MachineReport,
     ModelList,
+    DiffResult,
+    ReportResult,
+    CancelResult,
+    SentMessage,
+    RevokedApprovals,
+    InitResult,
+    WrittenPlan,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.

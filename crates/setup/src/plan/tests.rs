@@ -206,6 +206,19 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn an_unknown_dependency_is_told_beside_a_missing_title() {
+    let text =
+        "goal: g\nsteps:\n  - {description: a}\n  - {title: b, description: b, depends_on: [nowhere]}\n";
+    assert_eq!(
+        problems(text),
+        [
+            "3: step 1: title: is missing",
+            "4: step 2 `b`: depends_on: unknown step `nowhere` (step 1 has no title); steps are named by title",
+        ]
+    );
+}
+
+#[test]
 fn a_schema_of_an_answer_must_be_one() {
     let text = "goal: g\nsteps:\n  - {title: a, description: b, result_schema: {type: nothing}}\n";
     let found = problems(text);

@@ -206,7 +206,7 @@ mod tests {
             assert!(error.starts_with(&format!("error: {named}")), "{error}");
         }
         for (text, named) in [
-            ("workspace:\n  coppy: [x]\n", "unknown key `coppy` (did you mean `copy`?)"),
+            ("workspace:\n  coppy: [x]\n", "unknown key `workspace.coppy` (did you mean `copy`?)"),
             ("gc:\n  workspaces: 7\n", "an age such as `7d`"),
             ("gc: {salvages: 7d}\n", "(did you mean `salvage`?)"),
         ] {

@@ -149,7 +149,7 @@ fn check_ownership(
         && specifier.is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
     if outside {
         let owns = owns.join(", ");
-        let text = format!("this agent may only change {owns}");
+        let text = format!("this agent owns {owns} and cannot change other files");
         let verdict = Verdict { decision: Decision::Deny, because: DecisionReason::NotOwned { owns } };
         return Err((ToolFailure { code: Code::OwnershipViolation, text }, verdict));
     }
