@@ -271,20 +271,34 @@ impl<'a> RunFollower<'a> {
         match self.role {
             Role::Watches => self.leave(ask.exit()),
             Role::Executes(handle) => {
+                let is_recorded = self.is_cancelling && self.is_cancel_recorded().await;
                 stop(self.posse, handle).await;
                 let run = &self.run;
-                // A cancellation that was requested may be stored or not.
-                let stored = if self.is_cancelling {
-                    format!(
-                        "; if the cancellation is stored, it completes that, and `posse retry {run}` starts again"
-                    )
-                } else {
-                    String::new()
-                };
-                self.view.stop(&format!("stopped; `posse resume {run}` continues the run{stored}"));
+                self.view.stop(&match (self.is_cancelling, is_recorded) {
+                    (true, true) => format!(
+                        "stopped; the cancellation is recorded: `posse resume {run}` completes it, and `posse retry {run}` starts again"
+                    ),
+                    (true, false) => {
+                        format!("stopped; the cancellation was not recorded: `posse resume {run}` continues the run")
+                    }
+                    (false, _) => format!("stopped; `posse resume {run}` continues the run"),
+                });
                 DriveOutcome::Stopped(ask)
             }
         }
+    }
+
+    /// Whether the requested cancellation is in the store. A disk that hangs is not awaited for long.
+    async fn is_cancel_recorded(&mut self) -> bool {
+        let recorded = async {
+            while let Some(posted) = self.posting.join_next().await {
+                if !matches!(posted, Ok(Ok(_))) {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(STOP_PATIENCE, recorded).await.unwrap_or(false)
     }
 
     fn leave(&mut self, exit: Exit) -> DriveOutcome {
