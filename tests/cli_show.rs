@@ -136,7 +136,7 @@ fn a_run_is_shown_as_json() {
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
                  "open_calls": 0, "refused": 1, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
                 {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "title": "change it", "model": model,
-                 "code": "MODEL_ERROR", "reason": "scripted: broken", "state": "closed",
+                 "code": "MODEL_ERROR", "reason": "broken", "state": "closed",
                  "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
                  "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
             ],

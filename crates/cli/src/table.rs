@@ -199,7 +199,7 @@ mod tests {
             ["RUN        COST  REQUEST\n", "aaaaaaaa  $0.01  fix the failin…\n"]
         );
         assert_eq!(printed(Some(25))[1], "aaaaaaaa  $0.01  fix the…\n");
-        assert_eq!(printed(Some(12))[1], "aaaaaaaa  $…\n");
+        assert_eq!(printed(Some(12))[1], "aaaaaaaa     $…\n");
     }
 
     #[test]

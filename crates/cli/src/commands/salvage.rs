@@ -96,9 +96,10 @@ fn nothing_kept(agent: &AgentId, kept: &[SalvagedWork]) -> CliError {
 
 fn page(agent: &AgentId, found: &[SalvagedWork], width: Option<usize>) -> String {
     if found.is_empty() {
-        return format!(
+        let text = format!(
             "nothing was salvaged of {agent}: it has had no workspace of its own, or still works in it\n"
         );
+        return width.map_or(text.clone(), |width| wrapped(&text, width));
     }
     let form = TableForm { width, is_coloured: false };
     let rows: Vec<[Cell; 5]> = found.iter().map(row).collect();

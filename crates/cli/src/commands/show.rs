@@ -110,24 +110,33 @@ fn tables(view: &RunView, top: &AgentId, form: TableForm) -> String {
     // A deep tree has long branches before its names; the columns after them stay aligned.
     let widest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let width = widest.max(NAME_MIN_CHARS);
-    let rows: Vec<[Cell; 10]> =
-        named.iter().map(|(name, agent)| agent_row(name, agent, &figures, view, form)).collect();
-    let lines = table(columns(width, ["AGENT", "DEFINITION", "STATE"], "TITLE"), &rows, form);
-    let mut page = String::new();
-    for (at, line) in lines.iter().enumerate() {
-        page.push_str(line);
+    let facts: Vec<Option<String>> = named.iter().map(|(_, agent)| fact(agent, view)).collect();
+    let rows = |with_facts: bool| -> Vec<[Cell; 10]> {
+        let rows = named.iter().zip(&facts);
+        rows.map(|((name, agent), fact)| {
+            agent_row(name, agent, &figures, view, fact.as_deref().filter(|_| with_facts))
+        })
+        .collect()
+    };
+    let head = columns(width, ["AGENT", "DEFINITION", "STATE"], "TITLE");
+    let mut page = table(head, &rows(true), form).concat();
+    let is_cut = page.lines().any(|line| line.ends_with('…'));
+    if let Some(most) = form.width.filter(|_| is_cut) {
         // Where a fact has no room in its row, it is whole beneath.
-        let fact = at.checked_sub(1).and_then(|at| fact(named[at].1, view));
-        if let (Some(fact), Some(most)) = (fact, form.width) {
-            page.push_str(&wrapped(&format!("    {fact}\n"), most));
+        let mut lines = table(head, &rows(false), form).into_iter();
+        page = lines.next().unwrap_or_default();
+        for (line, fact) in lines.zip(&facts) {
+            page.push_str(&line);
+            let fact = fact.as_ref().map(|fact| wrapped(&format!("    {fact}\n"), most));
+            page.push_str(&fact.unwrap_or_default());
         }
     }
     let by_depth = figures.by_depth();
     if by_depth.len() > 1 && top.is_root() {
         page.push('\n');
         let row = |(depth, total): (&u32, &SpendingTotal)| {
-            let names = [plain(depth.to_string()), plain(""), plain(total.agents.to_string())];
-            row(names, &cells(&total.figures), String::new())
+            let first = [plain(depth.to_string()), plain(""), plain(total.agents.to_string())];
+            row(first, &cells(&total.figures), String::new())
         };
         let rows: Vec<[Cell; 10]> = by_depth.iter().map(row).collect();
         page.extend(table(columns(width, ["DEPTH", "", "AGENTS"], ""), &rows, form));
@@ -140,7 +149,7 @@ fn agent_row(
     agent: &AgentView,
     figures: &RunFigures<'_>,
     view: &RunView,
-    form: TableForm,
+    fact: Option<&str>,
 ) -> [Cell; 10] {
     let state = (stage_tint(agent, view), stage(agent, view).to_owned());
     let names = [plain(name), plain(agent.definition.as_str()), state];
@@ -151,11 +160,8 @@ fn agent_row(
     if agent.is_cost_unknown() {
         UNKNOWN_COST.clone_into(&mut cells[USD]);
     }
-    let title = match (fact(agent, view), form.width) {
-        (Some(fact), None) => format!("{} {fact}", title(agent)),
-        (None, _) | (Some(_), Some(_)) => title(agent),
-    };
-    row(names, &cells, title)
+    let fact = fact.map(|fact| format!(" {fact}")).unwrap_or_default();
+    row(names, &cells, format!("{}{fact}", title(agent)))
 }
 
 fn heading(view: &RunView) -> String {
@@ -164,9 +170,6 @@ fn heading(view: &RunView) -> String {
     let took = duration(view.elapsed_ms(now_ms()));
     let status = match (view.holder(), view.shown_status()) {
         (Some(holder), _) if view.status().is_running() => format!("{word} for {took}, run by {holder}"),
-        (None, ShownStatus::Interrupted) => {
-            format!("{word} after {took}")
-        }
         _ if view.is_turn_limited() => format!("{word} at its turn limit after {took}"),
         _ => format!("{word} after {took}"),
     };

@@ -42,10 +42,10 @@ pub struct Usage {
     /// The calls that were cut off, and the part of the tokens above that they had reserved.
     #[serde(default, skip_serializing_if = "CutOffCalls::is_none")]
     pub cut_off: CutOffCalls,
-    /// What the calls that were cut off cost at most, if it is not the difference between `micro_usd` and the known cost, or
-    /// zero where `micro_usd` is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut_off_micro_usd: Option<u64>,
+    /// What the calls that were cut off cost at most, as far as their prices are known, if `micro_usd` is unknown. Otherwise
+    /// zero, because it follows from `micro_usd`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_off_micro_usd: u64,
 }
 
 /// Model calls whose usage is unknown, because they were cut off before their reply.
@@ -84,7 +84,7 @@ impl Usage {
         known_micro_usd: None,
         unpriced_tokens: None,
         cut_off: CutOffCalls { calls: 0, input_tokens: 0, output_tokens: 0 },
-        cut_off_micro_usd: None,
+        cut_off_micro_usd: 0,
     };
 
     /// The usage of one call that was cut off, if this is what it had reserved.
@@ -126,8 +126,8 @@ impl Usage {
 
     /// What the calls that were cut off cost at most, in millionths of a dollar, as far as their prices are known.
     pub fn cut_off_micro_usd(&self) -> u64 {
-        let rest = self.micro_usd.map_or(0, |most| most.saturating_sub(self.known_micro_usd()));
-        self.cut_off_micro_usd.unwrap_or(rest)
+        let known = self.known_micro_usd();
+        self.micro_usd.map_or(self.cut_off_micro_usd, |most| most.saturating_sub(known))
     }
 
     /// The maximum cost in millionths of a dollar of all calls whose price is known.
@@ -150,7 +150,7 @@ impl Usage {
     /// The usage without the maximum cost of calls that were cut off beside others of unknown price, which older versions
     /// did not have.
     pub fn without_cut_off_cost(self) -> Usage {
-        Usage { cut_off_micro_usd: None, ..self }
+        Usage { cut_off_micro_usd: 0, ..self }
     }
 
     /// Sets what is known of the cost. Equal usages are also equal as JSON, because a figure that follows from the others is
@@ -195,7 +195,7 @@ impl Add for Usage {
         };
         let cut_off = self.cut_off_micro_usd().saturating_add(other.cut_off_micro_usd());
         let sum = sum.with_known(known, unpriced);
-        Usage { cut_off_micro_usd: Some(cut_off).filter(|cost| *cost != sum.cut_off_micro_usd()), ..sum }
+        Usage { cut_off_micro_usd: if sum.micro_usd.is_some() { 0 } else { cut_off }, ..sum }
     }
 }
 

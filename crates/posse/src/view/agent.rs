@@ -79,6 +79,7 @@ pub struct Refusal {
 /// One agent of a run, created from its row or from events. Fields that rows do not have (turn, attempt, activity,
 /// refusals) keep their initial value until the next event about the agent.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub struct AgentView {
     /// Its id, which determines its parent and its depth.
     pub id: AgentId,

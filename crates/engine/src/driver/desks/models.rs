@@ -252,9 +252,7 @@ impl ModelDesk {
         core.emit(id.clone(), called);
         let short = trimmed.then(|| report_terms(core, id)).flatten();
         // The event adds waiting messages to the conversation, so the request is created after it.
-        let now_ms = core.now_ms();
         let Some(session) = core.sessions.get_mut(id) else { return };
-        session.called_at_ms = Some(now_ms);
         let (system, messages) = match (short, cause, to_summarise) {
             (Some(system), Some(cause), _) => {
                 let message = session.machine.condensed(cause, system.len());

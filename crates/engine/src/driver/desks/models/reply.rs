@@ -83,9 +83,6 @@ impl ModelDesk {
         let Some(reserved) = core.run.open(id).and_then(|agent| agent.calling) else { return };
         let Some(session) = core.sessions.get(id) else { return };
         let Some(CallPlace { attempt, turn, call, summary }) = session.machine.in_flight() else { return };
-        // A process that recovers the run does not know when the call was cut off.
-        let called_at_ms = session.called_at_ms.unwrap_or_else(|| core.now_ms());
-        let elapsed_ms = core.now_ms().saturating_sub(called_at_ms).max(0).cast_unsigned();
         let replied = ModelReplied {
             attempt,
             turn,
@@ -96,7 +93,8 @@ impl ModelDesk {
             usage: reserved.as_usage(),
             estimated: true,
             tag: None,
-            elapsed_ms,
+            // Filled in with the event's time.
+            elapsed_ms: 0,
             cut_off: false,
             summary,
         };
