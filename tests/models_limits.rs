@@ -100,8 +100,9 @@ fn a_provider_that_does_not_answer_is_left_alone_by_all_together_and_that_is_sai
     assert!(next > last + Duration::from_secs(4), "nobody asked while it was left alone: {:?}", times(&log));
     let journal = world.journal();
     let waits = of_kind(&journal, "agent.provider_wait_started");
-    let said =
-        |wait: &&&Value| wait["detail"]["reason"].as_str().is_some_and(|why| why.contains("does not respond"));
+    let said = |wait: &&&Value| {
+        wait["detail"]["reason"].as_str().is_some_and(|why| why.contains("does not respond"))
+    };
     assert!(waits.iter().filter(said).count() >= 2, "all wait together: {waits:#?}");
     assert_eq!(of_kind(&journal, "agent.subagent_failed").len(), 0);
 }
