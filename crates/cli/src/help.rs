@@ -5,6 +5,8 @@ use std::fmt::Write;
 use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
+use crate::output::output_width;
+use crate::view::width::hanging;
 
 /// The verbs by what a user wants to do.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -178,7 +180,7 @@ fn indented(lines: &str) -> String {
 
 /// The verbs in their groups, each with its first line.
 fn groups(command: &Command) -> String {
-    let mut text = String::new();
+    let (mut text, width) = (String::new(), output_width());
     for (title, verbs) in GROUPS {
         let _ = writeln!(text, "\n{title}:");
         for name in verbs {
@@ -188,7 +190,13 @@ fn groups(command: &Command) -> String {
             let aliases: Vec<&str> = verb.into_iter().flat_map(Command::get_visible_aliases).collect();
             let aliases =
                 if aliases.is_empty() { String::new() } else { format!(" [{}]", aliases.join(", ")) };
-            let _ = writeln!(text, "  {name:12} {about}{aliases}");
+            let (name, about) = (format!("  {name:12} "), format!("{about}{aliases}"));
+            match width {
+                Some(width) => text.push_str(&hanging(&name, &about, width)),
+                None => {
+                    let _ = writeln!(text, "{name}{about}");
+                }
+            }
         }
     }
     text

@@ -15,8 +15,10 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::oneshot;
 
 use crate::error::CliError;
+use crate::output::error_width;
 use crate::term;
 use crate::view::View;
+use crate::view::width::wrapped;
 
 /// Longest line that is read; a terminal returns no longer one.
 const LINE_MAX_BYTES: usize = 4096;
@@ -173,7 +175,8 @@ pub(crate) fn not_stored(error: ApprovalError) -> CliError {
 
 /// The question, with the whole operation.
 fn prompt_text(question: &PendingQuestion) -> String {
-    format!("\n{}{}", describe(question), choices(question))
+    let text = format!("\n{}{}", describe(question), choices(question));
+    error_width().map_or(text.clone(), |width| wrapped(&text, width))
 }
 
 /// An operation that waits for an answer, and the agent that asks, without control characters.

@@ -88,7 +88,9 @@ pub use posse_domain::contract::{Criterion, StepTerms};
 pub use posse_domain::definition::{Definition, Mode, Trust};
 pub use posse_domain::event::{EventBody, EventKind, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AGENT_ID_MAX_LEN, AgentId, RUN_ID_LEN, RunId};
-pub use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
+pub use posse_domain::lifecycle::{
+    AgentState, CloseReason, FailKind, FailureReason, RunStatus, cancelled, with_code,
+};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, DecisionReason, Explanation, LayerName, OnAsk, Operation, Pattern,
     ProjectRules, Rule, Rules, ToolName,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use posse_domain::code::Code;
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::FailureReason;
+use posse_domain::lifecycle::{FailureReason, with_code};
 use posse_engine::ports::ReportFile;
 
 use crate::view::{AgentRecord, Agents};
@@ -62,7 +62,7 @@ impl AgentRecord {
         };
         let failed = match code {
             Code::Cancelled => format!("Cancelled: {reason}"),
-            code => format!("Failed ({code}): {reason}"),
+            code => format!("Failed: {}", with_code(&reason, code)),
         };
         Some(match report {
             Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),

@@ -120,19 +120,15 @@ async fn wait_for_end(posse: &Posse, agent: &AgentId) -> Result<Exit, CliError> 
             }
             AgentWaitOutcome::Interrupted => {}
         }
-        if take_over(posse, &run).await? {
-            note(&format!("run {run} was cancelled"));
-            return Ok(Exit::DONE);
-        }
+        take_over(posse, &run).await?;
     }
 }
 
-/// Continues a run that no process is running, to end it. `false` if another process came first.
-async fn take_over(posse: &Posse, run: &RunId) -> Result<bool, CliError> {
+/// Continues a run that no process is running, to end it, unless another process came first.
+async fn take_over(posse: &Posse, run: &RunId) -> Result<(), CliError> {
     let mut signals = Signals::listen()?;
     match posse.resume(run).await? {
-        Resume::Going(handle) => drive_quietly(posse, &handle, &mut signals).await.map(|()| true),
-        Resume::Held(_) => Ok(false),
-        Resume::Ended => Ok(true),
+        Resume::Going(handle) => drive_quietly(posse, &handle, &mut signals).await,
+        Resume::Held(_) | Resume::Ended => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ mod files_progress;
 pub(crate) mod keys;
 mod live;
 mod notify;
-mod paint;
+pub(crate) mod paint;
 mod plain;
 pub(crate) mod rows;
 mod screen;
@@ -359,7 +359,7 @@ impl View {
         let written = if matches!(self.kind, ViewType::Json) {
             self.output.json(&api::Outcome::new(finished, applied))
         } else {
-            print(&mut self.output, finished)
+            print(&mut self.output, finished, self.display.detail)
         };
         self.unless_gone(written)
     }

@@ -95,6 +95,14 @@ pub struct Usage {
     pub cut_off_tokens_at_most: u64,
 }
 
+impl Usage {
+    /// Converts a usage. The maximum of a run or an agent whose first call is in progress at an unknown price is unknown.
+    pub fn new(usage: &crate::Usage, is_cost_unknown: bool) -> Self {
+        let usage = Self::from(usage);
+        if is_cost_unknown { Self { usd_at_most: None, ..usage } } else { usage }
+    }
+}
+
 impl From<&crate::Usage> for Usage {
     fn from(usage: &crate::Usage) -> Self {
         Self {
