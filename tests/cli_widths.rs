@@ -47,7 +47,7 @@ fn pages(home: &Home, run: &str, args: &[&str]) -> String {
     let mut pages = String::new();
     for columns in WIDTHS {
         let (written, code) =
-            on_terminal(on_a_real_terminal(home, &[args, &["--color=never"]].concat()), columns, 24);
+            on_terminal(on_a_real_terminal(home, &[&["--color=never"], args].concat()), columns, 24);
         assert_eq!(code, Some(0), "{args:?}: {written}");
         let text = written.replace('\r', "");
         for line in text.lines() {
