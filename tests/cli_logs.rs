@@ -71,7 +71,9 @@ fn events_can_be_cut_by_number_and_by_agent() {
     let some = home.posse(&["logs", "--json", "--after", "5", &run]).json_lines();
     assert_eq!(some, all[5..]);
     for beyond in ["100000", &all.len().to_string()] {
-        assert_eq!(home.posse(&["logs", "-f", "--json", "--after", beyond, &run]).exits(0).stdout, "");
+        let none = home.posse(&["logs", "-f", "--json", "--after", beyond, &run]).exits(0);
+        assert_eq!(none.stdout, "");
+        assert!(none.stderr.contains(" ends with event "), "{}", none.stderr);
     }
     let one = format!("{run}.1");
     let of_one = home.posse(&["logs", "--json", "--agent", &one, &run]).json_lines();

@@ -179,6 +179,9 @@ async fn print(args: &LogsArgs, posse: &Posse, context: &Context) -> Result<Exit
         }
     }
     printer.release()?;
+    if args.after >= head && args.after > 0 {
+        note(&format!("the journal of run {run} ends with event {head}"));
+    }
     Ok(Exit::DONE)
 }
 

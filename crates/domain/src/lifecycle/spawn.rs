@@ -255,16 +255,34 @@ impl Run {
     /// The caller's child that a model named. Any other id is unknown.
     pub fn own_child(&self, caller: &AgentId, task_id: &str) -> Result<AgentId, Refusal> {
         let unknown = || {
-            Refusal::new(
-                Code::UnknownTask,
-                format!("`{}` is not one of your tasks", clip(task_id, QUOTE_MAX_CHARS)),
-            )
+            let named = format!("`{}` is not one of your tasks", clip(task_id, QUOTE_MAX_CHARS));
+            Refusal::new(Code::UnknownTask, format!("{named}{}", self.tasks_like(caller, task_id)))
         };
         let id = AgentId::from_relative(&self.id, task_id).map_err(|_| unknown())?;
         if id.parent().as_ref() == Some(caller) && self.agents.contains_key(&id) {
             Ok(id)
         } else {
             Err(unknown())
+        }
+    }
+
+    /// What a model that named no task of its own may have meant: the title of a step, or one of its other tasks.
+    fn tasks_like(&self, caller: &AgentId, text: &str) -> String {
+        let planned = self.planned.as_ref().filter(|_| caller.is_root());
+        let by_title = planned.and_then(|planned| {
+            let at = planned.plan.steps.iter().position(|step| step.title.eq_ignore_ascii_case(text.trim()))?;
+            planned.children.get(at)?.as_ref()
+        });
+        if let Some(id) = by_title {
+            return format!("; the task of that step is `{}`", id.relative());
+        }
+        let mut own: Vec<&AgentId> =
+            self.agents.keys().filter(|id| id.parent().as_ref() == Some(caller)).collect();
+        own.sort_unstable_by_key(|id| id.number());
+        match &own[..] {
+            [] => "; you have started none".to_owned(),
+            [only] => format!("; yours is `{}`", only.relative()),
+            [first, .., last] => format!("; yours are `{}` to `{}`", first.relative(), last.relative()),
         }
     }
 

@@ -317,6 +317,20 @@ fn a_continued_child_has_no_more_than_the_closed_one_had() {
 }
 
 #[test]
+fn an_unknown_task_is_told_with_the_own_ones() {
+    let mut played = PlayedRun::new(2, Budget::NONE);
+    let reason = |played: &PlayedRun| {
+        played.run.own_child(&id("0"), "the parser").expect_err("there is none").reason
+    };
+    assert_eq!(reason(&played), "`the parser` is not one of your tasks; you have started none");
+    played.spawn("0", "scout");
+    assert_eq!(reason(&played), "`the parser` is not one of your tasks; yours is `1`");
+    played.spawn("0", "scout");
+    played.spawn("0", "scout");
+    assert_eq!(reason(&played), "`the parser` is not one of your tasks; yours are `1` to `3`");
+}
+
+#[test]
 fn only_a_failed_child_can_be_repaired() {
     let mut played = PlayedRun::new(2, Budget::NONE);
     let well = played.whole("0", &request("scout"), None);
