@@ -131,7 +131,7 @@ fn ages_that_cannot_be_right_are_refused() {
     }
     home.write_settings("gc:\n  workspaces: weekly\n");
     let refused = home.posse(&["gc"]).exits(2).stderr;
-    assert!(refused.contains("settings.yaml:2: workspaces: "), "{refused}");
+    assert!(refused.contains("settings.yaml:2: gc.workspaces: "), "{refused}");
 }
 
 /// Git lists the salvaged work of all runs of a project at once, so more runs do not start git more often.

@@ -65,7 +65,7 @@ fn a_verb_that_changes_something_needs_a_name() {
     run(&home, ".");
     for verb in ["cancel", "kill", "rm", "apply"] {
         let refused = home.posse(&[verb]).exits(2).stderr;
-        assert!(refused.contains("<RUN>"), "{verb}: {refused}");
+        assert!(refused.contains("RUN is missing: name a run"), "{verb}: {refused}");
     }
     home.posse(&["apply", "@"]).exits(0);
     assert!(home.project().join("made.txt").exists());

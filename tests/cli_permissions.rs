@@ -128,9 +128,9 @@ fn flags_rule_the_run_and_allow_lifts_only_what_a_definition_asks() {
     let events = done.json_lines();
     let said = outputs(&events);
     for (at, expected) in [
-        (0, "no user can be asked (ask: run, by the rule `write:asked/**`)"),
+        (0, "no user is available (ask: run, by the rule `write:asked/**`)"),
         (1, "is not allowed (deny: run, by the rule `write:denied/**`)"),
-        (2, "no user can be asked (ask: run, by the rule `write:denied/but-asked.txt`)"),
+        (2, "no user is available (ask: run, by the rule `write:denied/but-asked.txt`)"),
         (5, "(ask: definition coder, by the rule `bash:git push*`); a user can allow `bash:"),
         (6, "(ask: definition coder, by the rule `bash:sudo *`)"),
         (8, "`.envrc` is a protected name; a user opens it by allowing `write:.envrc`"),
@@ -344,12 +344,12 @@ fn always_is_kept_for_the_directory_exactly_and_counts_in_the_next_run() {
     assert!(kept.contains("bash:git push origin main\"") && !kept.contains("main2"), "{kept}");
     let again = ran(&home, &[]).exits(0);
     let said = outputs(&again.json_lines());
-    assert!(!said[0].contains("PERMISSION_DENIED") && said[1].contains("no user can be asked"), "{said:?}");
+    assert!(!said[0].contains("PERMISSION_DENIED") && said[1].contains("no user is available"), "{said:?}");
     assert_eq!(check_explained(&home, &run_of(&again.json_lines()[0])), 1);
     fs::create_dir(home.project().join("elsewhere")).expect("a folder");
     let elsewhere = ran(&home, &["--dir", "elsewhere"]).exits(0);
     assert!(
-        outputs(&elsewhere.json_lines())[0].contains("no user can be asked"),
+        outputs(&elsewhere.json_lines())[0].contains("no user is available"),
         "another directory, another question"
     );
 }

@@ -188,7 +188,7 @@ fn the_report_of_a_child_that_failed_says_why_and_what_it_said() {
     let home = repository(CONFLICT);
     let run = run(&home);
     let report = home.posse(&["report", &run, "1"]).exits(0).stdout;
-    assert!(report.starts_with("Failed (") && report.contains("c.txt"), "{report}");
+    assert!(report.starts_with("Failed: ") && report.contains("c.txt"), "{report}");
     assert!(report.ends_with("\n\nIts report:\n\nI wrote it.\n"), "{report}");
     let file = home.state_dir().join("runs").join(&run).join("reports").join(&run);
     let written = fs::read_to_string(file.join(".posse/step-0-result.md")).expect("the report's file");

@@ -146,7 +146,7 @@ fn a_run_of_a_skill_that_cannot_go_so_deep_fails_and_says_so() {
         ["run", "--json", "--skill", "deeper", "--max-depth", "0", "--model", "scripted/script.yaml", "go"];
     let result = home.posse(&args).exits(1).result();
     let text = result["text"].as_str().expect("text");
-    assert_eq!(text, "MAX_DEPTH_EXCEEDED: maximum depth 0 reached: an agent at depth 0 cannot spawn");
+    assert_eq!(text, "maximum depth 0 reached: an agent at depth 0 cannot spawn (MAX_DEPTH_EXCEEDED)");
 }
 
 #[test]

@@ -142,7 +142,9 @@ fn a_last_reply_that_still_calls_tools_is_a_failure() {
     );
     let waited = home.posse(&["wait", "--json", run]).exits(5).result();
     assert_eq!((&waited["code"], &waited["reason"]), (&json!("TURN_LIMIT"), &root["reason"]), "{waited}");
-    assert!(waited["reason"].as_str().is_some_and(|reason| reason.starts_with("it used up its 2 turns")));
+    assert!(
+        waited["reason"].as_str().is_some_and(|reason| reason.starts_with("it reached its limit of 2 turns"))
+    );
     for status in ["turn-limit", "failed"] {
         let ps = home.posse(&["ps", "--status", status]).exits(0).stdout;
         assert!(ps.contains(&format!("{run}  turn-limit ")), "{status}: {ps}");

@@ -270,7 +270,8 @@ impl Run {
     fn tasks_like(&self, caller: &AgentId, text: &str) -> String {
         let planned = self.planned.as_ref().filter(|_| caller.is_root());
         let by_title = planned.and_then(|planned| {
-            let at = planned.plan.steps.iter().position(|step| step.title.eq_ignore_ascii_case(text.trim()))?;
+            let at =
+                planned.plan.steps.iter().position(|step| step.title.eq_ignore_ascii_case(text.trim()))?;
             planned.children.get(at)?.as_ref()
         });
         if let Some(id) = by_title {

@@ -167,7 +167,10 @@ fn unowned_writers_may_meet_if_the_plan_says_so() {
     let mut plan = plan(vec![step("a", &[], &[]), step("b", &[], &[]), step("c", &["x"], &[])]);
     let found = problems(&plan);
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[1].contains("step 1 `a`, step 2 `b`") && found[1].contains("owns everything"), "{found:?}");
+    assert!(
+        found[1].contains("step 1 `a`, step 2 `b`") && found[1].contains("can change every file"),
+        "{found:?}"
+    );
     plan.unowned_writers = UnownedWriters::Parallel;
     assert_eq!(problems(&plan), [""; 0]);
     plan.steps.push(step("d", &["x"], &[]));
@@ -201,7 +204,7 @@ fn a_step_is_looked_at_in_every_field() {
         ("max_turns: must be at least 1", Box::new(|s| s.max_turns = Some(0))),
         ("timeout_ms: is 0", Box::new(|s| s.timeout_ms = Some(0))),
         ("max_retries: is 11", Box::new(|s| s.max_retries = Some(11))),
-        ("budget: tokens is 0", Box::new(move |s| s.budget = zero)),
+        ("budget: tokens must not be 0", Box::new(move |s| s.budget = zero)),
         ("agent: unknown definition `nobody`; available: ", Box::new(|s| s.agent = "nobody".to_owned())),
         ("agent: `coder` cannot execute a step", Box::new(|s| s.agent = "coder".to_owned())),
         ("tools: `general` does not have `task`", Box::new(|s| s.tools = Some(texts(&["task"])))),

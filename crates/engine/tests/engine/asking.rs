@@ -247,7 +247,7 @@ async fn where_nobody_can_be_asked_the_agent_is_told_what_would_have_helped() {
     let ended = world.run(spec).await;
     let said: Vec<String> = ended.results("0").into_iter().map(|(_, _, said)| said).collect();
     assert!(said[0].ends_with(r"a user can allow `strike:a\*` in advance"), "{said:?}");
-    assert!(said[1].contains("no user can be asked") && !said[1].contains("in advance"), "{said:?}");
+    assert!(said[1].contains("no user is available") && !said[1].contains("in advance"), "{said:?}");
     assert_eq!(count(&ended, "agent.input_requested"), 0);
 }
 
@@ -476,7 +476,7 @@ async fn a_question_of_the_root_is_a_no_once_nobody_attends_any_more() {
     let ended = world.ended(&handle).await;
     assert_eq!(world.outside.count("strike"), 0);
     assert_eq!(answers(&ended), [(QuestionAnswer::Deny, false, AnsweredBy::Host)]);
-    assert!(ended.result("0").1.contains("no user can be asked"), "{:?}", ended.result("0"));
+    assert!(ended.result("0").1.contains("no user is available"), "{:?}", ended.result("0"));
     let world = one_strike();
     let (run, before) = dead_with_a_question(&world, striking(&world), true).await;
     let heir = world.process();

@@ -143,9 +143,9 @@ fn denials() -> Vec<Case> {
             )
         },
         case(
-            "an ask of the definition, and no user can be asked",
+            "an ask of the definition, and no user is available",
             |spec| of(spec, "boss").rules = vec![rule("bash", Decision::Ask)],
-            Some("no user can be asked"),
+            Some("no user is available"),
         ),
         case(
             "an ask of the operator is not lifted by an approval",
@@ -154,7 +154,7 @@ fn denials() -> Vec<Case> {
                 spec.terms.approvals =
                     ["bash:a=1".parse().expect("a pattern")].into_iter().collect::<Approvals>();
             },
-            Some("no user can be asked"),
+            Some("no user is available"),
         ),
         case(
             "a definition that asks by default",
@@ -162,7 +162,7 @@ fn denials() -> Vec<Case> {
                 of(spec, "boss").trust = Trust::Untrusted;
                 of(spec, "boss").rules = vec![rule("task", Decision::Allow)];
             },
-            Some("no user can be asked"),
+            Some("no user is available"),
         ),
         Case {
             criteria: json!([{"command": "secret=1"}]),
@@ -177,7 +177,7 @@ fn denials() -> Vec<Case> {
         Case {
             criteria: json!([{"command": "secret=1"}]),
             hook: Some(HookAnswer::Asks("who knows".to_owned())),
-            ..case("a hook that asks, and no user attends", |_| {}, Some("no user can be asked"))
+            ..case("a hook that asks, and no user attends", |_| {}, Some("no user is available"))
         },
         Case {
             criteria: json!([{"command": "secret=1"}]),

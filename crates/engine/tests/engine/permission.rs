@@ -87,7 +87,7 @@ async fn an_ask_is_a_deny_where_nobody_can_answer() {
     spec.terms.run_rules = rules(&[("strike", Decision::Ask)]);
     let ended = world.run(spec).await;
     let said = |agent: &str| ended.results(agent).remove(0).2;
-    assert!(said("0").contains("no user can be asked"), "{}", said("0"));
+    assert!(said("0").contains("no user is available"), "{}", said("0"));
     assert!(said("1").contains("sub-agents cannot request permission"), "{}", said("1"));
     assert_eq!(decided(&ended, "1")[0].1, Decision::Ask);
     assert_eq!(world.outside.count("strike"), 0);

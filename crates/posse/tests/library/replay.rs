@@ -50,7 +50,7 @@ async fn a_changed_tool_text_is_caught_and_shown() {
     assert_eq!(finished.status, posse::RunStatus::Failed);
     let reason = finished.why().expect("why");
     let head = format!(
-        "REPLAY_DIFFERS: the replay is not the recorded run {}: turn 1 of agent 0 (coder) asks for something else\n\
+        "the replay is not the recorded run {}: turn 1 of agent 0 (coder) asks for something else (REPLAY_DIFFERS)\n\
          the text of tool `grep` differs (- recorded, + now):\n+ Finds lines, and more.",
         run.id()
     );

@@ -68,7 +68,7 @@ async fn a_run_writes_no_report_files_and_whoever_asks_gets_all_of_them() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), expected, "{agent}");
     }
     let failed = std::fs::read_to_string(path(&root, 1)).unwrap();
-    assert!(failed.starts_with("Failed ("), "the reason of one that failed: {failed}");
+    assert!(failed.starts_with("Failed: "), "the reason of one that failed: {failed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -319,9 +319,8 @@ fn a_continued_child_has_no_more_than_the_closed_one_had() {
 #[test]
 fn an_unknown_task_is_told_with_the_own_ones() {
     let mut played = PlayedRun::new(2, Budget::NONE);
-    let reason = |played: &PlayedRun| {
-        played.run.own_child(&id("0"), "the parser").expect_err("there is none").reason
-    };
+    let reason =
+        |played: &PlayedRun| played.run.own_child(&id("0"), "the parser").expect_err("there is none").reason;
     assert_eq!(reason(&played), "`the parser` is not one of your tasks; you have started none");
     played.spawn("0", "scout");
     assert_eq!(reason(&played), "`the parser` is not one of your tasks; yours is `1`");
