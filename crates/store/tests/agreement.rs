@@ -152,6 +152,10 @@ impl Side {
             seen += &said(store.mail(&key).await);
         }
         let mut runs = store.runs(&TenantId::local(), "", 9).await.unwrap();
+        for run in &mut runs {
+            // Each store has a clock of its own.
+            run.alive_at_ms = run.alive_at_ms.map(|_| 0);
+        }
         for holder in runs.iter_mut().filter_map(|run| run.holder.as_mut()) {
             holder.id = String::new();
         }

@@ -153,7 +153,7 @@ steps:
 ";
     let found = problems(text);
     let starts = [
-        "3: step 1 `a`: depends_on: a cycle",
+        "3: step 1 `a`: depends_on: the steps depend on each other in a circle",
         "5: step 3 `c`: agent: unknown definition `generl`",
         "9: step 5 `e`: owns: could",
         "14: step 6 `f`: success_criteria: a criterion that is a map needs",

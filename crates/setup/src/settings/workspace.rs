@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_their_place() {
         for (text, named) in [
-            ("workspace:\n  max_files: 0\n", "settings.yaml:2: workspace.max_files is 0"),
+            ("workspace:\n  max_files: 0\n", "settings.yaml:2: workspace.max_files must be at least 1"),
             (
                 "workspace: {copy: [../x]}\n",
                 "settings.yaml:1: workspace.copy: `../x` leads out of the project",
