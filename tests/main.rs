@@ -58,6 +58,8 @@ mod cli_top;
 mod cli_turns;
 mod cli_web;
 mod cli_workspace_kinds;
+mod http_api;
+mod http_client;
 mod escape;
 mod models_agents_md;
 mod models_keys;

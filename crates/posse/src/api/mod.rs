@@ -15,8 +15,10 @@ mod export;
 mod files;
 mod machine;
 mod models;
+mod pages;
 mod permission;
 mod plan;
+mod progress;
 mod run;
 mod schema;
 mod stats;
@@ -35,10 +37,12 @@ pub use machine::{
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
 pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
+pub use pages::{EventPage, QuestionList, Report, RunPage, StartedRun, StoredCommand};
 pub use permission::{
     Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question, StoredApproval,
 };
 pub use plan::{PlanCheck, PlanProblem};
+pub use progress::{AgentTaskEvent, Delta, DeltaPart, TaskEvent, TaskState};
 pub use run::{
     Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,
     RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,

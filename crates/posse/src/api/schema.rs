@@ -6,9 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AllStats, Answer, ApplyResult, DefinitionCheck, Event, Explanation,
-    ExportResult, GcResult, MachineReport, ModelList, Outcome, PlanCheck, Question, RunDetail, RunReference,
-    RunStats, RunSummary, Salvage, SettingsList, SkillDetail, SkillList, StoredApproval, TrustList, VERSION,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, DefinitionCheck, Delta, Event,
+    EventPage, Explanation, ExportResult, GcResult, MachineReport, ModelList, Outcome, PlanCheck, Question,
+    QuestionList, Report, RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SettingsList,
+    SkillDetail, SkillList, StartedRun, StoredApproval, StoredCommand, TrustList, VERSION,
     Verification,
 };
 
@@ -62,6 +63,14 @@ objects! {
     TrustList,
     MachineReport,
     ModelList,
+    RunPage,
+    EventPage,
+    QuestionList,
+    StartedRun,
+    StoredCommand,
+    Report,
+    AgentTaskEvent,
+    Delta,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.
@@ -86,8 +95,9 @@ pub fn json_schema() -> Value {
 fn add<T: Object>(generator: &mut SchemaGenerator, objects: &mut Map<String, Value>) {
     let mut schema = T::json_schema(generator).to_value();
     schema["properties"]["version"] = json!({ "const": VERSION });
-    if let Some(required) = schema["required"].as_array_mut() {
-        required.push("version".into());
+    match schema.get_mut("required").and_then(Value::as_array_mut) {
+        Some(required) => required.push("version".into()),
+        None => schema["required"] = json!(["version"]),
     }
     objects.insert(T::schema_name().into_owned(), schema);
 }
