@@ -74,7 +74,8 @@ impl Client {
                 answer.body.extend(piece);
             }
         } else {
-            let length = answer.headers.get("content-length").map_or(0, |length| length.parse().expect("a length"));
+            let length =
+                answer.headers.get("content-length").map_or(0, |length| length.parse().expect("a length"));
             answer.body.resize(length, 0);
             rest.read_exact(&mut answer.body).expect("the body");
         }
@@ -109,10 +110,10 @@ impl Client {
         let mut connection = TcpStream::connect(&self.address).ok()?;
         let mut request = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            request.extend([name, ": ", value, "\r\n"]);
         }
         if !body.is_empty() {
-            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            request.extend(["Content-Length: ", &body.len().to_string(), "\r\n"]);
         }
         request.push_str("\r\n");
         connection.write_all(request.as_bytes()).ok()?;

@@ -44,7 +44,10 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliErro
         output.own(&format!("http://{}/?token={}\n", server.address(), server.token()))?;
         output.flush()?;
         if args.resume {
-            print_resumed(&server.resume_interrupted().await?);
+            match signals.unless_one_comes(Box::pin(server.resume_interrupted())).await {
+                Ok(resumed) => print_resumed(&resumed?),
+                Err(ask) => return Ok(ask.exit()),
+            }
         }
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let serving = server.serve(async {

@@ -18,7 +18,7 @@ pub struct RunPage {
 /// A part of the journal of a run.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct EventPage {
-    /// The events in their order, without those that the filters leave out.
+    /// The events in their order, only those that pass the filters.
     #[serde(serialize_with = "versioned")]
     pub events: Vec<Event<'static>>,
     /// The number of the last event that was looked at: the next page begins after it.

@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, DefinitionCheck, Delta, Event,
-    EventPage, Explanation, ExportResult, GcResult, MachineReport, ModelList, Outcome, PlanCheck, Question,
-    QuestionList, Report, RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SettingsList,
-    SkillDetail, SkillList, StartedRun, StoredApproval, StoredCommand, TrustList, VERSION,
-    Verification,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, DefinitionCheck,
+    Delta, Event, EventPage, Explanation, ExportResult, GcResult, MachineReport, ModelList, Outcome,
+    PlanCheck, Question, QuestionList, Report, RunDetail, RunPage, RunReference, RunStats, RunSummary,
+    Salvage, SettingsList, SkillDetail, SkillList, StartedRun, StoredApproval, StoredCommand, TrustList,
+    VERSION, Verification,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects

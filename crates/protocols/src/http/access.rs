@@ -48,7 +48,8 @@ pub(super) fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Prob
     match given {
         Some(given) if token.is(given.trim()) => Ok(()),
         given => {
-            let detail = if given.is_some() { "the token is not the server's" } else { "the token is missing" };
+            let detail =
+                if given.is_some() { "the token is not the server's" } else { "the token is missing" };
             Err(Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::TokenRefused, detail)
                 .field("Authorization")
                 .remedy("send the token that the server printed as `Authorization: Bearer TOKEN`"))
@@ -76,7 +77,8 @@ fn is_this_machine(host: &str) -> bool {
             None => host,
         },
     };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Whether the end of a host is empty or a port.
@@ -122,7 +124,8 @@ mod tests {
 
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
-        let code = |values: &[(&'static str, &str)]| check_origin(&headers(values)).map_err(|problem| problem.code);
+        let code =
+            |values: &[(&'static str, &str)]| check_origin(&headers(values)).map_err(|problem| problem.code);
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
         assert_eq!(code(&[host, ("origin", "http://127.0.0.1:7766")]), Ok(()));
@@ -145,7 +148,9 @@ mod tests {
         let token = Token::of_text("secret");
         let is_accepted = |values: &[(&'static str, &str)]| check_token(&headers(values), &token).is_ok();
         assert!(is_accepted(&[("authorization", "Bearer secret")]));
-        for value in ["Bearer secre", "Bearer secret2", "secret", "bearer secret", "Basic secret", "Bearer ", ""] {
+        for value in
+            ["Bearer secre", "Bearer secret2", "secret", "bearer secret", "Basic secret", "Bearer ", ""]
+        {
             assert!(!is_accepted(&[("authorization", value)]), "{value}");
         }
         assert!(!is_accepted(&[]));

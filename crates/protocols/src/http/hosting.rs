@@ -32,7 +32,7 @@ pub(super) struct RunHost {
 pub(super) struct RunSlot(OwnedSemaphorePermit);
 
 /// What became of a run that was to be resumed.
-pub(super) enum Resumed {
+pub(super) enum ResumeOutcome {
     /// This process executes it.
     Executed,
     /// Another process does.
@@ -54,7 +54,8 @@ impl RunHost {
     /// The right to execute one more run.
     pub(super) fn slot(&self) -> Result<RunSlot, Problem> {
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
-            let detail = format!("this server executes {RUNS_MAX} runs, which is the most; nothing was started");
+            let detail =
+                format!("this server executes {RUNS_MAX} runs, which is the most; nothing was started");
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Busy, detail)
         })?;
         Ok(RunSlot(slot))
@@ -94,7 +95,7 @@ impl RunHost {
         reader: &Posse,
         setup: &Arc<Setup>,
         notes: &mut Notes,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumeOutcome, Problem> {
         let execution = notes.take(RunExecution::of_stored(run, reader, setup).await)?;
         let setup = Arc::clone(setup);
         let posse = blocking(move || execution.open(&setup)).await??;
@@ -107,14 +108,14 @@ impl RunHost {
         slot: RunSlot,
         posse: Posse,
         run: &RunId,
-    ) -> Result<Resumed, Problem> {
+    ) -> Result<ResumeOutcome, Problem> {
         Ok(match posse.resume_attended(run).await? {
             Resume::Going(handle) => {
                 self.execute(slot, ExecutedRun { posse, handle });
-                Resumed::Executed
+                ResumeOutcome::Executed
             }
-            Resume::Held(holder) => Resumed::Held(holder),
-            Resume::Ended => Resumed::Ended,
+            Resume::Held(holder) => ResumeOutcome::Held(holder),
+            Resume::Ended => ResumeOutcome::Ended,
         })
     }
 

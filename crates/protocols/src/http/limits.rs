@@ -20,7 +20,7 @@ pub(super) const BODY_MAX_BYTES: usize = 2 * posse::REQUEST_MAX_BYTES + 64 * 102
 /// How long a client may take to send a body.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may not read what is written to it. Then its connection is closed, and it can resume.
-pub(super) const WRITE_STALL: Duration = Duration::from_secs(60);
+pub(super) const WRITE_STALL: Duration = Duration::from_mins(1);
 /// How often a stream without news shows that it is open.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How much of a journal is put into one piece of a stream.
@@ -32,6 +32,8 @@ pub(super) const RUNS_PAGE: u64 = 50;
 pub(super) const RUNS_PAGE_MAX: u64 = 500;
 /// Limit of runs that are searched for those of a page.
 pub(super) const RUNS_SEARCHED_MAX: u32 = 10_000;
+/// How many runs may start while a page is made, without a run of the page being missed.
+pub(super) const RUNS_MEANWHILE_MAX: u32 = 64;
 /// Limit of runs in the sums of all runs.
 pub(super) const RUNS_COUNTED_MAX: u32 = 10_000;
 /// Events on a page, unless a client says how many.

@@ -75,12 +75,14 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = path_parameters(operation.path).collect();
     parameters.extend(operation.query.iter().map(query_parameter));
     if operation.effect == Effect::Acts {
-        let meaning = "A request with the key of an earlier one gets its answer, and does nothing a second time.";
-        parameters.push(header(idempotency::HEADER, json!({ "type": "string" }), meaning));
+        let meaning =
+            "A request with the key of an earlier one gets its answer, and does nothing a second time.";
+        parameters.push(header(idempotency::HEADER, &json!({ "type": "string" }), meaning));
     }
     if matches!(operation.answers, Answers::Stream(_)) {
-        let meaning = "The number of the last message that the client has read: the stream continues after it.";
-        parameters.push(header(LAST_EVENT_ID, json!({ "type": "integer", "minimum": 0 }), meaning));
+        let meaning =
+            "The number of the last message that the client has read: the stream continues after it.";
+        parameters.push(header(LAST_EVENT_ID, &json!({ "type": "integer", "minimum": 0 }), meaning));
     }
     let mut responses = answers(operation.answers);
     if operation.effect == Effect::Reads && !matches!(operation.answers, Answers::Stream(_)) {
@@ -155,7 +157,7 @@ fn query_parameter(parameter: &Parameter) -> Value {
     })
 }
 
-fn header(name: &str, schema: Value, meaning: &str) -> Value {
+fn header(name: &str, schema: &Value, meaning: &str) -> Value {
     json!({ "name": name, "in": "header", "required": false, "description": meaning, "schema": schema })
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter that may be left out.
+    /// A parameter that may be omitted.
     pub(super) const fn new(name: &'static str, of: ParameterType, meaning: &'static str) -> Self {
         Self { name, meaning, of, is_required: false, is_repeated: false }
     }

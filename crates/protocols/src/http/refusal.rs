@@ -89,7 +89,9 @@ fn words(remedy: &Remedy) -> String {
         }
         Remedy::CheckAs(DefinitionType::Agents) => "check it as an agent definition",
         Remedy::CheckAs(DefinitionType::Skills) => "check it as a skill",
-        Remedy::TrustProject => "read the project's files that are not trusted, and trust them on the server's machine",
+        Remedy::TrustProject => {
+            "read the project's files that are not trusted, and trust them on the server's machine"
+        }
         Remedy::ShowSettings => "`GET /api/v1/settings` shows the settings in effect",
         Remedy::NameOtherModel => "name another model with `settings.model`",
         Remedy::LimitTokens => "limit tokens instead, with `agent.max_tokens`",
@@ -123,7 +125,9 @@ impl From<Error> for Problem {
             Error::NoRun(_) | Error::Ambiguous { .. } => missing(ProblemCode::UnknownRun),
             Error::Removed { .. } => Problem::new(StatusCode::GONE, ProblemCode::RemovedRun, detail),
             Error::NoAgent(_) => missing(ProblemCode::UnknownAgent),
-            Error::NoEvent { .. } => Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidCursor, detail),
+            Error::NoEvent { .. } => {
+                Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidCursor, detail)
+            }
             Error::Ended { .. } => conflict(ProblemCode::RunEnded),
             Error::StillRunning(_)
             | Error::AgentStillRunning(_)
@@ -152,9 +156,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let detail = error.to_string();
         match error {
-            StoreError::UnknownRun(_) => {
-                Problem::new(StatusCode::NOT_FOUND, ProblemCode::UnknownRun, detail)
-            }
+            StoreError::UnknownRun(_) => Problem::new(StatusCode::NOT_FOUND, ProblemCode::UnknownRun, detail),
             StoreError::MailboxFull(_) => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Busy, detail)
             }

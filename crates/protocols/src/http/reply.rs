@@ -90,11 +90,11 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Headers of every response: nothing is stored, sniffed, framed or executed.
+/// Headers of every response: nothing is kept for others, sniffed, framed or executed.
 pub(super) fn harden(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
-        (header::CACHE_CONTROL, "no-store"),
+        (header::CACHE_CONTROL, "private, no-cache"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),

@@ -77,7 +77,7 @@ pub(super) struct RunRule {
     decision: RuleDecision,
 }
 
-/// A run to start. Fields that are left out come from the user's settings, from what the project may choose, and from
+/// A run to start. Omitted fields come from the user's settings, from what the project may choose, and from
 /// the defaults.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -132,13 +132,17 @@ impl StartRun {
             };
             Ok(Rule { pattern: pattern(format!("rules[{at}].pattern"), &rule.pattern)?, decision })
         });
-        let permissions =
-            RunPermissions { allow: allow.collect::<Result<_, _>>()?, rules: rules.collect::<Result<_, Problem>>()? };
+        let permissions = RunPermissions {
+            allow: allow.collect::<Result<_, _>>()?,
+            rules: rules.collect::<Result<_, Problem>>()?,
+        };
         let plan = match self.plan {
             None => None,
             Some(Value::String(text)) => Some(PlanInput::Text(text)),
             Some(plan @ Value::Object(_)) => Some(PlanInput::Text(plan.to_string())),
-            Some(_) => return Err(refused("expected a plan as an object, or as a text".to_owned()).field("plan")),
+            Some(_) => {
+                return Err(refused("expected a plan as an object, or as a text".to_owned()).field("plan"));
+            }
         };
         Ok(RunDraft {
             text: self.request,
@@ -182,7 +186,9 @@ fn read_settings(given: &BTreeMap<String, Value>) -> Result<Settings, Problem> {
             Value::Bool(is_set) => is_set.to_string(),
             _ => {
                 let detail = "expected a text, a number, or true or false";
-                return Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail).field(field));
+                return Err(
+                    Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail).field(field)
+                );
             }
         };
         key.set(&mut settings, &text, Origin::Request(key.name))
@@ -280,7 +286,10 @@ mod tests {
 
     #[test]
     fn an_error_names_the_field_that_is_wrong() {
-        assert_eq!(field(r#"{"request": "x", "settings": {"agent.max_turns": 3, "agent.max_usd": "none"}}"#), None);
+        assert_eq!(
+            field(r#"{"request": "x", "settings": {"agent.max_turns": 3, "agent.max_usd": "none"}}"#),
+            None
+        );
         for (body, wrong) in [
             (r#"{"reqest": "x"}"#, "reqest"),
             (r#"{"request": 1}"#, "request"),
@@ -309,7 +318,8 @@ mod tests {
 
     #[test]
     fn only_a_denial_has_a_reason() {
-        let answer = |body: &str| read::<AnswerQuestion>(body.as_bytes()).and_then(|request| request.answer());
+        let answer =
+            |body: &str| read::<AnswerQuestion>(body.as_bytes()).and_then(|request| request.answer());
         assert_eq!(answer(r#"{"approval": "a", "decision": "always"}"#), Ok(Answer::Always));
         let denied = Answer::Deny { reason: Some("no".to_owned()) };
         assert_eq!(answer(r#"{"approval": "a", "decision": "deny", "reason": "no"}"#), Ok(denied));

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 
 use super::access::{check_origin, check_token};
 use super::connection::GuardedConnection;
-use super::hosting::{Resumed, why};
+use super::hosting::{ResumeOutcome, why};
 use super::idempotency::{KeptReply, RequestKey};
 use super::limits::{
     BODY_MAX_BYTES, BODY_TIMEOUT, CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES,
@@ -42,8 +42,8 @@ use super::token::{Token, TokenError};
 
 /// The path of the OpenAPI document.
 const OPENAPI: &str = "/api/openapi.json";
-/// What is beneath this path needs the token.
-const API: &str = "/api";
+/// The only path that needs no token.
+const TOP: &str = "/";
 /// What is at the top of the server.
 const WELCOME: &str = "This is a server of Posse.\n\nThe API is beneath /api/v1, and /api/openapi.json describes it. \
                        Send the token of the server as `Authorization: Bearer TOKEN`.\n";
@@ -131,9 +131,9 @@ impl Server {
                 state.host.resume(slot, &run, &state.posse, &state.setup, &mut notes).await
             };
             match resumed.await {
-                Ok(Resumed::Executed) => all.resumed.push(run.run),
+                Ok(ResumeOutcome::Executed) => all.resumed.push(run.run),
                 // Another process was first, or it has ended: nothing is left to do.
-                Ok(Resumed::Held(_) | Resumed::Ended) => {}
+                Ok(ResumeOutcome::Held(_) | ResumeOutcome::Ended) => {}
                 Err(problem) => all.failed.push((run.run, why(&problem))),
             }
         }
@@ -188,7 +188,11 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
     }
 }
 
-async fn serve_connection(connection: TcpStream, service: TowerToHyperService<Router>, state: Arc<ServerState>) {
+async fn serve_connection(
+    connection: TcpStream,
+    service: TowerToHyperService<Router>,
+    state: Arc<ServerState>,
+) {
     // Events are small, and each is sent at once.
     let _ = connection.set_nodelay(true);
     let connection = TokioIo::new(GuardedConnection::new(connection));
@@ -232,7 +236,7 @@ fn router(state: &Arc<ServerState>) -> Router {
     let description = move || async move { ([(header::CONTENT_TYPE, JSON)], document) };
     router
         .route(OPENAPI, get(description))
-        .route("/", get(async || WELCOME))
+        .route(TOP, get(async || WELCOME))
         .fallback(async || {
             Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
         })
@@ -245,10 +249,9 @@ fn router(state: &Arc<ServerState>) -> Router {
 
 /// Checks where a request comes from, and its token, before anything else of it is read.
 async fn check(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let is_api = request.uri().path().starts_with(API);
-    let checked = check_origin(request.headers()).and_then(|()| {
-        if is_api { check_token(request.headers(), &state.token) } else { Ok(()) }
-    });
+    let is_open = request.uri().path() == TOP;
+    let checked = check_origin(request.headers())
+        .and_then(|()| if is_open { Ok(()) } else { check_token(request.headers(), &state.token) });
     let checked = checked.and_then(|()| {
         if state.is_draining() {
             let detail = "the server is about to end, and accepts no requests";

@@ -4,7 +4,7 @@
 //! nothing, and one that connects again with the number of the last event that it has read continues after it.
 
 use std::convert::Infallible;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -108,9 +108,9 @@ fn body(pieces: impl Pieces) -> Body {
 /// One message of a stream. The data is JSON, which has no line breaks.
 fn message(piece: &mut String, id: u64, name: Option<&str>, object: &impl Object) -> Result<(), Problem> {
     let data = json(object)?;
-    let _ = write!(piece, "id: {id}\n");
+    let _ = writeln!(piece, "id: {id}");
     if let Some(name) = name {
-        let _ = write!(piece, "event: {name}\n");
+        let _ = writeln!(piece, "event: {name}");
     }
     let _ = write!(piece, "data: {data}\n\n");
     Ok(())

@@ -57,7 +57,7 @@ impl Token {
         let failed = |error| TokenError::File { path: path.clone(), error };
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
             .map_err(|error| failed(error.into()))?;
-        let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let text: String = blake3::Hash::from(bytes).to_hex().to_string();
         match atomic_file::write(&path, PRIVATE, ExistingFile::Keep, |file| file.write_all(text.as_bytes())) {
             Ok(()) => Ok(Self::of_text(&text)),
             // Another server made one at the same moment.
@@ -90,7 +90,9 @@ fn read(path: &Path) -> Result<Option<Token>, TokenError> {
     };
     let mode = std::fs::metadata(path).map_err(failed)?.permissions().mode();
     if mode & OTHERS != 0 {
-        return Err(unusable("other users may have read this token: delete the file, and the server makes a new one"));
+        return Err(unusable(
+            "other users may have read this token: delete the file, and the server makes a new one",
+        ));
     }
     let text = text.trim();
     if text.len() != 2 * BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use posse::{AgentId, AgentState, QuestionScope, RunId, StoredApproval, api};
 use posse_setup::Notes;
 
-use super::super::hosting::{Resumed, held};
+use super::super::hosting::{ResumeOutcome, held};
 use super::super::idempotency::RequestKey;
 use super::super::limits::KEYED_RUNS_MAX;
 use super::super::problem::{Problem, ProblemCode};
@@ -20,13 +20,12 @@ const REASON: &str = "cancelled by the user";
 pub(super) async fn start(call: Call) -> Result<Reply, Problem> {
     let request: StartRun = requests::read(&call.body)?;
     let mut notes = Notes::none();
-    let run = match already_started(&call).await? {
-        Some(run) => run,
-        None => {
-            let draft = request.draft(call.key.as_ref().map(RequestKey::session))?;
-            let slot = call.state.host.slot()?;
-            call.state.host.start(slot, draft, &call.state.setup, &mut notes).await?
-        }
+    let run = if let Some(run) = already_started(&call).await? {
+        run
+    } else {
+        let draft = request.draft(call.key.as_ref().map(RequestKey::session))?;
+        let slot = call.state.host.slot()?;
+        call.state.host.start(slot, draft, &call.state.setup, &mut notes).await?
     };
     Reply::with_status(StatusCode::CREATED, &started(&run, &notes))
 }
@@ -57,9 +56,9 @@ pub(super) async fn resume(call: Call) -> Result<Reply, Problem> {
     let state = &call.state;
     let resumed = state.host.resume(slot, &run, &state.posse, &state.setup, &mut notes).await;
     match resumed? {
-        Resumed::Executed => Reply::with_status(StatusCode::ACCEPTED, &started(&run.run, &notes)),
-        Resumed::Held(holder) => Err(held(&run.run, &holder)),
-        Resumed::Ended => {
+        ResumeOutcome::Executed => Reply::with_status(StatusCode::ACCEPTED, &started(&run.run, &notes)),
+        ResumeOutcome::Held(holder) => Err(held(&run.run, &holder)),
+        ResumeOutcome::Ended => {
             let status = state.posse.summary(&run.run).await?.status;
             Err(posse::Error::Ended { run: run.run, status }.into())
         }
@@ -91,8 +90,9 @@ async fn end(call: Call, at_once: bool) -> Result<Reply, Problem> {
         posse.cancel(&agent, reason).await?;
     }
     // No process may execute the run. Then this one takes it over to end it.
-    if agent.is_root() && posse.summary(&run).await?.holder.is_none() {
-        let slot = call.state.host.slot()?;
+    let is_interrupted = agent.is_root() && posse.summary(&run).await?.holder.is_none();
+    // Without a free slot, the next process that resumes the run ends it.
+    if is_interrupted && let Ok(slot) = call.state.host.slot() {
         call.state.host.resume_with(slot, posse.clone(), &run).await?;
     }
     stored(&call, &agent).await
@@ -102,7 +102,8 @@ async fn end(call: Call, at_once: bool) -> Result<Reply, Problem> {
 pub(super) async fn send(call: Call) -> Result<Reply, Problem> {
     let request: SendMessage = requests::read(&call.body)?;
     if request.text.trim().is_empty() {
-        let problem = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, "the message is empty");
+        let problem =
+            Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, "the message is empty");
         return Err(problem.field("text"));
     }
     let run = call.run().await?.run;

@@ -40,7 +40,8 @@ pub(super) async fn page(call: Call) -> Result<Reply, Problem> {
     let mut events = Vec::new();
     let (mut bytes, mut looked_at, mut more) = (0, 0, false);
     while let Some(event) = reading.try_next().await? {
-        let is_full = events.len() as u64 >= limit || bytes >= EVENTS_PAGE_BYTES || looked_at >= EVENTS_LOOKED_AT_MAX;
+        let is_full =
+            events.len() as u64 >= limit || bytes >= EVENTS_PAGE_BYTES || looked_at >= EVENTS_LOOKED_AT_MAX;
         if is_full {
             more = true;
             break;

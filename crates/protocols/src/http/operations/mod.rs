@@ -71,7 +71,8 @@ pub(super) struct Operation {
     pub(super) handler: Handler,
 }
 
-const DIR: Parameter = Parameter::new("dir", ParameterType::Text, "The directory [default: the server's own].");
+const DIR: Parameter =
+    Parameter::new("dir", ParameterType::Text, "The directory [default: the server's own].");
 const AFTER: Parameter =
     Parameter::new("after", ParameterType::Number(u64::MAX), "Only events after this number.");
 const EVENT_AGENT: Parameter =
@@ -115,10 +116,15 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "listRuns",
         "List the runs, newest first.",
         &[
-            Parameter::new("status", ParameterType::Word(runs::STATUSES), "Only runs with this status.").repeated(),
+            Parameter::new("status", ParameterType::Word(runs::STATUSES), "Only runs with this status.")
+                .repeated(),
             Parameter::new("dir", ParameterType::Text, "Only runs of the project in this directory."),
             Parameter::new("cursor", ParameterType::Text, "The `next` of the page before."),
-            Parameter::new("limit", ParameterType::Number(RUNS_PAGE_MAX), "The most runs on the page [default: 50]."),
+            Parameter::new(
+                "limit",
+                ParameterType::Number(RUNS_PAGE_MAX),
+                "The most runs on the page [default: 50].",
+            ),
         ],
         Object("RunPage", 200),
         |call| Box::pin(runs::list(call)),
@@ -131,14 +137,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
         Object("StartedRun", 201),
         |call| Box::pin(commands::start(call)),
     ),
-    reads(
-        "/api/v1/runs/{run}",
-        "getRun",
-        "A run with its agents.",
-        &[],
-        Object("RunDetail", 200),
-        |call| Box::pin(runs::detail(call)),
-    ),
+    reads("/api/v1/runs/{run}", "getRun", "A run with its agents.", &[], Object("RunDetail", 200), |call| {
+        Box::pin(runs::detail(call))
+    }),
     reads(
         "/api/v1/runs/{run}/outcome",
         "getOutcome",
@@ -176,7 +177,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "getDiff",
         "The changes of an agent as a text; `0` is the root, whose changes are those of the run.",
         &[
-            Parameter::new("form", ParameterType::Word(&["patch", "stat", "name_status"]), "The form [default: patch]."),
+            Parameter::new(
+                "form",
+                ParameterType::Word(&["patch", "stat", "name_status"]),
+                "The form [default: patch].",
+            ),
             Parameter::new("at", ParameterType::Number(u64::MAX), "The files as they were at this event."),
         ],
         Text,
@@ -186,7 +191,8 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "/api/v1/runs/{run}/agents/{agent}/explain",
         "explain",
         "Why an agent may or may not execute an operation.",
-        &[Parameter::new("operation", ParameterType::Text, "The operation, such as `write:src/main.rs`.").required()],
+        &[Parameter::new("operation", ParameterType::Text, "The operation, such as `write:src/main.rs`.")
+            .required()],
         Object("Explanation", 200),
         |call| Box::pin(runs::explain(call)),
     ),
@@ -196,7 +202,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "A part of the journal of a run.",
         &[
             AFTER,
-            Parameter::new("limit", ParameterType::Number(EVENTS_PAGE_MAX), "The most events on the page [default: 100]."),
+            Parameter::new(
+                "limit",
+                ParameterType::Number(EVENTS_PAGE_MAX),
+                "The most events on the page [default: 100].",
+            ),
             EVENT_AGENT,
             EVENT_KIND,
         ],

@@ -8,22 +8,14 @@ use posse_setup::hooks_before;
 use posse_setup::project_runs::Project;
 
 use super::super::hosting::blocking;
-use super::super::limits::{RUNS_PAGE, RUNS_SEARCHED_MAX};
+use super::super::limits::{RUNS_MEANWHILE_MAX, RUNS_PAGE, RUNS_SEARCHED_MAX};
 use super::super::problem::{Problem, ProblemCode};
 use super::super::reply::Reply;
 use super::{Call, now_ms};
 
 /// The words of every status of a run in a list.
-pub(super) const STATUSES: &[&str] = &[
-    "running",
-    "waiting",
-    "interrupted",
-    "completed",
-    "turn-limit",
-    "failed",
-    "cancelled",
-    "damaged",
-];
+pub(super) const STATUSES: &[&str] =
+    &["running", "waiting", "interrupted", "completed", "turn-limit", "failed", "cancelled", "damaged"];
 
 /// Lists runs.
 pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
@@ -41,7 +33,9 @@ pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
         wanted.truncate(limit.saturating_add(1));
     }
     let ids: HashSet<RunId> = wanted.into_iter().map(|run| run.run).collect();
-    let mut listed = posse.listed_runs(RUNS_SEARCHED_MAX, |run| ids.contains(&run.run)).await?;
+    let last = all.iter().rposition(|run| ids.contains(&run.run)).map_or(0, |at| at + 1);
+    let among = u32::try_from(last).unwrap_or(u32::MAX).saturating_add(RUNS_MEANWHILE_MAX);
+    let mut listed = posse.listed_runs(among, |run| ids.contains(&run.run)).await?;
     listed.retain(|run| statuses.is_empty() || statuses.contains(&run.status().as_str()));
     let has_more = listed.len() > limit;
     listed.truncate(limit);
@@ -105,7 +99,8 @@ async fn shown(call: &Call, run: &RunId) -> Result<api::RunDetail, Problem> {
     let posse = call.state.reader(run);
     let view = posse.view(run).await?;
     let result = posse.finished(run).await?.and_then(|finished| finished.result);
-    let is_unmerged = |reason: Option<CloseReason>| reason == Some(CloseReason::Failed(FailKind::Integration));
+    let is_unmerged =
+        |reason: Option<CloseReason>| reason == Some(CloseReason::Failed(FailKind::Integration));
     // For information only: an unreadable directory must not hide the rest of the run.
     let disk_bytes = posse.disk_bytes(run).await.ok().flatten();
     let conflicts = if view.agents().iter().any(|agent| is_unmerged(agent.close_reason)) {
@@ -212,7 +207,11 @@ mod tests {
         let cursor = Cursor { created_at_ms: -5, run: "k3f9ab2c".parse().expect("a run") };
         assert_eq!(Cursor::read(&cursor.text()), Ok(cursor));
         for wrong in ["", "-", "5", "5-", "x-k3f9ab2c", "5-k3f", "5 -k3f9ab2c"] {
-            assert_eq!(Cursor::read(wrong).expect_err("no cursor").code, ProblemCode::InvalidCursor, "{wrong}");
+            assert_eq!(
+                Cursor::read(wrong).expect_err("no cursor").code,
+                ProblemCode::InvalidCursor,
+                "{wrong}"
+            );
         }
     }
 }
