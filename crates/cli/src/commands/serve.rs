@@ -112,3 +112,20 @@ impl From<ServeError> for CliError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port_and_may_be_named_localhost() {
+        for (text, expected) in
+            [("localhost:0", "127.0.0.1:0"), ("127.0.0.1:7766", "127.0.0.1:7766"), ("[::1]:80", "[::1]:80")]
+        {
+            assert_eq!(address(text), Ok(expected.parse().expect("an address")), "{text}");
+        }
+        for wrong in ["localhost", "localhost:", "localhost:x", ":7766", "example.org:80"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}
