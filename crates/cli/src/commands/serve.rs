@@ -7,7 +7,7 @@ use posse_protocols::http::{ResumedRuns, ServeError, Server};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{Output, note};
+use crate::output::{Output, note, print_notes};
 use crate::runtime;
 use crate::signals::Signals;
 use crate::term;
@@ -76,7 +76,8 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliErro
 
 /// Says which interrupted runs are executed again.
 fn print_resumed(resumed: &ResumedRuns) {
-    let ResumedRuns { resumed, failed } = resumed;
+    let ResumedRuns { resumed, failed, notes } = resumed;
+    print_notes(notes);
     if resumed.is_empty() && failed.is_empty() {
         note("no run was interrupted");
     }

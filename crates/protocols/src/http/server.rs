@@ -85,6 +85,8 @@ pub struct ResumedRuns {
     pub resumed: Vec<RunId>,
     /// Those that it could not take over, each with the reason.
     pub failed: Vec<(RunId, String)>,
+    /// What the user should know about the present settings and definitions of these runs.
+    pub notes: Notes,
 }
 
 /// A server that listens.
@@ -125,10 +127,10 @@ impl Server {
         let state = &self.state;
         let mut all = ResumedRuns::default();
         for run in state.posse.runs("", RUNS_SEARCHED_MAX).await?.into_iter().filter(is_interrupted) {
-            let mut notes = Notes::none();
+            let notes = &mut all.notes;
             let resumed = async {
                 let slot = state.host.slot()?;
-                state.host.resume(slot, &run, &state.posse, &state.setup, &mut notes).await
+                state.host.resume(slot, &run, &state.posse, &state.setup, notes).await
             };
             match resumed.await {
                 Ok(ResumeOutcome::Executed) => all.resumed.push(run.run),
