@@ -148,6 +148,32 @@ fn an_apply_of_a_run_is_taken_back_and_what_the_user_did_since_is_kept() {
 }
 
 #[test]
+fn an_undo_without_a_name_takes_the_last_apply_back_be_it_of_an_agent() {
+    let home = home(CONFLICT);
+    let nothing = home.posse(&["apply", "--undo"]).exits(1).stderr;
+    assert!(nothing.contains("no run of this project is applied, so there is nothing to undo"), "{nothing}");
+    let run = run(&home);
+    let child = format!("{run}.1");
+    home.posse(&["apply", &child]).exits(0);
+    let not_applied = home.posse(&["apply", "--undo", &run]).exits(1).stderr;
+    assert!(not_applied.contains(&format!("run {run} is not applied")), "{not_applied}");
+    let hint =
+        format!("applied in this project: {child}; `posse apply --undo {child}` takes the newest apply back");
+    assert!(not_applied.contains(&hint), "{not_applied}");
+    let undone = home.posse(&["apply", "--undo"]).exits(0).stdout;
+    assert!(undone.starts_with(&format!("undid the apply of agent {child}: 2 files")), "{undone}");
+    assert_eq!(git_status(&home), "");
+    // The newest apply is the one that is taken back, not that of the newest run.
+    let later = self::run(&home);
+    home.posse(&["apply", &later]).exits(0);
+    home.posse(&["apply", "--undo", &later]).exits(0);
+    home.posse(&["apply", &run]).exits(0);
+    let json = home.posse(&["apply", "--undo", "--json"]).exits(0).json();
+    assert_eq!(json["run"], json!(run));
+    assert_eq!(git_status(&home), "");
+}
+
+#[test]
 fn advice_after_a_conflict_names_only_what_works() {
     let failing = "- when: {turn: 1}\n  reply: {tool_calls: [{name: bash, input: {command: sed -i s/two/PARENT/ a.txt}}]}\n\
                    - error: {status: 400, message: no more}\n";

@@ -48,6 +48,9 @@ fn approve_shows_the_call_and_asks_before_it_acts() {
     let shown = terminal.until("approve exactly this call? [y/N] ");
     assert!(shown.contains(r"bash:git push origin \u{1b}[2Jmain"), "{shown:?}");
     assert!(!shown.contains("\u{1b}[2J") && shown.contains("call "), "{shown:?}");
+    assert!(
+        shown.contains("note: a workspace has no remote, so this fails; push yourself after `posse apply`")
+    );
     terminal.types("\n");
     let (written, code) = terminal.ends();
     assert!(code == Some(1) && written.contains("the call still waits"), "{written}");

@@ -132,11 +132,7 @@ fn a_person_at_the_terminal_says_once_no_or_something_else() {
     let made = |name: &str| home.made(&run, name);
     assert_eq!((made("yes.txt"), made("no.txt"), made("why.txt")), (true, false, false));
     let trace = home.posse(&["trace", &run]).exits(0);
-    assert!(
-        trace.stdout.contains("a person said no to `write:why.txt`: not on a Friday"),
-        "{}",
-        trace.stdout
-    );
+    assert!(trace.stdout.contains("the user denied `write:why.txt`: not on a Friday"), "{}", trace.stdout);
     assert_eq!(check_explained(&home, &run), 3);
 }
 

@@ -129,7 +129,7 @@ fn bad_settings_are_named_with_their_place() {
     run_refused(
         &home,
         &run,
-        &[".config/posse/settings.yaml:3: unknown key `max_dept` (did you mean `max_depth`?)"],
+        &[".config/posse/settings.yaml:3: unknown key `agent.max_dept` (did you mean `max_depth`?)"],
     );
     home.write_settings("model: scripted/none.yaml\n");
     run_refused(&home, &["x"], &[".config/posse/settings.yaml:1: none.yaml: cannot read the script"]);
@@ -187,4 +187,34 @@ fn a_request_is_as_long_as_the_engine_takes_it_and_no_longer() {
         let most = format!("the request has more than the {} bytes accepted", posse::REQUEST_MAX_BYTES);
         assert_eq!(done.stderr.contains(&most), code == 2, "{done:?}");
     }
+}
+
+#[test]
+fn an_unknown_verb_and_a_missing_run_are_told_with_what_is_near() {
+    let home = Home::new();
+    refused(
+        &home,
+        &["rnu"],
+        &["there is no verb `rnu`", "did you mean `run`?", "`posse help` lists the verbs"],
+    );
+    refused(&home, &["help", "nosuch"], &["there is no verb `nosuch`"]);
+    assert!(home.posse(&["help", "--help"]).exits(0).stdout.contains("Exit codes:"));
+    let missing = home.posse(&["run"]).exits(2).stderr;
+    assert!(missing.starts_with("error: the request is missing: describe what to do\n"), "{missing}");
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let run = crate::support::run_of(&done.result());
+    let tells = |args: &[&str], part: &str| {
+        let told = home.posse(args).exits(2).stderr;
+        assert!(told.contains(part), "{args:?}: {told}");
+    };
+    for verb in ["rm", "cancel", "kill", "apply"] {
+        tells(&[verb], "RUN is missing");
+        tells(&[verb], &format!("the newest run of this project is {run} (`@` names it)"));
+    }
+    home.posse(&["run", "--model", "replay/@"]).exits(0);
+    tells(&["export", "-o", "-"], "not written to standard output");
+    tells(&["run", "--dir", "/nope", "x"], "/nope: no such file or directory");
+    let negative = home.posse(&["run", "--max-turns", "-1", "--nope", "x"]).exits(2).stderr;
+    assert!(!negative.contains("tip: to pass"), "{negative}");
 }

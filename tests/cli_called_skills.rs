@@ -196,7 +196,7 @@ fn an_untrusted_skill_that_a_person_calls_asks_before_each_use() {
     let done = run(&home, &["/evil hi"]).exits(0);
     assert!(done.stderr.contains("`evil` of this project must ask before every tool call"), "{done:?}");
     let refused = results(&done);
-    assert!(!refused[0].0 && refused[0].1.contains("needs a user's permission"), "{refused:?}");
+    assert!(!refused[0].0 && refused[0].1.contains("needs approval"), "{refused:?}");
     let allowed = results(&run(&home, &["--allow", "write:x", "/evil hi"]).exits(0));
     assert!(allowed[0].0, "{allowed:?}");
     home.posse(&["trust", "--yes"]).exits(0);
@@ -258,7 +258,7 @@ fn files_of_a_skill_that_is_asked_about_are_asked_about_too() {
     ];
     calls(&home, &ways);
     for (ok, text) in results(&run(&home, &["go"]).exits(0)) {
-        assert!(!ok && text.contains("`skill:evil` needs a user's permission"), "{text}");
+        assert!(!ok && text.contains("`skill:evil` needs approval"), "{text}");
     }
     calls(&home, &ways[..2]);
     let allowed = results(&run(&home, &["--allow", "skill:evil", "go"]).exits(0));

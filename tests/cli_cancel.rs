@@ -61,7 +61,7 @@ fn a_run_that_nobody_carries_is_ended_by_the_command_itself() {
     let (going, run) = stuck(&home);
     going.kill();
     let cancel = home.posse(&["cancel", &run]).exits(0);
-    assert_eq!(cancel.stderr, format!("run {run} was cancelled\n"));
+    assert_eq!(cancel.stderr, format!("{run}: run cancelled by the user\n"));
     home.posse(&["resume", &run]).exits(3);
     home.posse(&["verify", &run]).exits(0);
 }

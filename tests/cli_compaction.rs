@@ -73,7 +73,7 @@ fn a_long_run_is_compacted_shown_in_full_and_replayed() {
         assert!(trace.contains(&format!("Room {turn}: words")), "turn {turn} is in full");
     }
     let at = |text: &str| trace.find(text).unwrap_or_else(|| panic!("no `{text}` in {trace}"));
-    let (asked, wrote) = (at("for a summary of the conversation"), at(": summarised the conversation in "));
+    let (asked, wrote) = (at("to summarise the conversation"), at(": summarised the conversation in "));
     let (place, summary) = (at("conversation compacted: a summary replaced "), at(SUMMARY));
     assert!(asked < wrote && wrote < place && place < summary);
     let cost = trace[wrote..].lines().next().expect("a line");

@@ -58,6 +58,12 @@ fn a_follow_up_begins_with_the_files_of_the_run_and_their_changes_are_one() {
     let journal = home.posse(&["logs", "--json", &second]).exits(0).json_lines();
     assert_eq!(journal[0]["detail"]["continues"]["agent"], json!(first));
     assert_eq!(journal[0]["detail"]["contract"]["parent"]["continues"], json!(first));
+    let shown = home.posse(&["show", &second]).exits(0).stdout;
+    assert!(shown.contains(&format!("\ncontinues {first}\n")), "{shown}");
+    let (show, ps) = (home.posse(&["show", "--json", &second]), home.posse(&["ps", "--json", "-n1"]));
+    for object in [show.exits(0).json(), ps.exits(0).json()] {
+        assert_eq!((&object["continues"], object.get("retry")), (&json!(first), None), "{object}");
+    }
     // Nothing was applied yet, so both changes arrive.
     home.posse(&["apply", &second]).exits(0);
     assert_eq!(text(&home, "a.txt").as_deref(), Some("one\ntwo\n"));
@@ -210,6 +216,10 @@ fn a_retried_plan_executes_only_the_steps_that_are_not_integrated() {
     assert_eq!(home.result_file(&failed, "one.txt").as_deref(), Some("1\n"));
     // The check still fails: the new run ends like the first, without its first step.
     let again = started(&home, 1, &["retry", &failed]);
+    let shown = home.posse(&["show", &again]).exits(0).stdout;
+    assert!(shown.contains(&format!("\nretries {failed}\n")), "{shown}");
+    let ps = home.posse(&["ps", "--json", "-n1"]).exits(0).json();
+    assert_eq!((&ps["continues"], &ps["retry"]), (&json!(failed), &json!(true)), "{ps}");
     let titles = |run: &str| {
         let shown = home.posse(&["logs", "--json", run]).exits(0).json_lines();
         let created = shown.into_iter().filter(|event| event["kind"] == "agent.subagent_created");

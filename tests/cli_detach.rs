@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::cli_terminal::{on_a_real_terminal, on_terminal};
 use crate::support::Home;
 
 const SCRIPT: &str = "- reply: {text: done}\n  latency_ms: 20\n";
@@ -19,6 +20,20 @@ fn a_detached_run_is_carried_by_a_process_of_its_own() {
     let log =
         std::fs::read_to_string(home.state_dir().join("logs").join(format!("{run}.log"))).expect("a log");
     assert!(log.starts_with(&format!("{run} run started: x\n")), "{log}");
+}
+
+#[test]
+fn on_a_terminal_a_detached_run_is_named_with_the_verbs_that_follow_it() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let command = on_a_real_terminal(&home, &["run", "-d", "--model", "scripted/script.yaml", "x"]);
+    let (written, code) = on_terminal(command, 80, 24);
+    let run = &written[..8];
+    home.posse(&["wait", run]).exits(0);
+    let lines = format!(
+        "{run}\r\nit runs in the background; `posse attach {run}` shows it\r\n`posse wait {run}` waits for its end\r\n"
+    );
+    assert_eq!((written.as_str(), code), (lines.as_str(), Some(0)));
 }
 
 #[test]

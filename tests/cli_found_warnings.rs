@@ -109,14 +109,14 @@ fn mistakes_in_files_are_told_without_a_flood() {
         assert!(told.contains(widening), "{told}");
     }
     assert!(
-        told.contains("note: mistakes in 10 files of agents and skills; `posse agents validate` shows why"),
+        told.contains("note: problems in 10 files of agents and skills; `posse agents validate` shows why"),
         "{told}"
     );
     assert!(!told.contains("odd-"), "{told}");
     let list = home.posse(&["agents"]).exits(0).stderr;
-    assert!(list.contains("mistakes in 12 files; `posse agents validate` lists them"), "{list}");
+    assert!(list.contains("problems in 12 files; `posse agents validate` lists them"), "{list}");
     let shown = home.posse(&["agents", "show", "all"]).exits(0).stdout;
-    assert!(shown.contains("\nwarning:      ") && shown.contains("(did you mean `tools`?)"), "{shown}");
+    assert!(shown.contains("\nproblem:      ") && shown.contains("(did you mean `tools`?)"), "{shown}");
     let shown = home.posse(&["agents", "show", "all", "--json"]).exits(0).json();
     assert_eq!(shown["warnings"][0]["line"], 4, "{shown}");
 }

@@ -176,10 +176,75 @@ fn an_explanation_names_the_hooks_that_may_refuse_the_operation() {
         "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: [{type: command, command: \"exit 2\"}]\n",
     );
     let explained = home.posse(&["explain", &run, "bash:ls"]).exits(0).stdout;
-    assert!(explained.contains("hooks that are called before it, and may refuse it: "), "{explained}");
-    assert!(explained.contains("settings.yaml"), "{explained}");
+    assert!(explained.contains("\nhooks that run first and can block it:\n  "), "{explained}");
+    assert!(explained.contains("settings.yaml:3: exit 2\n"), "{explained}");
     let json = home.posse(&["explain", "--json", &run, "bash:ls"]).exits(0).json();
     assert_eq!(json["hooks"].as_array().map(Vec::len), Some(1), "{json}");
     let other = home.posse(&["explain", &run, "read:a.txt"]).exits(0).stdout;
     assert!(!other.contains("hooks"), "{other}");
+}
+
+#[test]
+fn an_explanation_names_the_hooks_of_a_project_that_is_not_trusted() {
+    let home = home(IDLE);
+    let run = run(&home, &[]);
+    home.replay_now();
+    home.write(
+        ".posse/settings.yaml",
+        "hooks:\n  PreToolUse:\n    - matcher: Bash\n      hooks: [{type: command, command: \"exit 3\"}]\n",
+    );
+    let line = ".posse/settings.yaml:3 does not run: not trusted: exit 3\n";
+    let explained = home.posse(&["explain", &run, "bash:ls"]).exits(0).stdout;
+    assert!(explained.contains("\nproject hook ") && explained.contains(line), "{explained}");
+    assert!(!explained.contains("hooks that run first"), "{explained}");
+    let json = home.posse(&["explain", "--json", &run, "bash:ls"]).exits(0).json();
+    let hook = &json["hook_commands"][0];
+    assert_eq!((&hook["command"], &hook["runs"]), (&"exit 3".into(), &false.into()), "{json}");
+    assert_eq!(json["hooks"].as_array().map(Vec::len), Some(0), "{json}");
+    home.posse(&["trust", "--yes"]).exits(0);
+    let trusted = home.posse(&["explain", &run, "bash:ls"]).exits(0).stdout;
+    assert!(
+        trusted.contains(".posse/settings.yaml:3: exit 3\n") && !trusted.contains("not trusted"),
+        "{trusted}"
+    );
+}
+
+#[test]
+fn an_explanation_of_a_command_says_what_the_sandbox_lets_it_reach() {
+    let home = home(IDLE);
+    let run = run(&home, &[]);
+    let explained = home.posse(&["explain", &run, "bash:ls"]).exits(0).stdout;
+    let limits = "the sandbox limits what the command can do: it can write to its workspace and to temporary directories; \
+                  it has no network (--allow network opens it); isolation: ";
+    assert!(explained.contains(limits), "{explained}");
+    let json = home.posse(&["explain", "--json", &run, "bash:ls"]).exits(0).json();
+    let command = &json["command"];
+    assert!(command["sandbox"].is_string(), "{json}");
+    assert_eq!(
+        (&command["network"], &command["can_change_workspace"]),
+        (&false.into(), &true.into()),
+        "{json}"
+    );
+    let open = self::run(&home, &["--allow", "network"]);
+    let explained = home.posse(&["explain", &open, "bash:ls"]).exits(0).stdout;
+    assert!(explained.contains("; it has the network of this machine; "), "{explained}");
+    let json = home.posse(&["explain", "--json", &open, "read:a.txt"]).exits(0).json();
+    assert_eq!(json["command"], serde_json::Value::Null, "{json}");
+}
+
+#[test]
+fn an_explanation_says_that_a_secret_file_is_not_in_the_workspace() {
+    let home = home(IDLE);
+    home.write(".ssh/id_rsa", "key");
+    home.write("keys.txt", "no key");
+    let run = run(&home, &[]);
+    let explained = home.posse(&["explain", &run, "read:.ssh/id_rsa"]).exits(0).stdout;
+    assert!(
+        explained.contains("the workspace does not have it: Posse keeps well-known secret files out"),
+        "{explained}"
+    );
+    let json = home.posse(&["explain", "--json", &run, "read:.ssh/id_rsa"]).exits(0).json();
+    assert_eq!(json["kept_out"], true, "{json}");
+    let json = home.posse(&["explain", "--json", &run, "read:keys.txt"]).exits(0).json();
+    assert_eq!(json["kept_out"], false, "{json}");
 }

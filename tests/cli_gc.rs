@@ -31,7 +31,7 @@ fn without_any_run_there_is_nothing_to_clean_and_nothing_is_made() {
     let home = Home::new();
     for args in [&["gc"] as &[&str], &["gc", "--yes", "--runs", "0"]] {
         let done = home.posse(args).exits(0).stdout;
-        assert_eq!(done, "removed 0 things, kept 0, freed 0 B\n");
+        assert_eq!(done, "nothing removed\n");
         assert!(!home.state_dir().exists());
     }
 }
@@ -142,7 +142,12 @@ fn git_is_started_once_for_each_project_and_not_for_each_run() {
     let (done, trace) = home.traced("execve", &["gc", "--dry-run"]);
     let said = done.exits(0).stdout;
     // What is kept is counted by the reason.
-    assert!(said.contains(&format!("kept {}: not old enough\n", runs.len())), "{said}");
+    assert!(said.contains(&format!("kept {}, such as workspace ", runs.len())), "{said}");
+    assert!(said.contains("/1: not old enough\n"), "{said}");
+    assert!(
+        said.contains(": their workspaces still exist\n") && said.ends_with("nothing to remove, kept 6\n"),
+        "{said}"
+    );
     let started =
         trace.lines().filter(|line| line.contains("execve(") && line.contains("\"for-each-ref\"")).count();
     assert_eq!(started, 1, "{trace}");

@@ -31,12 +31,28 @@ fn shells_get_a_script_that_asks_the_command() {
     home.posse(&["completions", "tcsh"]).exits(2);
 }
 
-/// What fish offers for the last of these words.
+/// What fish offers for the last of these words. The other shells get the same words.
 fn offered(home: &Home, words: &[&str]) -> Vec<String> {
-    let mut command = home.command(&[&["--", "posse"], words].concat());
-    command.env("_POSSE_COMPLETE", "fish");
-    let done = crate::support::Done::of(command).exits(0);
-    done.stdout.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
+    let from = |shell: &str| {
+        let mut command = home.command(&[&["--", "posse"], words].concat());
+        command.env("_POSSE_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("_CLAP_IFS", "\n");
+        let done = crate::support::Done::of(command).exits(0);
+        // fish and zsh also get a line about each word.
+        let word = |line: &str| match shell {
+            "fish" => line.split('\t').next().unwrap_or_default().to_owned(),
+            "zsh" => line.replace("\\:", "\0").split(':').next().unwrap_or_default().replace('\0', ":"),
+            _ => line.to_owned(),
+        };
+        done.stdout.lines().map(word).collect::<Vec<String>>()
+    };
+    let offered = from("fish");
+    for shell in ["bash", "zsh"] {
+        let others = from(shell);
+        assert!(others.iter().all(|word| offered.contains(word)), "{shell}: {others:?}, fish: {offered:?}");
+        assert_eq!(others.is_empty(), offered.is_empty(), "{shell}: {others:?}, fish: {offered:?}");
+    }
+    offered
 }
 
 #[test]
@@ -60,7 +76,7 @@ fn completions_know_verbs_runs_agents_skills_models_and_values() {
         has(&[&verb[..1]], &verb);
     }
     assert!(!offered(&home, &[""]).iter().any(|verb| verb.contains("background")));
-    for verb in ["show", "logs", "cancel", "rm", "apply", "wait"] {
+    for verb in ["show", "logs", "rm", "apply", "wait"] {
         has(&[verb, ""], &run);
         has(&[verb, ""], "@");
     }
@@ -112,4 +128,57 @@ fn help_is_a_verb_and_names_what_people_type() {
     }
     home.posse(&["stop", "@"]).exits(1);
     home.posse(&["remove", "@", "--yes"]).exits(0);
+}
+
+#[test]
+fn completions_fit_the_verb_and_the_words_before() {
+    let home = Home::new();
+    let script = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
+- reply: {text: done}
+";
+    home.write("script.yaml", script);
+    home.write(".posse/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies up.\n---\nTidy.\n");
+    let ended = crate::support::run_of(
+        &home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).result(),
+    );
+    home.write("asks.yaml", "- reply: {tool_calls: [{name: list, input: {path: '.'}}]}\n");
+    let model = ["--model", "scripted/asks.yaml"];
+    let asking = ["run", "--json", "--ask", "list", "--on-ask", "escalate", model[0], model[1], "look"];
+    let mut going = home.start(&asking);
+    let waiting = crate::support::run_of(&going.until_event("", "agent.input_requested"));
+    let offers = |words: &[&str]| offered(&home, words);
+    let has = |words: &[&str], expected: &str| {
+        let offered = offers(words);
+        assert!(offered.iter().any(|word| word == expected), "{words:?}: {expected} in {offered:?}");
+    };
+    for verb in ["approve", "deny", "cancel", "kill", "send"] {
+        let offered = offers(&[verb, ""]);
+        assert!(offered.contains(&waiting) && !offered.contains(&ended), "{verb}: {offered:?}");
+    }
+    for words in [&["diff", &ended, ""][..], &["report", "@2", ""], &["logs", &ended, "--agent", ""]] {
+        has(words, "1");
+    }
+    has(&["continue", "@2."], "@2.1");
+    has(&["show", &format!("{}.", &ended[..7])], &format!("{}.1", &ended[..7]));
+    has(&["logs", "--kind", "tool_"], "tool_finished");
+    has(&["logs", "--kind", "agent.tool_"], "agent.tool_finished");
+    has(&["run", "--model", "replay/"], &format!("replay/{ended}"));
+    has(&["run", "--model", "anthropic/"], "anthropic/claude-sonnet-5-5");
+    has(&["ps", "--format", "{run} {st"], "{run} {status}");
+    has(&["run", "/t"], "/tidy");
+    home.posse(&["approve", "--yes", "--always", &waiting]).exits(1);
+    home.posse(&["cancel", &waiting]).exits(0);
+    going.finish().exits(3);
+    let offered = offers(&["approve", ""]);
+    assert!(!offered.contains(&waiting) && !offered.contains(&ended) && !offered.contains(&"@".to_owned()));
+    home.write("../state/approvals.json", &approvals_of(&home));
+    has(&["approvals", "revoke", ""], "bash:npm test");
+}
+
+/// A stored answer of "always".
+fn approvals_of(home: &Home) -> String {
+    let dir = home.project().canonicalize().expect("a path");
+    format!(r#"{{"version": 1, "directories": {{"{}": ["bash:npm test"]}}}}"#, dir.display())
 }

@@ -63,6 +63,13 @@ fn every_object_of_every_verb_has_its_version() {
         (true, &["trust", "--list", "--json"]),
         (true, &["doctor", "--json"]),
         (true, &["apply", &run, "--json"]),
+        (true, &["diff", &run, "--json"]),
+        (true, &["report", &child, "--json"]),
+        (false, &["cancel", &run, "--json"]),
+        (false, &["kill", &child, "--json"]),
+        (false, &["send", &run, "--json", "more"]),
+        (true, &["init", "--json"]),
+        (true, &["approvals", "revoke", "--all", "--yes", "--json"]),
         (true, &["rm", "--yes", "@", "--json"]),
     ];
     for (prints, args) in rows {
@@ -77,4 +84,87 @@ fn every_object_of_every_verb_has_its_version() {
     for verb in verbs_with_json(&home) {
         assert!(rows.iter().any(|(_, args)| args[0] == verb), "`{verb} --json` is not looked at");
     }
+}
+
+/// The verbs and subcommands without `--json`, each with the reason.
+const WITHOUT_JSON: &[(&str, &str)] = &[
+    ("top", "a full-screen view"),
+    ("demo", "shows a run to a user"),
+    ("serve", "a server, which prints its URL"),
+    ("completions", "a script for a shell"),
+    ("man", "pages for a reader"),
+    ("plan schema", "is JSON"),
+    ("settings schema", "is JSON"),
+    ("agents schema", "is JSON"),
+    ("skills schema", "is JSON"),
+];
+
+#[test]
+fn every_verb_that_prints_data_has_json() {
+    let home = Home::new();
+    let mut left: Vec<Vec<String>> = home.verbs().into_iter().map(|verb| vec![verb]).collect();
+    while let Some(words) = left.pop() {
+        let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
+        let name = args.join(" ");
+        args.push("--help");
+        let help = home.posse(&args).exits(0).stdout;
+        let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let commands = commands.take_while(|line| !line.is_empty());
+        let inner = commands
+            .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|word| !word.is_empty()));
+        left.extend(
+            inner.filter(|word| *word != "help").map(|word| [&words[..], &[word.to_owned()]].concat()),
+        );
+        let has_json = help.lines().any(|line| line.trim_start().starts_with("--json"));
+        let is_listed = WITHOUT_JSON.iter().any(|(verb, _)| *verb == name);
+        assert!(
+            has_json != is_listed,
+            "`posse {name}` has --json: {has_json}, and is listed here: {is_listed}"
+        );
+    }
+}
+
+#[test]
+fn a_diff_and_a_report_name_what_they_are_about() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let run =
+        run_of(&home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).result());
+    let diff = home.posse(&["diff", "--json", &run]).exits(0).json();
+    let file = &diff["files"][0];
+    assert_eq!((&file["old_path"], &file["new_path"]), (&Value::Null, &"made.txt".into()), "{diff}");
+    assert_eq!((&file["added"], &file["removed"]), (&1.into(), &0.into()), "{diff}");
+    assert_eq!(diff["text"].as_str(), Some(home.posse(&["diff", &run]).exits(0).stdout.as_str()));
+    let report = home.posse(&["report", "--json", &run, "1"]).exits(0).json();
+    assert_eq!(report["agent"], format!("{run}.1"));
+    assert_eq!((&report["state"], &report["report"]), (&"closed".into(), &"done".into()), "{report}");
+    assert_eq!(report["checks"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn every_line_of_a_run_has_its_type() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let lines =
+        home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).json_lines();
+    let (result, events) = lines.split_last().expect("lines");
+    assert_eq!(result["type"], "result");
+    assert!(!events.is_empty() && events.iter().all(|event| event["type"] == "event"), "{events:?}");
+}
+
+#[test]
+fn a_message_and_a_cancel_are_told_as_objects() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n  latency_ms: 3600000\n");
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "look"]);
+    let run = run_of(&going.until_event("", "agent.model_called"));
+    let sent = home.posse(&["send", "--json", &run, "more"]).exits(0).json();
+    assert_eq!((&sent["agent"], &sent["carried"]), (&run.as_str().into(), &true.into()), "{sent}");
+    let cancelled = home.posse(&["cancel", "--json", &run]).exits(0).json();
+    assert_eq!(
+        (&cancelled["agent"], &cancelled["state"]),
+        (&run.as_str().into(), &"ended".into()),
+        "{cancelled}"
+    );
+    going.finish().exits(3);
 }

@@ -134,8 +134,25 @@ fn there_is_a_manual_page_for_every_verb() {
     home.posse(&["man", "--dir", dir.to_str().expect("UTF-8")]).exits(0);
     for verb in home.verbs() {
         let page = std::fs::read_to_string(dir.join(format!("posse-{verb}.1"))).expect(&verb);
-        assert!(page.contains("Examples:"), "{verb}: {page}");
+        let title = format!(".TH POSSE-{} 1", verb.to_uppercase());
+        assert!(
+            page.contains(&title) && page.contains(concat!("\"posse ", env!("CARGO_PKG_VERSION"), "\"")),
+            "{page}"
+        );
+        assert!(page.contains(".SH EXAMPLES\n.nf\n") && page.contains("\n.fi\n"), "{verb}: {page}");
+        assert!(page.contains("Print lines instead of a live tree, also on a terminal"), "{verb}: {page}");
+        assert_eq!(page.matches(".ds Aq").count(), 2, "{page}");
+        assert!(!page.contains("EXTRA") && !page.contains("help(1)"), "{verb}: {page}");
     }
+    for title in [".SH \"EXIT CODES\"", ".SH FILES", ".SH \"RUNS AND AGENTS\""] {
+        assert!(page.contains(title), "{title}: {page}");
+    }
+    assert!(!page.contains("posse\\-help(1)") && page.contains("posse\\-run(1)"), "{page}");
+    for words in [&["man", "plan check"][..], &["man", "plan", "check"]] {
+        let page = home.posse(words).exits(0).stdout;
+        assert!(page.contains(".TH POSSE-PLAN-CHECK 1"), "{page}");
+    }
+    home.posse(&["man", "plan", "frobnicate"]).exits(2);
     assert!(dir.join("posse-plan-check.1").exists() && !dir.join("posse-__background.1").exists());
     home.posse(&["man", "frobnicate"]).exits(2);
 }

@@ -217,7 +217,7 @@ fn the_third_ctrl_c_stops_and_leaves_the_run_resumable() {
     tmux.types(&["C-c"]);
     tmux.until("cancelling");
     tmux.types(&["C-c"]);
-    tmux.until(&format!("`posse resume {run}` continues the run"));
+    tmux.until(&format!("before the cancellation was recorded: `posse resume {run}`"));
     tmux.until_prompt();
     tmux.enters("echo code=$?");
     tmux.until("code=130");

@@ -116,7 +116,12 @@ fn what_cannot_be_right_is_told_before_anything_is_done() {
         (with_key("sk-canary\nx"), vec!["--model", "claude-x"], 4, vec!["ANTHROPIC_API_KEY", "line breaks"]),
         (with_key("sk-canary-ü"), vec!["--model", "claude-x"], 4, vec!["ANTHROPIC_API_KEY", "ASCII"]),
         (vec![], vec!["--model", "x", "--base-url", "localhost"], 2, vec!["--base-url", "is not a base URL"]),
-        (vec![], vec!["--model", "x", "--base-url", "http://me:canary@h/"], 2, vec!["a name or a password"]),
+        (
+            vec![],
+            vec!["--model", "x", "--base-url", "http://me:canary@h/"],
+            2,
+            vec!["a user name or a password"],
+        ),
         (vec![], vec!["--base-url", &nobody], 2, vec!["select a model for this address", "--model"]),
         (
             vec![],

@@ -90,7 +90,7 @@ fn the_newest_run_is_that_of_the_project() {
     assert!(typed_in(&home, "two", &["show", "@2"]).exits(0).stdout.contains(&of_two));
     assert!(typed_in(&home, "one", &["show", "last"]).exits(0).stdout.contains(&newest));
     let only = typed_in(&home, "one", &["show", "@3"]).exits(2).stderr;
-    assert!(only.contains("there are only 1 run in "), "{only}");
+    assert!(only.contains("there is only 1 run in "), "{only}");
     assert_eq!(typed_in(&home, "one", &["ps", "-q", "--dir", "sub"]).exits(0).stdout, format!("{of_one}\n"));
     // What is near in this project is named before what is near elsewhere.
     let unknown = typed_in(&home, "one", &["show", "zzzz"]).exits(2).stderr;

@@ -52,7 +52,10 @@ fn a_nearer_file_takes_nothing_away_from_those_above_it() {
         let done = run_in_package(&home);
         let run = run_of(&done.result());
         let pushing = home.posse(&["explain", &run, "bash:git push"]).stdout;
-        assert!(pushing.contains("deny: project, by the rule `bash:git push*`"), "{near:?}: {pushing}");
+        assert!(
+            pushing.contains("deny: rule `bash:git push*` of the project's settings"),
+            "{near:?}: {pushing}"
+        );
         let log = home.posse(&["logs", "--json", &run]).stdout;
         assert!(log.contains("guarded"), "{near:?}: the hook was not asked: {log}");
     }
@@ -77,9 +80,12 @@ hooks: {PreToolUse: [{hooks: [{type: command, command: 'true'}]}]}
     let run = run_of(&run_in_package(&home).result());
     let explain = |operation: &str| home.posse(&["explain", &run, operation]).stdout;
     let pushing = explain("bash:git push");
-    assert!(pushing.contains("deny: project, by the rule `bash:git push*`"), "not opened: {pushing}");
+    assert!(
+        pushing.contains("deny: rule `bash:git push*` of the project's settings"),
+        "not opened: {pushing}"
+    );
     let reading = explain("read:secret");
-    assert!(reading.contains("deny: project, by the rule `read:secret`"), "{reading}");
+    assert!(reading.contains("deny: rule `read:secret` of the project's settings"), "{reading}");
 
     home.posse(&["trust", "--yes", "packages/x"]).exits(0);
     assert_eq!(origins("model"), [format!("{NEAR}:1")]);

@@ -89,6 +89,90 @@ fn the_reserve_of_a_call_that_was_cut_off_is_never_shown_as_spent() {
 }
 
 #[test]
+fn an_interrupted_run_shows_the_same_maximum_as_the_cancelled_one_that_it_becomes() {
+    let home = home(&cut_off_script());
+    let mut going = started(&home, &[]);
+    let run = run_of(&going.until_event(".1", "agent.model_called"));
+    going.kill();
+    let ps = home.posse(&["ps", "--json"]).exits(0).json();
+    let show = home.posse(&["show", "--json", &run]).exits(0).json();
+    let stats = home.posse(&["stats", "--json", &run]).exits(0).json()["total"]["usage"].clone();
+    let child = show["agents"][1]["usage"].clone();
+    for usage in [&ps["usage"], &show["usage"], &stats, &child] {
+        assert_eq!(usage["cut_off_calls"], 1, "{usage}");
+        assert!(usage["usd_at_most"].as_f64().is_some_and(|most| most > 0.1), "{usage}");
+    }
+    assert_eq!((&ps["usage"]["usd_known"], &ps["usage"]), (&json!(0.0045), &show["usage"]));
+    assert_eq!(child["usd_known"], 0.0);
+    let page = home.posse(&["show", &run]).exits(0).stdout;
+    assert!(page.contains("($0.0045 known, 1 call was cut off)"), "{page}");
+    assert!(page.contains(&format!("2 agents; continue it with `posse resume {run}`\n")), "{page}");
+    assert!(home.posse(&["ps"]).exits(0).stdout.contains("≤$"));
+    let trace = home.posse(&["trace", &format!("{run}.1")]).exits(0).stdout;
+    assert!(trace.starts_with(&format!("agent {run}.1: general, depth 1, interrupted\n")), "{trace}");
+    assert!(trace.contains("≤ $"), "{trace}");
+
+    home.posse(&["cancel", &run]).exits(0);
+    let cancelled = home.posse(&["show", "--json", &run]).exits(0).json();
+    assert_eq!(cancelled["usage"], show["usage"], "before and after the cancel");
+    assert_eq!(cancelled["agents"][1]["usage"], child);
+    let logs = home.posse(&["logs", &run]).exits(0).stdout;
+    assert!(
+        logs.contains("cancel requested by user\n") && logs.contains("run cancelled by the user\n"),
+        "{logs}"
+    );
+    assert!(!logs.contains("cancelled:"), "nothing is said twice: {logs}");
+    home.posse(&["verify", &run]).exits(0);
+}
+
+#[test]
+fn a_call_in_progress_at_an_unknown_price_is_not_shown_as_free() {
+    let home = home(&format!("- reply: {{text: done}}\n  latency_ms: {FOR_EVER}\n"));
+    let mut going = started(&home, &[]);
+    let run = run_of(&going.until_event("", "agent.model_called"));
+    let running = home.posse(&["ps", "--json"]).exits(0).json();
+    assert_eq!((&running["status"], &running["usage"]["usd_at_most"]), (&json!("running"), &Value::Null));
+    let show = home.posse(&["show", "--json", &run]).exits(0).json();
+    let figures = [&show["usage"], &show["agents"][0]["usage"]].map(|usage| &usage["usd_at_most"]);
+    assert_eq!(figures, [&Value::Null; 2]);
+    for verb in ["ps", "show"] {
+        let page = home.posse(&[verb]).exits(0).stdout;
+        assert!(page.contains("unknown") && !page.contains("$0.00"), "{page}");
+    }
+    going.kill();
+    let interrupted = home.posse(&["ps", "--json"]).exits(0).json();
+    assert_eq!(interrupted["usage"]["usd_at_most"], Value::Null);
+    assert_eq!(interrupted["usage"]["cut_off_calls"], 1);
+    for verb in ["ps", "show"] {
+        let page = home.posse(&[verb]).exits(0).stdout;
+        assert!(page.contains("unknown") && !page.contains("$0.00"), "{page}");
+    }
+    home.not_replayed("it is left interrupted");
+}
+
+#[test]
+fn a_wait_of_an_interrupted_run_is_over_and_its_question_is_not() {
+    let home = home("- error: {status: 429, message: slow down, retry_after_ms: 3600000, limited: true}\n");
+    let mut going = started(&home, &[]);
+    let run = run_of(&going.until_event("", "agent.provider_wait_started"));
+    for args in [&["ps"][..], &["show", &run], &["trace", &run]] {
+        let shown = home.posse(args).exits(0);
+        assert!(
+            format!("{}{}", shown.stdout, shown.stderr).contains("slow down, retry 1 of 29 at "),
+            "{shown:?}"
+        );
+    }
+    going.kill();
+    for args in [&["ps"][..], &["show", &run], &["trace", &run]] {
+        let shown = home.posse(args).exits(0);
+        let heading = shown.stdout.split("\n\n").next().unwrap_or_default();
+        assert!(!format!("{heading}{}", shown.stderr).contains("retry 1 of 29"), "{shown:?}");
+    }
+    assert_eq!(home.posse(&["show", "--json", &run]).exits(0).json()["agents"][0].get("blocked"), None);
+    home.not_replayed("it is left interrupted");
+}
+
+#[test]
 fn known_costs_add_up_beside_unknown_prices() {
     let home = Home::new();
     let script = |price: &str| {
@@ -191,7 +275,11 @@ fn operations_that_were_refused_are_listed_with_agent_and_source() {
 
     let logs = home.posse(&["logs", &run, "--refused"]).exits(0).stdout;
     assert_eq!(logs.lines().count(), 2, "{logs}");
-    assert!(logs.contains("bash:git push origin main  PERMISSION_DENIED (it needs approval"), "{logs}");
+    assert!(
+        logs.contains("bash:git push origin main  it needs approval")
+            && logs.contains(" (PERMISSION_DENIED)\n"),
+        "{logs}"
+    );
     let of_child = home.posse(&["logs", &run, "--refused", "--agent", "1"]).exits(0).stdout;
     assert_eq!(of_child.lines().count(), 1, "{of_child}");
     let events = home.posse(&["logs", &run, "--refused", "--json"]).exits(0).json_lines();

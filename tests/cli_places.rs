@@ -86,7 +86,7 @@ fn keys_stay_out_of_workspaces_unless_they_are_named() {
     for name in [".ssh/", "deploy/id_rsa", ".netrc"] {
         assert!(done.stdout.contains(name) || done.stderr.contains(name), "{name}: {}", done.stderr);
     }
-    assert!(done.stdout.contains("keys are usually kept there"), "{}", done.stdout);
+    assert!(done.stdout.contains("they may hold keys"), "{}", done.stdout);
     home.write_settings("workspace: {copy: ['deploy/id_rsa']}\n");
     let done = home.posse(&args).exits(0);
     assert!(done.stdout.contains("CANARY"), "the named one is there: {}", done.stdout);

@@ -124,8 +124,8 @@ fn a_file_that_is_no_plan_is_refused() {
     home.write("twice.yaml", "goal: a\ngoal: b\n");
     std::fs::write(home.project().join("bytes"), [0xff, 0xfe]).expect("a file");
     for (file, expected) in [
-        ("nowhere.yaml", "nowhere.yaml: No such file"),
-        (".", "Is a directory"),
+        ("nowhere.yaml", "nowhere.yaml: no such file"),
+        (".", "is a directory"),
         ("words.txt", "words.txt:1: a plan is a map"),
         ("twice.yaml", "twice.yaml:2: the key `goal` is written twice"),
         ("bytes", "is not UTF-8 text"),

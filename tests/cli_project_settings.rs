@@ -355,9 +355,10 @@ fn rules_of_a_project_only_narrow() {
     let run = run_of(&result);
     let explain = |operation: &str| home.posse(&["explain", &run, operation]).stdout;
     let pushing = explain("bash:git push");
-    assert!(pushing.contains("deny: project, by the rule `bash:git push*`"), "{pushing}");
+    assert!(pushing.contains("deny: rule `bash:git push*` of the project's settings"), "{pushing}");
     let speaking = explain("bash:echo one");
-    assert!(speaking.contains("deny: operator") && speaking.contains("project: allow"), "{speaking}");
+    assert!(speaking.contains("deny: rule `bash:echo *` of your settings"), "{speaking}");
+    assert!(speaking.contains("the project's settings: allow"), "{speaking}");
 }
 
 #[test]
@@ -366,8 +367,11 @@ fn mistakes_are_named_with_file_line_and_key_and_keep_nobody_from_working() {
     home.write("script.yaml", "- reply: {text: done}\n");
     let run = || home.posse(&["run", "--model", "scripted/script.yaml", "x"]);
     for (text, part) in [
-        ("agent:\n  max_dept: 3\n", "settings.yaml:2: unknown key `max_dept` (did you mean `max_depth`?)"),
-        ("agent:\n  max_depth: deep\n", "settings.yaml:2: max_depth: expected a whole number"),
+        (
+            "agent:\n  max_dept: 3\n",
+            "settings.yaml:2: unknown key `agent.max_dept` (did you mean `max_depth`?)",
+        ),
+        ("agent:\n  max_depth: deep\n", "settings.yaml:2: agent.max_depth: expected a whole number"),
         ("model: [a]\n", "settings.yaml:1: "),
         ("rules: 5\n", "settings.yaml:1: "),
         ("a: &a [1]\nb: *a\n", "settings.yaml:1: "),

@@ -69,7 +69,7 @@ fn requests_are_runs_and_the_next_one_continues_the_last() {
     tmux.until("I did it again.");
     until_empty(&tmux);
     line(&tmux, "/new");
-    tmux.until("begins afresh");
+    tmux.until("starts a new run");
     line(&tmux, "write it");
     tmux.until_it("a third end", |screen| screen.matches("I did it.").count() == 2);
     until_empty(&tmux);

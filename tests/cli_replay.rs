@@ -322,7 +322,7 @@ fn what_cannot_be_replayed_says_why() {
     );
     refused(&["run", "--model", "replay/zzzzzzzz"], "there is no run `zzzzzzzz`");
     refused(&["run", "--model", "replay/"], "write `replay/<run>`");
-    refused(&["run", "--model", "replay/none.posse"], "none.posse: No such file");
+    refused(&["run", "--model", "replay/none.posse"], "none.posse: no such file");
     home.write("broken.posse", "not a bundle");
     refused(&["run", "--model", "replay/broken.posse"], "broken.posse is damaged at line 1: ");
     home.posse(&["run", "--model", &model, "do", "it"]).exits(0);
@@ -343,7 +343,7 @@ fn a_request_that_differs_is_shown() {
     let run = run_of(&home.posse(&args).exits(0).result());
     assert_replays(&home, &run, 0);
     home.write("kept.txt", "as it is\n");
-    let done = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(1);
+    let done = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(6);
     for said in [
         "note: run ".to_owned() + &run + " has no files of its own: ",
         format!(
@@ -355,4 +355,6 @@ fn a_request_that_differs_is_shown() {
     ] {
         assert!(done.stderr.contains(&said), "no {said:?} in {}", done.stderr);
     }
+    let replay = home.posse(&["ps", "--json", "-n", "1"]).exits(0).json()["run"].clone();
+    home.posse(&["wait", replay.as_str().expect("an id")]).exits(6);
 }

@@ -71,7 +71,7 @@ fn a_bundle_does_not_open_the_network_unless_its_reader_does() {
     let receiver = receiver(&home, &run);
     let opened = [REPLAY.as_slice(), &["--allow", "network"]].concat();
 
-    let shut = receiver.posse(&REPLAY).exits(1);
+    let shut = receiver.posse(&REPLAY).exits(6);
     assert_eq!(door.visits(), 0, "{}", shut.stderr);
     says(
         &shut,
@@ -80,7 +80,7 @@ fn a_bundle_does_not_open_the_network_unless_its_reader_does() {
     says(&shut, &["the replay is not the recorded run", "the result of `bash`", "- reached", "+ shut"]);
 
     receiver.write_settings("rules: [{pattern: network, decision: deny}]\n");
-    let denied = receiver.posse(&opened).exits(1);
+    let denied = receiver.posse(&opened).exits(6);
     assert_eq!(door.visits(), 0, "{}", denied.stderr);
     assert!(!denied.stderr.contains("not allowed now"), "{}", denied.stderr);
 
@@ -101,7 +101,7 @@ fn a_definition_in_a_bundle_does_not_open_the_network() {
     let run = recorded(&home, &door.script(), &["--agents", agents, "--agent", "opener"]);
     assert_eq!(door.visits(), 1, "when it was recorded");
     let receiver = receiver(&home, &run);
-    says(&receiver.posse(&REPLAY).exits(1), &["not allowed now: `network`", "+ shut"]);
+    says(&receiver.posse(&REPLAY).exits(6), &["not allowed now: `network`", "+ shut"]);
     assert_eq!(door.visits(), 0);
     receiver.posse(&[REPLAY.as_slice(), &["--allow", "network"]].concat()).exits(0);
     assert_eq!(door.visits(), 1, "opened by its reader");
@@ -115,9 +115,9 @@ fn a_run_of_ones_own_keeps_what_was_allowed_under_the_rules_of_now() {
     let model = format!("replay/{run}");
     home.posse(&["run", "--model", &model]).exits(0);
     assert_eq!(door.visits(), 2, "recorded and replayed");
-    home.posse(&["run", "--model", &model, "--deny", "network"]).exits(1);
+    home.posse(&["run", "--model", &model, "--deny", "network"]).exits(6);
     home.write_settings("rules: [{pattern: network, decision: deny}]\n");
-    says(&home.posse(&["run", "--model", &model]).exits(1), &["- reached", "+ shut"]);
+    says(&home.posse(&["run", "--model", &model]).exits(6), &["- reached", "+ shut"]);
     assert_eq!(door.visits(), 0);
 }
 
@@ -127,7 +127,7 @@ fn what_a_bundle_was_allowed_to_write_and_fetch_is_closed_again() {
     let write = "{name: write, input: {path: .github/workflows/x.yml, content: evil}}";
     let run = recorded(&home, &script(write), &["--allow", "write:.github/**"]);
     let writes = receiver(&home, &run);
-    let shut = writes.posse(&REPLAY).exits(1);
+    let shut = writes.posse(&REPLAY).exits(6);
     says(&shut, &["not allowed now: `write:.github/**`", "the result of `write`", "is a protected name"]);
     writes.posse(&[REPLAY.as_slice(), &["--allow", "write:.github/**"]].concat()).exits(0);
 
@@ -136,7 +136,7 @@ fn what_a_bundle_was_allowed_to_write_and_fetch_is_closed_again() {
     let fetch = format!("{{name: webfetch, input: {{url: 'http://127.0.0.1:{port}/'}}}}");
     let run = recorded(&home, &script(&fetch), &["--allow", "webfetch:127.0.0.1"]);
     let fetches = receiver(&home, &run);
-    let shut = fetches.posse(&REPLAY).exits(1);
+    let shut = fetches.posse(&REPLAY).exits(6);
     says(
         &shut,
         &[
@@ -159,7 +159,7 @@ fn a_yes_in_a_bundle_is_not_its_readers() {
     home.posse(&["approve", "--yes", &run]).exits(0);
     going.finish().exits(0);
     let receiver = receiver(&home, &run);
-    let differs = receiver.posse(&REPLAY).exits(1);
+    let differs = receiver.posse(&REPLAY).exits(6);
     says(&differs, &["the result of `list`", "the recorded approval was given by another user"]);
 }
 
@@ -168,7 +168,7 @@ fn a_question_that_was_not_recorded_does_not_wait_for_nobody() {
     let home = Home::new();
     let run = recorded(&home, &script(LIST), &["--on-ask", "escalate"]);
     home.write_settings("rules: [{pattern: list, decision: ask}]\n");
-    let differs = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(1);
+    let differs = home.posse(&["run", "--model", &format!("replay/{run}")]).exits(6);
     says(&differs, &["the result of `list`", "the recorded run did not ask about it"]);
 }
 

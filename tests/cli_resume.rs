@@ -179,4 +179,9 @@ fn waiting_for_a_run_that_nobody_carries_is_refused() {
     let (run, _) = interrupted(&home);
     let done = home.posse(&["wait", &run]).exits(130);
     assert!(done.stderr.contains(&format!("`posse resume {run}` continues it")), "{}", done.stderr);
+    for args in [&["retry", run.as_str()][..], &["continue", &run, "more"]] {
+        let refused = home.posse(args).exits(130).stderr;
+        assert!(refused.contains(&format!("`posse resume {run}` continues it")), "{refused}");
+        assert!(!refused.contains("posse send"), "{refused}");
+    }
 }

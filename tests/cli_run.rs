@@ -63,7 +63,7 @@ fn the_events_and_the_result_are_json_lines() {
     for (number, event) in lines.iter().enumerate() {
         let mut keys: Vec<&str> = event.as_object().expect("an object").keys().map(String::as_str).collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["agent_id", "at", "detail", "kind", "seq", "summary", "version"]);
+        assert_eq!(keys, ["agent_id", "at", "detail", "kind", "seq", "summary", "type", "version"]);
         assert_eq!(event["seq"], number + 1);
     }
     let logs = home.posse(&["logs", "--json", &run]).exits(0);
@@ -185,7 +185,7 @@ fn the_exit_code_tells_how_the_run_ended() {
     let home = home("- error: {status: 500, message: the model is gone}\n");
     let done = home.posse(&["run", "--model", "scripted/script.yaml", "x"]).exits(1);
     assert_eq!(done.stdout, "");
-    assert!(done.stderr.ends_with("  MODEL_ERROR: the model is gone\n"), "{}", done.stderr);
+    assert!(done.stderr.ends_with("  the model is gone (MODEL_ERROR)\n"), "{}", done.stderr);
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "x"]).exits(1);
     assert_eq!((&done.result()["status"], &done.result()["exit"]), (&json!("failed"), &json!(1)));
 
@@ -221,9 +221,7 @@ fn a_run_that_a_limit_ends_has_a_report_and_one_without_room_for_it_does_not_sta
         }
         let done = done.exits(5);
         assert_eq!(done.stdout, "What I found.\n", "{value}: {}", done.stderr);
-        let reason = format!(
-            "BUDGET_EXHAUSTED: the budget of the run is exhausted: its limit is {value} tokens, of which"
-        );
+        let reason = format!("  the budget of the run is exhausted: its limit is {value} tokens, of which");
         assert!(done.stderr.contains(&reason), "{value}: {}", done.stderr);
         assert!(done.stderr.contains("a new run with a higher limit"), "{value}: {}", done.stderr);
     }

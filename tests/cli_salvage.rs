@@ -54,6 +54,11 @@ fn the_work_of_a_child_that_failed_is_listed_with_what_was_left_out() {
             && page.contains("omitted (ignored unless noted otherwise): note.log"),
         "{page}"
     );
+    // The times are those of the user's zone: half an hour beside every whole hour.
+    home.set("TZ", "XYZ-00:30");
+    let shifted = home.posse(&["salvage", &run]).exits(0).stdout;
+    assert_ne!(shifted, page, "{shifted}");
+    home.set("TZ", "UTC");
     let names = home.posse(&["diff", "--name-status", &run, "1"]).exits(0).stdout;
     assert_eq!(names, "A\tb.txt\nA\telsewhere.txt\n");
 }

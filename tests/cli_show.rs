@@ -94,6 +94,10 @@ fn a_run_is_shown_as_json() {
     assert!(taken.is_some_and(|bytes| bytes.is_u64()), "what it takes on disk");
     assert!(show["elapsed_ms"].is_u64());
     show["elapsed_ms"] = json!(0);
+    for time in ["created_at", "ended_at"] {
+        assert!(show[time].as_str().is_some_and(|at| at.ends_with('Z')), "{show}");
+        show[time] = json!("");
+    }
     assert!(show["refused"][0]["at"].is_string() && show["refused"][0]["seq"].is_u64());
     show["refused"][0]["at"] = json!("");
     show["refused"][0]["seq"] = json!(0);
@@ -112,22 +116,27 @@ fn a_run_is_shown_as_json() {
         })
     };
     let usage = |input, output| spent(input, output, None);
+    let dir = home.project().canonicalize().expect("a path").display().to_string();
+    let model = format!("scripted/{dir}/script.yaml");
     let zero = spent(0, 0, Some(0.0));
     assert_eq!(
         show,
         json!({
             "version": 1, "run": run, "status": "completed", "turns_exhausted": false, "elapsed_ms": 0,
+            "request": "Find it,", "model": model, "created_at": "", "ended_at": "",
+            "dir": dir,
             "usage": usage(3400, 170), "refused_count": 1,
             "refused": [{"agent": format!("{run}.1"), "operation": "write:a.txt", "code": "PERMISSION_DENIED",
                          "by": "grant", "reason": "the tool is not among the agent's tools", "at": "", "seq": 0}],
             "agents": [
-                {"id": run, "parent": null, "depth": 0, "definition": "coder", "state": "closed",
+                {"id": run, "parent": null, "depth": 0, "definition": "coder", "title": "Find it,", "model": model, "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 2,
                  "open_calls": 0, "refused": 0, "files_changed": 0, "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
-                {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "state": "closed",
+                {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "title": "find it", "model": model, "state": "closed",
                  "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
                  "open_calls": 0, "refused": 1, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
-                {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "state": "closed",
+                {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "title": "change it", "model": model,
+                 "code": "MODEL_ERROR", "reason": "broken", "state": "closed",
                  "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
                  "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
             ],

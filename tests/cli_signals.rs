@@ -68,7 +68,8 @@ fn a_second_ctrl_c_stops_at_once_even_if_the_disk_hangs() {
     assert!(said.starts_with("cancelling; press Ctrl-C again to stop at once"), "{said}");
     kill_process(pid, Signal::INT).expect("sent");
     let said = lines.next().expect("a line");
-    let resumable = format!("stopped; `posse resume {run}` continues the run; if the cancellation is stored");
+    let resumable =
+        format!("stopped before the cancellation was recorded: `posse resume {run}` continues the run");
     assert!(said.starts_with(&resumable), "{said}");
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     drop(lock);

@@ -111,7 +111,8 @@ fn a_required_step_whose_last_reply_calls_tools_ends_the_run_with_its_limit() {
     home.write("plan.yaml", &format!("goal: do it\nsteps: [{step}]\n"));
     let done = home.posse(&["run", "--model", MODEL, "--plan", "plan.yaml"]).exits(5);
     assert!(done.stderr.contains("failed at its turn limit"), "{}", done.stderr);
-    assert!(done.stderr.contains("TURN_LIMIT: required sub-agent 1 failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("\n  required sub-agent 1 failed"), "{}", done.stderr);
+    assert!(done.stderr.contains("(TURN_LIMIT)"), "{}", done.stderr);
     let shown = home.posse(&["show", "--json", &done.stderr[..8]]).exits(0).json();
     assert_eq!((&shown["status"], &shown["turns_exhausted"]), (&"failed".into(), &true.into()));
 }
@@ -123,11 +124,30 @@ fn a_last_reply_that_still_calls_tools_is_a_failure() {
     let done = home.posse(&["run", "--model", MODEL, "--max-turns", "2", "work"]).exits(5);
     assert!(done.stderr.contains("failed at its turn limit"), "{}", done.stderr);
     assert!(done.stderr.contains("TURN_LIMIT"), "{}", done.stderr);
-    assert!(done.stderr.contains("called tools instead of ending the work"), "{}", done.stderr);
-    assert!(done.stderr.contains("it used up its 2 turns"), "{}", done.stderr);
+    assert!(done.stderr.contains("called tools instead of reporting"), "{}", done.stderr);
+    assert!(done.stderr.contains("it reached its limit of 2 turns"), "{}", done.stderr);
     assert_eq!(done.stdout, "", "what it said is no report");
     let run = &done.stderr[..8];
-    assert_eq!(home.posse(&["show", "--json", run]).exits(0).json()["turns_exhausted"], true);
+    let show = home.posse(&["show", "--json", run]).exits(0).json();
+    assert_eq!(show["turns_exhausted"], true);
+    let root = &show["agents"][0];
+    assert_eq!((&root["turns_exhausted"], &root["code"]), (&json!(true), &json!("TURN_LIMIT")), "{root}");
+    assert_eq!(
+        (&root["title"], &show["request"], &show["model"]),
+        (&json!("work"), &json!("work"), &root["model"])
+    );
+    assert!(
+        show["dir"].is_string() && show["created_at"].is_string() && show["ended_at"].is_string(),
+        "{show}"
+    );
+    let waited = home.posse(&["wait", "--json", run]).exits(5).result();
+    assert_eq!((&waited["code"], &waited["reason"]), (&json!("TURN_LIMIT"), &root["reason"]), "{waited}");
+    assert!(waited["reason"].as_str().is_some_and(|reason| reason.starts_with("it used up its 2 turns")));
+    for status in ["turn-limit", "failed"] {
+        let ps = home.posse(&["ps", "--status", status]).exits(0).stdout;
+        assert!(ps.contains(&format!("{run}  turn-limit ")), "{status}: {ps}");
+    }
+    assert_eq!(home.posse(&["ps", "--json", "--status", "completed"]).exits(0).stdout, "");
     assert!(!home.posse(&["report", run]).exits(0).stdout.contains("On and on."));
     assert!(home.posse(&["trace", run]).exits(0).stdout.contains("On and on."), "it is in the trace");
 }

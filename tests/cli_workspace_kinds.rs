@@ -48,6 +48,37 @@ fn is_root() -> bool {
 }
 
 #[test]
+fn shared_files_that_were_changed_are_laid_out_again_and_the_run_says_so() {
+    let home = project("auto");
+    let script = json!([
+        {"when": {"turn": 1}, "reply": {"text": "look", "tool_calls": [{"name": "bash", "input": {"command": "ls one"}}]}},
+        {"when": {}, "reply": {"text": "all done"}},
+    ]);
+    home.write("../script.yaml", &script.to_string());
+    let run = ["run", "--model", "scripted/../script.yaml", "do it"];
+    home.posse(&run).exits(0);
+    let bases = |dir: std::path::PathBuf| -> Vec<std::path::PathBuf> {
+        std::fs::read_dir(dir).into_iter().flatten().map(|entry| entry.expect("an entry").path()).collect()
+    };
+    let projects = bases(home.state_dir().join("projects"));
+    let boots = projects.into_iter().flat_map(|project| bases(project.join("bases")));
+    let states: Vec<_> = boots.flat_map(&bases).filter(|state| state.join("made").exists()).collect();
+    let [state] = &states[..] else {
+        assert!(states.is_empty(), "{states:?}");
+        println!("left out: this system has no overlays");
+        return;
+    };
+    std::fs::write(state.join("files/one/planted"), "by another program").expect("written");
+    let second = home.posse(&run).exits(0);
+    assert!(second.stderr.contains("note: workspace of "), "{}", second.stderr);
+    assert!(second.stderr.contains("were changed after Posse laid them out (one)"), "{}", second.stderr);
+    let trace = home.posse(&["trace", "--json", "@"]).exits(0);
+    assert!(!trace.stdout.contains("planted"), "{}", trace.stdout);
+    let third = home.posse(&run).exits(0);
+    assert!(!third.stderr.contains("note: workspace of "), "{}", third.stderr);
+}
+
+#[test]
 fn a_command_of_an_ordinary_user_that_could_not_rename_a_directory_says_what_to_do() {
     let home = project("auto");
     if is_root() {

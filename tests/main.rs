@@ -57,6 +57,7 @@ mod cli_terminal;
 mod cli_top;
 mod cli_turns;
 mod cli_web;
+mod cli_widths;
 mod cli_workspace_kinds;
 mod escape;
 mod http_api;

@@ -100,8 +100,48 @@ mount -o remount,size=256m none "$POSSE_HOME"
     let said = |line: &str| out.lines().any(|said| said == line);
     assert!(said("first 1"), "{out}\n{err}");
     let full = format!("the disk that is mounted at {} is full", scenario.state().display());
-    assert!(err.contains(&full) && err.contains("resume the run"), "{err}");
+    assert!(err.contains(&full) && err.contains("continues the run once this is fixed"), "{err}");
     assert!(out.contains("interrupted"), "{out}");
+    assert!(said("second 0") && said("verify 0"), "{out}\n{err}");
+}
+
+/// Not even the user's changed files fit on the disk: there is no run to resume, and nothing of it stays on the disk.
+#[test]
+fn a_disk_that_is_full_before_a_run_starts_leaves_no_part_of_the_run() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = Scenario::create(dir.path()).unwrap();
+    std::fs::create_dir(scenario.state()).unwrap();
+    // Nothing makes these smaller.
+    let mut state = 1_u64;
+    let mut noise = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    for number in 0..12 {
+        let bytes: Vec<u8> = (0..1 << 20).map(&mut noise).collect();
+        std::fs::write(scenario.workspace().join(format!("noise-{number}")), bytes).unwrap();
+    }
+    let script = r#"
+mount -t tmpfs -o size=9m none "$POSSE_HOME" || exit 9
+"$POSSE" "$@" > first; echo "first $?"
+"$POSSE" ps --json > listed; echo "ps $?"
+echo "runs $(wc -c < listed)"
+echo "left $(find "$POSSE_HOME/runs" -type f 2>/dev/null | wc -l)"
+test "$(du -sm "$POSSE_HOME" | cut -f1)" -lt 3; echo "freed $?"
+mount -o remount,size=256m none "$POSSE_HOME"
+"$POSSE" "$@" > second; echo "second $?"
+"$POSSE" verify --all; echo "verify $?"
+"#;
+    let (out, err) = in_own_mounts(&scenario, dir.path(), script);
+    let said = |line: &str| out.lines().any(|said| said == line);
+    assert!(said("first 1") && said("ps 0") && said("runs 0") && said("left 0"), "{out}\n{err}");
+    let full =
+        format!("the run did not start: the disk that is mounted at {} is full", scenario.state().display());
+    assert!(err.contains(&full) && !err.contains("--dir") && !err.contains("resume"), "{err}");
+    assert!(said("freed 0"), "{out}\n{err}");
     assert!(said("second 0") && said("verify 0"), "{out}\n{err}");
 }
 

@@ -17,6 +17,9 @@ use crate::{Failure, Outcome};
 /// Duration of each measurement of the store, in seconds.
 const STORE_SECONDS: &str = "2";
 
+/// The limit of a figure that is shown beside another one.
+const NO_LIMIT: f64 = f64::INFINITY;
+
 struct BenchOptions {
     quick: bool,
     smoke: bool,
@@ -188,7 +191,11 @@ fn table(rows: &[(&str, f64, f64, bool)]) -> String {
             "NO"
         };
         // Writing to a string does not fail.
-        let _ = writeln!(table, "{name:<58} {value:>12.3} {limit:>12.3}  {mark}");
+        let _ = if limit.is_infinite() && !value.is_nan() {
+            writeln!(table, "{name:<58} {value:>12.3}")
+        } else {
+            writeln!(table, "{name:<58} {value:>12.3} {limit:>12.3}  {mark}")
+        };
     }
     table
 }

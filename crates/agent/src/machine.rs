@@ -362,12 +362,10 @@ impl Machine {
             // The model wanted to continue, so its text is not a report of the finished work.
             let reason = match self.limits.max_turns.filter(|_| cause == Some(ReportCause::Turns)) {
                 Some(max) => format!(
-                    "it used up its {max} turn{}, and the last one, which is for the report, called tools instead of \
-                     ending the work",
+                    "it reached its limit of {max} turn{}; its last reply called tools instead of reporting",
                     if max == 1 { "" } else { "s" }
                 ),
-                None => "its last turn, which is for the report, called tools instead of ending the work"
-                    .to_owned(),
+                None => "its last reply called tools instead of reporting".to_owned(),
             };
             return Next::Fail(broken(cause, reason, None));
         }

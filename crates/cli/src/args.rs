@@ -4,12 +4,19 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{FromArgMatches, Parser, Subcommand};
 
+use posse::nearest;
+
+use crate::Extras;
 use crate::commands;
+use crate::context::Context;
 use crate::display::DisplayArgs;
 use crate::exit::Exit;
 use crate::help;
+use crate::ids::RunArg;
+use crate::runtime;
 use crate::term;
 
 /// Exit codes and file paths, for the end of the help.
@@ -26,6 +33,7 @@ Runs and agents, in every verb:
 Exit codes:
   0 completed   1 failed   2 usage or bad input, nothing was done   3 cancelled
   4 a key is missing or refused   5 a limit ended it: budget, timeout, turns
+  6 a replay differs from the recorded run
   124 `wait --timeout` gave up; the run continues
   130, 143, 129 interrupted by Ctrl-C, SIGTERM, SIGHUP; the run can be resumed
 
@@ -121,10 +129,92 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         drop(error.print());
         return Exit::DONE.into();
     }
+    if error.kind() == ErrorKind::InvalidSubcommand
+        && let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand)
+        && HELP_FLAGS.contains(&typed.as_str())
+    {
+        // `posse help --help`
+        drop(help::command().print_long_help());
+        return Exit::DONE.into();
+    }
     // An error quotes typed text, which may have been copied from anywhere.
-    let text = error.render().to_string();
+    let text = in_our_words(error).unwrap_or_else(|| without_wrong_tips(&error.render().to_string()));
     drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
     Exit::USAGE.into()
+}
+
+/// The flags that ask for help, which the verb `help` takes for the name of a verb.
+const HELP_FLAGS: [&str; 2] = ["--help", "-h"];
+/// The name of the argument with the request of a run.
+const REQUEST: &str = "<REQUEST>...";
+/// The names of the argument with a run, or with several.
+const RUN: [&str; 3] = ["<RUN>", "<RUN>...", "<RUNS>..."];
+
+/// The newest run of this project, as a suggestion; whatever goes wrong, there is none.
+fn newest_run() -> Option<String> {
+    let context = Context::new("posse".to_owned(), Extras::default(), DisplayArgs::default(), None).ok()?;
+    let posse = context.open_read_only().ok()?;
+    runtime::looking(RunArg::newest().find(&posse, &context)).ok().map(|run| run.to_string())
+}
+
+/// The errors that the parser explains less well than the command can.
+fn in_our_words(error: &clap::Error) -> Option<String> {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            let typed = error.get(ContextKind::InvalidSubcommand)?;
+            let near = match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::String(near)) => Some(near.as_str()),
+                Some(ContextValue::Strings(near)) => near.first().map(String::as_str),
+                _ => None,
+            };
+            let command = help::command();
+            let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+            let names = verbs.map(clap::Command::get_name);
+            let typed = typed.to_string();
+            let near = near.or_else(|| nearest(&typed, names));
+            let meant = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+            Some(format!("error: there is no verb `{typed}`\nhint: {meant}`posse help` lists the verbs\n"))
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let missing = match error.get(ContextKind::InvalidArg)? {
+                ContextValue::Strings(missing) => missing.clone(),
+                other => vec![other.to_string()],
+            };
+            match &missing[..] {
+                [one] if one == REQUEST => Some(
+                    "error: the request is missing: describe what to do\nhint: for example, posse run \"fix the failing \
+                     test\"\n"
+                        .to_owned(),
+                ),
+                [one] if RUN.contains(&one.as_str()) => {
+                    let newest = newest_run().map(|run| {
+                        format!("the newest run of this project is {run} (`@` names it); ")
+                    });
+                    let newest = newest.unwrap_or_default();
+                    Some(format!("error: RUN is missing: name a run\nhint: {newest}`posse ps` lists the runs\n"))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The text without the advice to pass a flag after `--`: it is a mistake, and no value.
+fn without_wrong_tips(text: &str) -> String {
+    let is_wrong = |line: &&str| line.trim_start().starts_with("tip: to pass '");
+    let mut shown = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if is_wrong(&line) {
+            // The empty line after it.
+            lines.next_if(|line| line.is_empty());
+            continue;
+        }
+        shown.push_str(line);
+        shown.push('\n');
+    }
+    shown
 }
 
 #[cfg(test)]

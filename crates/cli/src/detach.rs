@@ -2,13 +2,15 @@
 
 pub(crate) use posse_setup::detach::name_log;
 
+use std::io::IsTerminal;
+
 use posse_setup::PreparedRun;
 
 use crate::commands::background::VERB;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, note};
 
 /// The reply of the process in the background.
 pub(crate) type Answer = posse_setup::detach::Answer<CliError>;
@@ -31,5 +33,9 @@ pub(crate) fn detach_and_print(
         output.own(&format!("{run}\n"))?;
     }
     output.flush()?;
+    if !json && std::io::stdout().is_terminal() {
+        note(&format!("it runs in the background; `posse attach {run}` shows it"));
+        note(&format!("`posse wait {run}` waits for its end"));
+    }
     Ok(Exit::DONE)
 }

@@ -271,17 +271,18 @@ impl<'a> RunFollower<'a> {
         match self.role {
             Role::Watches => self.leave(ask.exit()),
             Role::Executes(handle) => {
-                stop(self.posse, handle).await;
+                let (is_recorded, ()) =
+                    tokio::join!(wait_until_recorded(&mut self.posting), stop(self.posse, handle));
                 let run = &self.run;
-                // A cancellation that was requested may be stored or not.
-                let stored = if self.is_cancelling {
-                    format!(
-                        "; if the cancellation is stored, it completes that, and `posse retry {run}` starts again"
-                    )
-                } else {
-                    String::new()
-                };
-                self.view.stop(&format!("stopped; `posse resume {run}` continues the run{stored}"));
+                self.view.stop(&match (self.is_cancelling, is_recorded) {
+                    (true, true) => format!(
+                        "stopped; the cancellation is recorded: `posse resume {run}` completes it, and `posse retry {run}` starts again"
+                    ),
+                    (true, false) => {
+                        format!("stopped before the cancellation was recorded: `posse resume {run}` continues the run")
+                    }
+                    (false, _) => format!("stopped; `posse resume {run}` continues the run"),
+                });
                 DriveOutcome::Stopped(ask)
             }
         }
@@ -354,6 +355,19 @@ impl<'a> RunFollower<'a> {
         }
         self.failed_shown = failed.len();
     }
+}
+
+/// Waits until everything that was posted is in the store; `false` if it is not. A disk that hangs is not awaited for long.
+async fn wait_until_recorded(posting: &mut JoinSet<Result<Option<String>, CliError>>) -> bool {
+    let recorded = async {
+        while let Some(posted) = posting.join_next().await {
+            if !matches!(posted, Ok(Ok(_))) {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(STOP_PATIENCE, recorded).await.unwrap_or(false)
 }
 
 /// Waits until this process has lost or released the run; for one that another process executes, until none does.

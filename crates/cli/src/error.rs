@@ -64,7 +64,7 @@ impl CliError {
 
     /// An error of the kind `ReaderGone`.
     pub(crate) fn reader_gone() -> Self {
-        Self::new(ErrorClass::ReaderGone, "the reader of the output is gone")
+        Self::new(ErrorClass::ReaderGone, "the program that read the output has exited")
     }
 
     /// Adds what to do next.
@@ -98,7 +98,7 @@ impl CliError {
 
     /// The text on a terminal.
     pub(crate) fn text(&self) -> String {
-        let message = term::clean(&self.message);
+        let message = without_error_numbers(&term::clean(&self.message));
         match &self.hint {
             Some(hint) => format!("error: {}\nhint: {}\n", message.trim_end(), term::clean(hint)),
             None => format!("error: {}\n", message.trim_end()),
@@ -113,6 +113,37 @@ impl CliError {
         }
         self.exit().into()
     }
+}
+
+/// What the system library adds to the words of an error.
+const ERROR_NUMBER: &str = " (os error ";
+
+/// The text without the numbers of the system's errors, whose words begin with a small letter within a sentence.
+fn without_error_numbers(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(ERROR_NUMBER) {
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        let Some(behind) = after[digits..].strip_prefix(')').filter(|_| digits > 0) else {
+            shown.push_str(before);
+            shown.push_str(ERROR_NUMBER);
+            rest = after;
+            continue;
+        };
+        match before.rsplit_once(": ") {
+            Some((lead, words)) => {
+                shown.push_str(lead);
+                shown.push_str(": ");
+                let mut letters = words.chars();
+                shown.extend(letters.next().into_iter().flat_map(char::to_lowercase));
+                shown.push_str(letters.as_str());
+            }
+            None => shown.push_str(before),
+        }
+        rest = behind;
+    }
+    shown.push_str(rest);
+    shown
 }
 
 impl From<SetupError> for CliError {
@@ -329,8 +360,9 @@ impl From<posse::RuntimeError> for CliError {
             RuntimeError::Damaged { run, .. } => {
                 CliError::failed(message).hint(format!("`posse verify {run}` checks it; nothing was changed"))
             }
+            RuntimeError::NotStarted { .. } => CliError::failed(message),
             RuntimeError::Unavailable { run, .. } => CliError::failed(message).hint(format!(
-                "restore it and `posse resume {run}`, or end the run with `posse cancel {run}`"
+                "`posse resume {run}` continues the run once this is fixed, and `posse cancel {run}` ends it"
             )),
             RuntimeError::Inconsistent { run, .. } => CliError::failed(message).hint(format!(
                 "this is a bug in Posse; please report it with the output of `posse logs --json {run}`"
@@ -369,6 +401,26 @@ impl From<StoreError> for CliError {
                 CliError::usage(failed.message).hint("`posse ps --all` lists the runs")
             }
             _ => failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_words() {
+        for (text, shown) in [
+            (
+                "--dir: /nope: No such file or directory (os error 2)",
+                "--dir: /nope: no such file or directory",
+            ),
+            ("a: Not a directory (os error 20); b", "a: not a directory; b"),
+            ("it printed (os error x)", "it printed (os error x)"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without_error_numbers(text), shown);
         }
     }
 }

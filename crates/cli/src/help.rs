@@ -5,6 +5,8 @@ use std::fmt::Write;
 use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
+use crate::output::output_width;
+use crate::view::width::hanging;
 
 /// The verbs by what a user wants to do.
 const GROUPS: [(&str, &[&str]); 7] = [
@@ -91,18 +93,18 @@ posse logs k3f --kind tool_finished --kind input_requested",
     ("stats", "posse stats\nposse stats --since 7d\nposse stats @"),
     (
         "explain",
-        "posse explain 'bash:git push origin main'
+        "posse explain 'bash:npm publish --dry-run'
 posse explain k3f.1 write:README.md
 posse explain @ 2 network",
     ),
     ("wait", "posse wait\nposse wait k3f --timeout 30m\nposse wait k3f.2 --json"),
     (
         "approvals",
-        "posse approvals\nposse approvals revoke 'bash:git push origin main'\nposse approvals revoke --all",
+        "posse approvals\nposse approvals revoke 'bash:npm publish --dry-run'\nposse approvals revoke --all",
     ),
     (
         "approvals revoke",
-        "posse approvals revoke 'bash:git push origin main'\nposse approvals revoke --all --dir ../other --yes",
+        "posse approvals revoke 'bash:npm publish --dry-run'\nposse approvals revoke --all --dir ../other --yes",
     ),
     (
         "approve",
@@ -180,7 +182,7 @@ fn indented(lines: &str) -> String {
 
 /// The verbs in their groups, each with its first line.
 fn groups(command: &Command) -> String {
-    let mut text = String::new();
+    let (mut text, width) = (String::new(), output_width());
     for (title, verbs) in GROUPS {
         let _ = writeln!(text, "\n{title}:");
         for name in verbs {
@@ -190,7 +192,13 @@ fn groups(command: &Command) -> String {
             let aliases: Vec<&str> = verb.into_iter().flat_map(Command::get_visible_aliases).collect();
             let aliases =
                 if aliases.is_empty() { String::new() } else { format!(" [{}]", aliases.join(", ")) };
-            let _ = writeln!(text, "  {name:12} {about}{aliases}");
+            let (name, about) = (format!("  {name:12} "), format!("{about}{aliases}"));
+            match width {
+                Some(width) => text.push_str(&hanging(&name, &about, width)),
+                None => {
+                    let _ = writeln!(text, "{name}{about}");
+                }
+            }
         }
     }
     text

@@ -116,6 +116,7 @@ async fn too_few(count: usize, posse: &Posse, context: &Context) -> Result<CliEr
     let top = Project::current(&context.environment).top().display().to_string();
     let error = match count {
         0 => CliError::usage(format!("there are no runs in {top}")),
+        1 => CliError::usage(format!("there is only 1 run in {top}")),
         count => CliError::usage(format!("there are only {} in {top}", plural(count as u64, "run"))),
     };
     let hint = if count == 0 {
@@ -286,6 +287,11 @@ impl WorkArg {
     pub(crate) async fn find(&self, posse: &Posse, context: &Context) -> Result<AgentId, CliError> {
         let run = self.run.clone().unwrap_or_else(AgentArg::newest);
         run.find_part(self.agent.as_ref(), posse, context).await
+    }
+
+    /// Whether a run or an agent was typed.
+    pub(crate) fn is_named(&self) -> bool {
+        self.run.is_some()
     }
 
     /// Whether only a run was typed, or nothing.

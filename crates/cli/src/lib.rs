@@ -33,6 +33,7 @@ mod setting_flags;
 mod signals;
 mod since;
 mod stdin;
+mod table;
 mod term;
 mod text;
 mod top;

@@ -2,7 +2,7 @@
 //!
 //! Why it is like this: `docs/decisions/cli-closed-pipe.md`.
 
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use posse_setup::{Note, Notes, WithNotes};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::error::{CliError, flag_of, remedy_text};
 use crate::json;
 use crate::term;
+use crate::view::width::wrapped;
 
 pub(crate) struct Output(BufWriter<Stdout>);
 
@@ -34,9 +35,18 @@ impl Output {
         self.own(&term::clean(text))
     }
 
-    /// Writes text and ends the line, unless the text does.
+    /// Writes text as [`text`](Self::text) does; on a terminal with lines that fit, broken between words.
+    pub(crate) fn prose(&mut self, text: &str) -> Result<(), CliError> {
+        let text = term::clean(text);
+        match output_width() {
+            Some(width) => self.own(&wrapped(&text, width)),
+            None => self.own(&text),
+        }
+    }
+
+    /// Writes prose and ends the line, unless the text does.
     pub(crate) fn paragraph(&mut self, text: &str) -> Result<(), CliError> {
-        self.text(text)?;
+        self.prose(text)?;
         if text.ends_with('\n') { Ok(()) } else { self.own("\n") }
     }
 
@@ -81,9 +91,29 @@ pub(crate) async fn reader_gone() {
     }
 }
 
-/// Writes a line for users to standard error. If that is closed, the line is lost.
+/// Writes a line for users to standard error; on a terminal broken between words. If it is closed, the line is lost.
 pub(crate) fn note(text: &str) {
-    drop(writeln!(io::stderr(), "{}", term::clean(text)));
+    let text = term::clean(text);
+    let text = match error_width() {
+        Some(width) => wrapped(&text, width),
+        None => text.into_owned(),
+    };
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
+/// The width of the terminal of standard output; `None` if it is no terminal.
+pub(crate) fn output_width() -> Option<usize> {
+    terminal_width(io::stdout().is_terminal())
+}
+
+/// The width of the terminal of standard error; `None` if it is no terminal.
+pub(crate) fn error_width() -> Option<usize> {
+    terminal_width(io::stderr().is_terminal())
+}
+
+fn terminal_width(is_terminal: bool) -> Option<usize> {
+    let size = is_terminal.then(crossterm::terminal::size).and_then(Result::ok);
+    size.map(|(columns, _)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
 /// Writes notes in order.

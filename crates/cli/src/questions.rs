@@ -15,13 +15,17 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::oneshot;
 
 use crate::error::CliError;
+use crate::output::error_width;
 use crate::term;
 use crate::view::View;
+use crate::view::width::wrapped;
 
 /// Longest line that is read; a terminal returns no longer one.
 const LINE_MAX_BYTES: usize = 4096;
 /// How many characters of a call's arguments are shown beside its operation.
 const ARGUMENTS_MAX_CHARS: usize = 2_000;
+/// What an operation that pushes contains.
+const PUSH: &str = "git push";
 
 /// Whether a user at a terminal can be asked.
 pub(crate) fn attended(json: bool) -> bool {
@@ -173,7 +177,8 @@ pub(crate) fn not_stored(error: ApprovalError) -> CliError {
 
 /// The question, with the whole operation.
 fn prompt_text(question: &PendingQuestion) -> String {
-    format!("\n{}{}", describe(question), choices(question))
+    let text = format!("\n{}{}", describe(question), choices(question));
+    error_width().map_or(text.clone(), |width| wrapped(&text, width))
 }
 
 /// An operation that waits for an answer, and the agent that asks, without control characters.
@@ -185,6 +190,12 @@ pub(crate) fn describe(question: &PendingQuestion) -> String {
     let more = question.arguments.len() - arguments.len();
     if more > 0 {
         let _ = write!(text, " and {more} bytes more (`posse trace {}` shows all)", question.agent);
+    }
+    if question.operation.contains(PUSH) {
+        let _ = write!(
+            text,
+            "\n  note: a workspace has no remote, so this fails; push yourself after `posse apply`"
+        );
     }
     let _ = write!(text, "\n  approval required by {}\n", term::visible(&question.why(), "    "));
     text

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use posse::view::time_of_day;
-use posse::{Usage, Usd};
+use posse::{RunView, Usage, Usd};
 pub(crate) use posse_setup::text::{count, plural};
 
 /// The current time, in milliseconds since 1970.
@@ -69,6 +69,14 @@ pub(crate) fn cost_of_run(usage: &Usage, is_replay: bool) -> String {
     if is_replay { format!("nothing spent (recorded: {})", cost(usage)) } else { cost(usage) }
 }
 
+/// The cost of the run of a view.
+pub(crate) fn cost_of_view(run: &RunView) -> String {
+    if run.is_cost_unknown() { PRICE_UNKNOWN.to_owned() } else { cost_of_run(&run.usage(), run.is_replay()) }
+}
+
+/// A cost of which nothing is known.
+const PRICE_UNKNOWN: &str = "price unknown";
+
 /// The cost. What was spent is never mixed with what a call that was cut off may have cost at most, and an unknown price is
 /// named, never shown as zero.
 pub(crate) fn cost(usage: &Usage) -> String {
@@ -83,6 +91,14 @@ pub(crate) fn cost(usage: &Usage) -> String {
         (Some(most), Some(cut)) if most == known.micros() => format!("{known} ({cut})"),
         (Some(most), Some(cut)) => format!("≤ {} ({known} known, {cut})", rounded_up(most)),
         (None, None) => priced_part(usage),
+        (None, Some(cut)) if usage.cut_off_micro_usd() > 0 => {
+            let most = rounded_up(usage.priced_micro_usd_at_most());
+            let unpriced = match usage.unpriced_tokens() {
+                0 => String::new(),
+                tokens => format!(" + {} tokens of unknown price", count(tokens)),
+            };
+            format!("≤ {most}{unpriced} ({known} known, {cut})")
+        }
         (None, Some(cut)) => format!("{} ({cut})", priced_part(usage)),
     }
 }
@@ -91,7 +107,7 @@ pub(crate) fn cost(usage: &Usage) -> String {
 fn priced_part(usage: &Usage) -> String {
     let unpriced = usage.unpriced_tokens();
     if unpriced == usage.answered_tokens() {
-        return "price unknown".to_owned();
+        return PRICE_UNKNOWN.to_owned();
     }
     let known = Usd::from_micros(usage.known_micro_usd());
     match unpriced {
@@ -100,13 +116,19 @@ fn priced_part(usage: &Usage) -> String {
     }
 }
 
+/// A cost of which nothing is known, in a cell of a table.
+pub(crate) const UNKNOWN_COST: &str = "unknown";
+
 /// The cost in a cell of a table.
 pub(crate) fn cost_cell(usage: &Usage) -> String {
     let known = Usd::from_micros(usage.known_micro_usd());
     match usage.micro_usd_at_most() {
         Some(most) if most == known.micros() => known.to_string(),
         Some(most) => format!("≤{}", rounded_up(most)),
-        None if known.micros() == 0 => "unknown".to_owned(),
+        None if usage.cut_off_micro_usd() > 0 => {
+            format!("≤{}+?", rounded_up(usage.priced_micro_usd_at_most()))
+        }
+        None if known.micros() == 0 => UNKNOWN_COST.to_owned(),
         None => format!("{known}+?"),
     }
 }
@@ -150,8 +172,8 @@ mod tests {
             (unpriced + cheap, "$0.0003 + 4200 tokens of unknown price", "$0.0003+?"),
             (
                 unpriced + cheap + cut,
-                "$0.0003 + 4200 tokens of unknown price (1 call was cut off)",
-                "$0.0003+?",
+                "≤ $0.33 + 4200 tokens of unknown price ($0.0003 known, 1 call was cut off)",
+                "≤$0.33+?",
             ),
             (unpriced.as_cut_off() + cheap, "$0.0003 (1 call was cut off)", "$0.0003+?"),
             (call(Some(0)).as_cut_off(), "$0.00 (1 call was cut off)", "$0.00"),

@@ -240,7 +240,7 @@ fn plan_mode(field: Option<Field>, list: &mut ToolList, notes: &mut Notes<'_>) {
         "default" | "dontAsk" | "manual" => {}
         "acceptEdits" | "bypassPermissions" | "auto" => {
             let problem = format!(
-                "permissionMode: {} is ignored: a definition cannot widen what it may do",
+                "permissionMode: {} is ignored: a definition cannot grant itself more permissions",
                 quoted(&mode)
             );
             notes.note(line, problem, "");

@@ -87,6 +87,9 @@ pub struct Continuation {
     /// could change files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<ContinuedFiles>,
+    /// Whether the run does the agent's work again, instead of continuing its conversation with a new request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_retry: bool,
 }
 
 /// The files of an earlier run that another one begins with.

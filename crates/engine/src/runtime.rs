@@ -77,6 +77,9 @@ pub enum RuntimeError {
     Invalid { field: RequestField, problem: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The machine failed before the run had started, for example because its disk is full. Nothing was written.
+    #[error("the run did not start: {problem}")]
+    NotStarted { problem: String },
     /// The journal of the run is damaged.
     #[error("the journal of run {run} is damaged at event {seq}: {problem}")]
     Damaged {
@@ -299,7 +302,14 @@ impl Runtime {
             None => (RequestField::Dir, retry(|| workspaces.begin(id, &checked.request.dir)).await),
         };
         self.0.parts.faults.hit("engine.run.after_snapshot");
-        base.map(Some).map_err(|problem| RuntimeError::Invalid { field, problem: problem.to_string() })
+        base.map(Some).map_err(|error| {
+            let problem = error.to_string();
+            if error.is_of_machine() {
+                RuntimeError::NotStarted { problem }
+            } else {
+                RuntimeError::Invalid { field, problem }
+            }
+        })
     }
 
     fn seed(

@@ -240,8 +240,11 @@ fn is_of_older_version(expected: &AgentRow, found: &AgentRow) -> bool {
         usage: figures.usage.without_known_cost(),
         ..figures
     };
+    let without_cut_off_cost =
+        |figures: Figures| Figures { usage: figures.usage.without_cut_off_cost(), ..figures };
     let without_turn_limits = |figures: Figures| Figures { turn_limited: 0, ..without_outcome(figures) };
     *found == expected
+        || *found == with_figures(&expected, without_cut_off_cost)
         || *found == with_figures(&expected, without_outcome)
         || *found == with_figures(&expected, without_turn_limits)
 }
@@ -311,5 +314,10 @@ mod tests {
             assert!(!is_of_older_version(&row(now), &row(cheaper)), "the reserve counts in every version");
         }
         assert!(!is_of_older_version(&row(now), &row(Figures { refused: 2, ..now })));
+        let unpriced = Usage { micro_usd: None, ..call };
+        let mixed = Figures { usage: usage + unpriced, ..now };
+        let older = Figures { usage: mixed.usage.without_cut_off_cost(), ..mixed };
+        assert_ne!(older, mixed);
+        assert!(is_of_older_version(&row(mixed), &row(older)));
     }
 }

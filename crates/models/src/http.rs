@@ -43,7 +43,7 @@ const MAX_TAIL_BYTES: usize = 4 * 1024;
 /// How long to wait for these bytes, in the background.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The error if no client can be created.
-const NO_CLIENT: &str = "connections cannot be made here";
+const NO_CLIENT: &str = "network connections are not available here";
 const USER_AGENT: &str = concat!("posse/", env!("CARGO_PKG_VERSION"));
 
 /// A proxy for model traffic.
@@ -129,6 +129,16 @@ impl Http {
             Some(answered.error_body().await)
         };
         tokio::time::timeout(within, asked).await.ok().flatten()
+    }
+
+    /// Whether a server answers a request to this URL within this time, whatever it answers. Sends no key.
+    pub async fn answers(&self, url: &str, within: Duration) -> bool {
+        let Ok(url) = Url::parse(url) else { return false };
+        let asked = async {
+            let (client, _under_way) = self.client(&url).await.ok()?;
+            client.get(url.clone()).send().await.ok()
+        };
+        tokio::time::timeout(within, asked).await.is_ok_and(|answer| answer.is_some())
     }
 
     /// The client for one request to this URL. The request counts as long as the second value is held.

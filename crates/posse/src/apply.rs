@@ -130,6 +130,15 @@ impl Posse {
         }
     }
 
+    /// The agents of these runs whose work is applied, so that [`undo_apply`](Self::undo_apply) has something to take
+    /// back; the newest apply is first, and a root stands for the result of its run.
+    pub async fn applied(&self, runs: Vec<RunId>) -> Result<Vec<AgentId>, Error> {
+        match &self.files {
+            Some(files) => Ok(files.applied(runs).await?),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Applies the result of a run that has just ended, if it completed: for a run whose user asked for that when it
     /// started.
     pub async fn apply_at_end(&self, finished: &RunOutcome) -> Result<AppliedAtEnd, Error> {

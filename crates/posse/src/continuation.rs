@@ -51,6 +51,7 @@ impl Posse {
             agent: agent.clone(),
             conversation: Some(conversation.into()),
             files: self.left_files(agent).await?,
+            is_retry: false,
         };
         let request = self.request_of(&run).await?;
         let outcome = self.finished(&run).await?;

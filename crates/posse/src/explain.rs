@@ -5,15 +5,19 @@ use std::fmt;
 
 use posse_domain::contract::Contract;
 use posse_domain::event::EffectClass;
+use posse_domain::id::AgentId;
 use posse_domain::nearest::{hint, nearest};
 use posse_domain::ownership;
 use posse_domain::permission::{
-    Approvals, Authority, Decision, DecisionReason, Explanation, NETWORK, Operation, Pattern, Verdict,
+    Approvals, Authority, BASH, Decision, DecisionReason, Explanation, NETWORK, OnAsk, Operation, PATH_TOOLS,
+    Pattern, Verdict,
 };
 use posse_domain::skill::{DELEGATE_TO_AGENT, SKILL_FILES, SKILL_TOOL};
 use posse_engine::ports::Tool;
 
-use crate::{Error, RequestField};
+use crate::view::AgentCommits;
+use crate::work::unusable;
+use crate::{Error, Posse, RequestField};
 
 /// The tools that show files of skills.
 const SKILL_READERS: [&str; 2] = ["read", "list"];
@@ -37,11 +41,12 @@ impl BeyondRules {
         if let DecisionReason::Protected { opening: Some(opening), .. } = &explanation.verdict.because {
             return Some(Self::OpenedBy(opening.clone()));
         }
-        let allowed = explanation.verdict.decision == Decision::Allow;
+        let decision = explanation.verdict.decision;
+        let allowed = decision == Decision::Allow;
         let tool = explanation.operation.split([':', '@']).next().unwrap_or_default();
         match tool {
             "webfetch" if allowed => Some(Self::PublicAddressesOnly),
-            "bash" if allowed => Some(Self::SandboxLimits),
+            BASH if decision != Decision::Deny => Some(Self::SandboxLimits),
             NETWORK if !allowed => Some(Self::NetworkInAdvance),
             _ => None,
         }
@@ -54,16 +59,83 @@ impl fmt::Display for BeyondRules {
             Self::OpenedBy(pattern) => {
                 write!(f, "a run may write there if its request has an approval of `{pattern}`")
             }
-            Self::PublicAddressesOnly => f.write_str(
-                "beyond the rules: an address that is not public is refused, unless an approval names its host",
-            ),
+            Self::PublicAddressesOnly => {
+                f.write_str("an address that is not public is refused, unless an approval names its host")
+            }
             Self::NetworkInAdvance => {
-                write!(f, "the network is never a question: it is opened in advance, by an approval of `{NETWORK}`")
+                write!(
+                    f,
+                    "Posse never asks about the network; a run may use it with an approval of `{NETWORK}` in advance"
+                )
             }
-            Self::SandboxLimits => {
-                f.write_str("beyond the rules: what the command does is bounded by the sandbox")
-            }
+            Self::SandboxLimits => f.write_str("the sandbox limits what the command can do"),
         }
+    }
+}
+
+/// An operation of an agent, with everything that decides about it in its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplainedOperation {
+    /// The decision of every layer of rules, and the outcome.
+    pub explanation: Explanation,
+    /// Whether an `ask` is refused: the agent is a sub-agent, and its run does not let sub-agents ask.
+    pub is_ask_refused: bool,
+    /// Whether the path is that of a well-known secret file that was kept out of the workspace.
+    pub is_kept_out: bool,
+    /// The limits of a command; `None` for other tools, and for a command that is denied.
+    pub command: Option<CommandLimits>,
+}
+
+/// What a command of an agent can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandLimits {
+    /// Whether it has the network of the machine.
+    pub has_network: bool,
+    /// Whether the agent has a workspace of its own, which the command can change.
+    pub can_change_workspace: bool,
+}
+
+impl Posse {
+    /// Why an agent may or may not execute an operation: the decision of every layer, the outcome, including all
+    /// approvals in the run so far, and what limits it beyond the rules.
+    pub async fn explain(&self, agent: &AgentId, operation: &str) -> Result<ExplainedOperation, Error> {
+        let record = self.agent(agent).await?;
+        let rows = self.store.agents(&self.key(&agent.run())).await?;
+        let approvals = self.approvals_of(&agent.run(), &rows).await?;
+        let asked = ExplainQuery::read(operation, &self.tools)?;
+        let authority = record.authority()?;
+        let explanation = asked.explain(&authority, &record.contract, &approvals);
+        let decision = explanation.verdict.decision;
+        let cannot_ask = !agent.is_root() && authority.grant().on_ask == OnAsk::Deny;
+        let command = if asked.operation.tool() == BASH && decision != Decision::Deny {
+            let network = authority.explain(&approvals, &Operation::new(NETWORK, None)).verdict;
+            let files = self.fold::<AgentCommits>(&agent.run()).await?.of(agent);
+            Some(CommandLimits {
+                has_network: network.decision == Decision::Allow,
+                can_change_workspace: files.base.is_some(),
+            })
+        } else {
+            None
+        };
+        Ok(ExplainedOperation {
+            is_ask_refused: cannot_ask && decision == Decision::Ask,
+            is_kept_out: self.is_kept_out(agent, &asked).await?,
+            explanation,
+            command,
+        })
+    }
+
+    /// Whether a path is that of a secret file that the snapshot of the user's folder omits.
+    async fn is_kept_out(&self, agent: &AgentId, asked: &ExplainQuery<'_>) -> Result<bool, Error> {
+        let path = asked.operation.specifier().filter(|_| PATH_TOOLS.contains(&asked.operation.tool()));
+        let Some(path) = path.filter(|path| posse_workspace::is_secret_path(path)) else { return Ok(false) };
+        let run = agent.run();
+        let commits: AgentCommits = self.fold(&run).await?;
+        let base = commits.of(agent).base.or_else(|| commits.of(&run.root()).base);
+        // Agents without workspaces read the user's folder.
+        let Some(base) = base else { return Ok(false) };
+        let files = self.run_files(&run).await?.list_files(&run, base).await.map_err(unusable(&run))?;
+        Ok(!files.files.iter().any(|file| file.path.starts_with(path)))
     }
 }
 

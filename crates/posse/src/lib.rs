@@ -74,7 +74,7 @@ pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use continuation::EndedAgent;
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
-pub use explain::BeyondRules;
+pub use explain::{BeyondRules, CommandLimits, ExplainedOperation};
 pub use export::{ExportOptions, ExportSummary, LARGE_FILE_BYTES};
 pub use folder_entries::{FolderEntry, folder_entries};
 pub use gc::GcRequest;
@@ -88,7 +88,9 @@ pub use posse_domain::contract::{Criterion, StepTerms};
 pub use posse_domain::definition::{Definition, Mode, Trust};
 pub use posse_domain::event::{EventBody, EventKind, FinalStatus, OrderChecker, RunResult};
 pub use posse_domain::id::{AGENT_ID_MAX_LEN, AgentId, RUN_ID_LEN, RunId};
-pub use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
+pub use posse_domain::lifecycle::{
+    AgentState, CloseReason, FailKind, FailureReason, RunStatus, cancelled, with_code,
+};
 pub use posse_domain::permission::{
     Answer, Approvals, Decision, DecisionReason, Explanation, LayerName, OnAsk, Operation, Pattern,
     ProjectRules, Rule, Rules, ToolName,
@@ -446,16 +448,6 @@ impl Posse {
             Some(files) => Ok(files.check_shared(run).await?),
             None => Ok(Vec::new()),
         }
-    }
-
-    /// Why an agent may or may not execute an operation: the decision of every layer, and the outcome, including all
-    /// approvals in the run so far.
-    pub async fn explain(&self, agent: &AgentId, operation: &str) -> Result<Explanation, Error> {
-        let record = self.agent(agent).await?;
-        let rows = self.store.agents(&self.key(&agent.run())).await?;
-        let approvals = self.approvals_of(&agent.run(), &rows).await?;
-        let asked = explain::ExplainQuery::read(operation, &self.tools)?;
-        Ok(asked.explain(&record.authority()?, &record.contract, &approvals))
     }
 
     /// Stops executing runs at once. They can be resumed.

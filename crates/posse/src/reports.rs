@@ -1,13 +1,15 @@
 //! The reports of agents: their text, and files with it for users.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use posse_domain::code::Code;
+use posse_domain::event::{CheckRecord, EventBody, EventKind};
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::FailureReason;
+use posse_domain::lifecycle::{FailureReason, with_code};
 use posse_engine::ports::ReportFile;
 
-use crate::view::{AgentRecord, Agents};
+use crate::view::{AgentRecord, Agents, ViewEvent, ViewPart};
 use crate::work::unusable;
 use crate::{Error, Posse};
 
@@ -53,6 +55,35 @@ impl Posse {
     }
 }
 
+impl Posse {
+    /// The newest checks of an agent's work, in the order of execution, without their long output.
+    pub async fn checks(&self, agent: &AgentId) -> Result<Vec<CheckRecord>, Error> {
+        let mut checks: Checks = self.fold(&agent.run()).await?;
+        Ok(checks.agents.remove(agent).unwrap_or_default())
+    }
+}
+
+/// The newest checks of each agent.
+#[derive(Default)]
+struct Checks {
+    agents: HashMap<AgentId, Vec<CheckRecord>>,
+}
+
+impl ViewPart for Checks {
+    fn needs(&self, kind: EventKind) -> bool {
+        matches!(kind, EventKind::ChecksPassed | EventKind::ChecksFailed)
+    }
+
+    fn apply(&mut self, event: &ViewEvent<'_>) {
+        let checks = match event.body {
+            EventBody::ChecksPassed(e) => &e.checks,
+            EventBody::ChecksFailed(e) => &e.checks,
+            _ => return,
+        };
+        self.agents.insert(event.agent.clone(), checks.clone());
+    }
+}
+
 impl AgentRecord {
     /// The report, or why the agent failed with its last text. `None` if it has not ended.
     fn into_report(self) -> Option<String> {
@@ -62,7 +93,7 @@ impl AgentRecord {
         };
         let failed = match code {
             Code::Cancelled => format!("Cancelled: {reason}"),
-            code => format!("Failed ({code}): {reason}"),
+            code => format!("Failed: {}", with_code(&reason, code)),
         };
         Some(match report {
             Some(report) => format!("{failed}\n\nIts report:\n\n{report}"),

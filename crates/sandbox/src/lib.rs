@@ -143,7 +143,7 @@ impl Level {
             "only root can give up for good the privileges of set-user-id programs; the kernel grants no new ones",
             "protected names that exist in the workspace can be changed",
             "as root, files of the system that come to be for root alone while Posse runs can be read",
-            "a program's lock on a file that it can read is seen by all programs of the machine, until its call ends",
+            "a program's locks of files that it can read are visible to all programs of the machine until its call ends",
             "/tmp cannot be used: only $TMPDIR and $HOME, which are private",
             "programs see a workspace where it is on the machine, without the project's caches",
             "processes that a program started are found by their parents, not held by the kernel: if a program is \

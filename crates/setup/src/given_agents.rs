@@ -10,6 +10,9 @@ use crate::notes::{Note, Notes};
 use crate::text::plural;
 use posse_domain::printable as term;
 
+/// Definitions as JSON text.
+const EXAMPLE: &str = "for example {\"reader\": {\"description\": \"Reads.\", \"prompt\": \"Read what is asked.\", \
+                       \"tools\": [\"read\"]}}";
 /// Limit of notes that are shown one by one.
 const NOTES_SHOWN: usize = 10;
 
@@ -23,7 +26,7 @@ pub fn read(agents: &str, found: &DiscoveryResult, setup: &Setup) -> Result<Give
         read.map_err(|error| wrong(error.to_string()))
     };
     if agents.trim_start().starts_with('{') {
-        return parse(agents, "(inline)");
+        return parse(agents, "(inline)").map_err(|error| error.hint(EXAMPLE));
     }
     let path = setup.environment.cwd.join(agents);
     let text = std::fs::read(path).map_err(|error| wrong(format!("{agents}: {error}")))?;

@@ -147,7 +147,7 @@ pub fn usual_proxy(setup: &Setup) -> Option<(&'static str, String)> {
 }
 
 /// The HTTP client of models, through the proxy of the settings, else that of the environment.
-fn http(settings: &Settings, setup: &Setup) -> Result<Http, SetupError> {
+pub(crate) fn http(settings: &Settings, setup: &Setup) -> Result<Http, SetupError> {
     let proxy = settings.proxy.as_ref().map(|proxy| (proxy.origin.to_string(), proxy.value.clone()));
     let proxy = proxy.or_else(|| usual_proxy(setup).map(|(name, url)| (name.to_owned(), url)));
     let Some((origin, url)) = proxy else { return Ok(Http::new()) };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::ports::{Faults, Model, Tool};
-use posse::sandbox::{Environment as Passed, SandboxOptions};
+use posse::sandbox::{Environment as Passed, Sandbox, SandboxOptions};
 use posse::{
     ApprovalStore, Approvals, ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions,
     WorkspaceSettings,
@@ -150,6 +150,14 @@ impl Setup {
             ..SandboxOptions::default()
         };
         settings.sandbox.apply(home.as_deref(), options)
+    }
+
+    /// What the sandbox consists of on this machine, as `posse doctor` shows it; `None` if there is none, so that
+    /// commands are refused.
+    pub async fn sandbox_level(&self) -> Option<String> {
+        let settings = Settings::own(&self.environment).unwrap_or_default();
+        let sandbox = Sandbox::new(self.sandbox(&settings).unwrap_or_default());
+        sandbox.level().await.ok().map(|level| level.to_string())
     }
 
     /// Opens an existing state directory to send commands. Without runs there is nothing to create.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -60,6 +60,20 @@ impl LeaseClock {
     pub(crate) fn until_ms(&self, lease: Duration) -> i64 {
         // Rounded up to the next millisecond, so that no lease is shorter than its length.
         millis(lease).saturating_add(1).saturating_add(self.now_ms())
+    }
+
+    /// When a lease of this length was renewed, in milliseconds since 1970; `None` if that was in another boot. A test's
+    /// clock starts in 1970.
+    pub(crate) fn renewed_at_ms(&self, expiry: &Expiry, lease: Duration) -> Option<i64> {
+        if expiry.boot != *self.boot {
+            return None;
+        }
+        let renewed_ms = expiry.until_ms.saturating_sub(millis(lease)).saturating_sub(1);
+        let wall_ms = match &self.source {
+            Source::Machine => millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()),
+            Source::Manual(_) => self.now_ms(),
+        };
+        Some(wall_ms.saturating_sub(self.now_ms()).saturating_add(renewed_ms))
     }
 
     fn now_ms(&self) -> i64 {

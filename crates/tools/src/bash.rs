@@ -45,6 +45,10 @@ const TAIL_MAX_BYTES: usize = 20 * 1024;
 const SPILL_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// What programs print when the kernel refuses a rename with `EXDEV`: the C library's words, Python's and Node's.
 const REFUSED_RENAME_PRINTED: [&str; 3] = ["cross-device link", "[Errno 18]", "EXDEV"];
+/// What a command that pushes contains.
+const PUSH: &str = "git push";
+/// The note about a command that pushes.
+const NO_REMOTE: &str = "a workspace has no remote: the user publishes the result after applying it, and trying again does not help";
 /// The signal that ends a command at once.
 const KILL: i32 = 9;
 
@@ -163,8 +167,9 @@ async fn run(
         records.process_record(&call.agent.run(), &name)
     });
     let outputs = records.map(|records| records.output_dir(&call.agent)).filter(|dir| dir.is_dir());
+    let is_push = wanted.command.contains(PUSH);
     let at: Vec<PathBuf> = view.caches.iter().map(|cache| cache.at.clone()).collect();
-    let about = AboutWorkspace { caches: at, renamed_dirs: view.renamed_dirs() };
+    let about = AboutWorkspace { caches: at, renamed_dirs: view.renamed_dirs(), is_push };
     let argv = with_skills(&call, wanted.command);
     let command = view.command(argv, &call);
     let command = BoxedCommand {
@@ -204,6 +209,8 @@ struct AboutWorkspace {
     /// The directories that are mounted in it.
     caches: Vec<PathBuf>,
     renamed_dirs: RenamedDirs,
+    /// Whether the command was to push, which needs a remote.
+    is_push: bool,
 }
 
 /// The arguments of the shell, with variables for the folders of skills.
@@ -267,6 +274,7 @@ fn answer(ended: &CallEnd, about: &AboutWorkspace, cut: Option<EndReason>, limit
     let caches = about.caches.iter().zip(&ended.caches);
     notes.extend(caches.filter_map(|(at, shown)| lacking(at, shown)));
     notes.extend(refused_rename);
+    notes.extend((about.is_push && !succeeded).then(|| NO_REMOTE.to_owned()));
     // Writing to a string cannot fail.
     let _ = write!(text, "[{}]", notes.join("; "));
     match failed {
@@ -280,14 +288,16 @@ fn refused_rename(renamed: RenamedDirs) -> Option<String> {
     let which = match renamed {
         RenamedDirs::All => return None,
         RenamedDirs::ShortPaths => {
-            format!("a directory whose path is longer than {REDIRECT_MAX_BYTES} bytes, and")
+            format!(
+                "a directory that was there at the start cannot be moved to another directory in this workspace if its path \
+                 is longer than {REDIRECT_MAX_BYTES} bytes"
+            )
         }
-        RenamedDirs::None => "a directory".to_owned(),
+        RenamedDirs::None => {
+            "a directory that was there at the start cannot be renamed in this workspace".to_owned()
+        }
     };
-    Some(format!(
-        "{which} that was there at the start cannot be renamed in this workspace (`EXDEV`): use `mv`, which copies it, and \
-         then `git add -A`"
-    ))
+    Some(format!("{which} (`EXDEV`): use `mv`, which copies it, and then `git add -A`"))
 }
 
 /// Whether the output of a failed command says that the kernel refused to rename a directory.

@@ -28,11 +28,18 @@ const IGNORED_BYTES: u64 = 1 << 30;
 const OLD: Duration = Duration::from_hours(1);
 
 /// Commands that are measured in a sandbox, and how often in each round.
-const COMMANDS: [(&str, usize, &[&str]); 3] = [
+const COMMANDS: [(&str, usize, &[&str]); 4] = [
     ("true", 20, &["true"]),
+    ("build", 2, &["sh", "-c", "cc -fsyntax-only -Isource source/*.c"]),
     ("git_status", 2, &["git", "status", "--porcelain"]),
     ("grep", 2, &["grep", "-rc", "--exclude-dir=.git", "a line of file 7", "."]),
 ];
+
+/// The part of a process that measures one more run of a project.
+const SECOND_RUN: &str = "second-run";
+/// Number of sources for the command `build`, and of headers that each includes.
+const SOURCES: usize = 40;
+const HEADERS: usize = 60;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -42,12 +49,17 @@ fn main() -> Outcome<()> {
     let mut args = std::env::args().skip(1);
     let files = args.next().map_or(Ok(DEFAULT_FILES), |files| files.parse())?;
     let rounds = args.next().map_or(Ok(DEFAULT_ROUNDS), |rounds| rounds.parse())?;
+    let part = args.next();
+    if let (Some(SECOND_RUN), Some(dir)) = (part.as_deref(), args.next()) {
+        // One of the processes that `second_run` starts.
+        return Bench { dir: Path::new(&dir), folder: &Path::new(&dir).join("folder"), rounds }.run_again();
+    }
     let dir = tempfile::tempdir()?;
     let folder = dir.path().join("folder");
     make_repository(&folder, files)?;
     println!("files {files} count");
     let bench = Bench { dir: dir.path(), folder: &folder, rounds };
-    match args.next().as_deref() {
+    match part.as_deref() {
         Some("bases") => {
             bench.new_states()?;
             return bench.second_run();
@@ -62,7 +74,7 @@ fn main() -> Outcome<()> {
     bench.second_run()?;
     bench.walks()?;
     bench.ignored()?;
-    // Copies last: a disk from which much was just removed is slower.
+    // Nothing large is removed before the last figure: a disk from which much was just removed is slower.
     bench.worktrees()?;
     let copies = bench.copies("copies");
     bench.workspaces("copy", &copies)?;
@@ -150,7 +162,9 @@ impl Bench<'_> {
             fs::write(dir.join(file(21)), agent.as_bytes())?;
             changed.push(timed(|| Ok(space.snapshot(&agent, 1).map(drop)?))?);
             salvage.push(timed(|| Ok(space.salvage(&agent, 1).map(drop)?))?);
-            remove.push(timed(|| Ok(space.remove(&agent, 1)?))?);
+        }
+        for round in 0..self.rounds {
+            remove.push(timed(|| Ok(space.remove(&format!("run.{round}"), 1)?))?);
         }
         say(&format!("{kind}_first"), &mut first);
         say(kind, &mut made);
@@ -195,7 +209,6 @@ impl Bench<'_> {
         for round in 0..self.rounds {
             let path = self.dir.join(format!("worktree{round}")).to_string_lossy().into_owned();
             theirs.push(timed(|| git(self.folder, &["worktree", "add", "-q", "--detach", &path]))?);
-            git(self.folder, &["worktree", "remove", "--force", &path])?;
         }
         say("git_worktree_add", &mut theirs);
         Ok(())
@@ -203,17 +216,29 @@ impl Bench<'_> {
 
     /// The first write of a run in another process, after the snapshot of the unchanged folder.
     fn second_run(&self) -> Outcome<()> {
+        let (program, dir) = (std::env::current_exe()?, self.dir.to_string_lossy().into_owned());
         let mut times = Vec::new();
-        for round in 0..self.rounds {
-            let spaces = self.spaces("state");
-            let run = format!("second{round}");
-            let base = spaces.begin(&run, self.folder)?.snapshot.commit;
-            times.push(timed(|| {
-                let dir = spaces.open(&run)?.make(&run, 1, &base)?.dir;
-                Ok(fs::write(dir.join(file(1)), "first")?)
-            })?);
+        for _ in 0..self.rounds {
+            let again = Command::new(&program).args(["0", "0", SECOND_RUN, &dir]).output()?;
+            let text = String::from_utf8(again.stdout)?;
+            let nanos =
+                text.trim().parse().map_err(|_| String::from_utf8_lossy(&again.stderr).into_owned())?;
+            times.push(Duration::from_nanos(nanos));
         }
         say("second_run_first_write", &mut times);
+        Ok(())
+    }
+
+    /// Prints the time of the first write of one more run of the project.
+    fn run_again(&self) -> Outcome<()> {
+        let spaces = self.spaces("state");
+        let run = format!("second{}", std::process::id());
+        let base = spaces.begin(&run, self.folder)?.snapshot.commit;
+        let time = timed(|| {
+            let dir = spaces.open(&run)?.make(&run, 1, &base)?.dir;
+            Ok(fs::write(dir.join(file(1)), "first")?)
+        })?;
+        println!("{}", time.as_nanos());
         Ok(())
     }
 
@@ -357,6 +382,18 @@ fn make_repository(folder: &Path, files: usize) -> Outcome<()> {
         let text = format!("a line of file {number}\n").repeat(lines);
         fs::write(&path, text)?;
         fs::File::options().write(true).open(&path)?.set_modified(time)?;
+    }
+    fs::create_dir(folder.join("source"))?;
+    let includes: Vec<String> =
+        (0..HEADERS).map(|header| format!("#include \"header{header}.h\"\n")).collect();
+    let includes = includes.concat();
+    for header in 0..HEADERS {
+        fs::write(folder.join(format!("source/header{header}.h")), format!("int declared{header}(int);\n"))?;
+    }
+    for source in 0..SOURCES {
+        let text =
+            format!("{includes}int made{source}(void) {{ return declared{}(1); }}\n", source % HEADERS);
+        fs::write(folder.join(format!("source/source{source}.c")), text)?;
     }
     fs::write(folder.join(".gitignore"), "target/\n*.log\n")?;
     git(folder, &["init", "-q"])?;

@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Approvals;
 use posse_engine::ports::{ApplyError, ApplySummary};
 
 use super::apply::{Application, EarlierResult};
+use super::apply_intent::Intent;
 use super::change::changes;
 use super::gate::Terms;
 use super::manifest::Manifest;
@@ -25,6 +29,11 @@ use super::{Lock, ObjectId, RepositoryError, RunSpace, disk, object};
 
 /// The prefix of directories with staged contents.
 const APPLY_STAGING: &str = ".posse-apply-";
+/// The name of the record of an apply of a run's result.
+const OF_RESULT: &str = "apply.json";
+/// What the name of the record of an apply of an agent's work begins with.
+const OF_AGENT: &str = "apply-";
+const RECORD_SUFFIX: &str = ".json";
 /// The mode of a file in a tree.
 const PLAIN_FILE_BITS: u32 = 0o100_644;
 
@@ -81,7 +90,11 @@ impl RunSpace {
 
     /// The record of the last apply of an agent's work.
     pub(super) fn intent(&self, agent: &str) -> PathBuf {
-        let name = if agent == self.run { "apply.json".to_owned() } else { format!("apply-{agent}.json") };
+        let name = if agent == self.run {
+            OF_RESULT.to_owned()
+        } else {
+            format!("{OF_AGENT}{agent}{RECORD_SUFFIX}")
+        };
         self.dir().join(name)
     }
 
@@ -162,4 +175,34 @@ impl RunSpace {
         disk::write_durably(record, staging.as_os_str().as_encoded_bytes())?;
         Ok(staging)
     }
+}
+
+/// The agents of a run whose work is applied, by the records in the directory of the run, each with the time of its apply.
+pub(super) fn applied_in(dir: &Path, run: &RunId) -> Result<Vec<(SystemTime, AgentId)>, RepositoryError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        // No agent of the run could change files, or they were removed.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(disk::failed("reading", dir)(error)),
+    };
+    let mut applied = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(disk::failed("reading", dir))?;
+        let name = entry.file_name();
+        let Some(agent) = name.to_str().and_then(|name| agent_of_record(name, run)) else { continue };
+        let path = entry.path();
+        if Intent::load(&path)?.is_some_and(|intent| !intent.writes.is_empty()) {
+            let at = entry.metadata().and_then(|about| about.modified());
+            applied.push((at.map_err(disk::failed("reading", &path))?, agent));
+        }
+    }
+    Ok(applied)
+}
+
+/// The agent whose apply a file records, by its name.
+fn agent_of_record(name: &str, run: &RunId) -> Option<AgentId> {
+    if name == OF_RESULT {
+        return Some(run.root());
+    }
+    name.strip_prefix(OF_AGENT)?.strip_suffix(RECORD_SUFFIX)?.parse().ok()
 }

@@ -28,8 +28,12 @@ use super::readers::Readers;
 use super::refs::{Refs, base_ref, check_id};
 use super::run::SPARSE;
 use super::scan::{self, EarlierScan, KnownFile, Request, ScanResult};
+use super::stored_objects::StoredObjects;
 use super::user_repository::{Head, UserRepository};
 use super::{ObjectId, RepositoryError, RunSpace, Snapshot, WorkspaceOptions, disk};
+
+/// The message of the commit with the user's uncommitted changes.
+const SNAPSHOT: &str = "posse: snapshot";
 
 /// Creates workspaces beneath one state directory. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -149,7 +153,10 @@ impl LocalFiles {
         };
         let beginning =
             RunPreparation { spaces: self, run, folder: &folder, project, user_repository, above };
-        let record = beginning.begin()?;
+        let record = beginning.begin().inspect_err(|_| {
+            // Without its record no other process knows of the directory. What cannot be removed is left to a cleaning.
+            drop(disk::remove_tree(&self.run_dir(run)));
+        })?;
         begun(&record, run)
     }
 
@@ -193,8 +200,14 @@ pub(super) fn begun(record: &Record, run: &str) -> Result<RunBase, RepositoryErr
     })
 }
 
-/// What was known of a folder before its scan, and the scan's result.
-type FolderScan = (Vec<KnownFile>, ScanResult);
+/// A scan of the user's folder.
+struct FolderScan {
+    /// What was known of the folder before.
+    known: Vec<KnownFile>,
+    walked: ScanResult,
+    /// The snapshot of the project's newest run.
+    earlier: Option<Snapshot>,
+}
 
 struct RunPreparation<'a> {
     spaces: &'a LocalFiles,
@@ -211,7 +224,7 @@ impl RunPreparation<'_> {
         disk::make_dirs(&run_dir)?;
         let wanted = CopyPatterns::new(&self.spaces.options.copy)?;
         let excludes = self.user_repository.as_ref().map_or(Ok(Vec::new()), UserRepository::excludes)?;
-        let (head, (known, mut walked)) = self.head_and_scan(&wanted, &excludes)?;
+        let (head, FolderScan { known, mut walked, earlier }) = self.head_and_scan(&wanted, &excludes)?;
         let excludes = match &self.above {
             EnclosingRepository::Part { .. } => enclosing::patterns_of(&walked.ignored, self.folder)?,
             _ => excludes.iter().flat_map(|text| only_patterns(text)).collect(),
@@ -223,7 +236,7 @@ impl RunPreparation<'_> {
         let present = PresentObjects::of(&repository)?;
         let entries = self.entries(&known, &mut walked, &root, &copies, &present, &pack)?;
         let trees = content::trees(&entries);
-        let snapshot = self.write(head.as_ref(), &trees, &present, pack)?;
+        let snapshot = self.write(head.as_ref(), earlier, &trees, &present, pack)?;
         let sparse = entries.iter().filter(|entry| entry.stat.is_none() && entry.mode != Mode::Gitlink);
         let sparse: Vec<&[u8]> = sparse.map(|entry| entry.path.as_slice()).collect();
         let sparse_path = run_dir.join(SPARSE);
@@ -303,6 +316,7 @@ impl RunPreparation<'_> {
     ) -> Result<FolderScan, RepositoryError> {
         let seen = Manifest::load(&self.project.manifest());
         let seen_ns = seen.as_ref().map_or(0, |seen| seen.looked_ns);
+        let earlier = seen.as_ref().map(|seen| Snapshot { commit: seen.commit, tree: seen.tree });
         let known = known(tracked, seen.map_or_else(Vec::new, |seen| seen.entries));
         let state = std::fs::metadata(&self.spaces.state).ok().map(|state| (state.dev(), state.ino()));
         let is_part = matches!(self.above, EnclosingRepository::Part { .. });
@@ -323,7 +337,7 @@ impl RunPreparation<'_> {
             upper: None,
         };
         let walked = scan::scan(&request)?;
-        Ok((known, walked))
+        Ok(FolderScan { known, walked, earlier })
     }
 
     fn entries(
@@ -368,17 +382,20 @@ impl RunPreparation<'_> {
     fn write(
         &self,
         head: Option<&Head>,
+        earlier: Option<Snapshot>,
         trees: &[content::NewTree],
         present: &PresentObjects,
         pack: PackWriter,
     ) -> Result<Snapshot, RepositoryError> {
         let tree = trees.last().map_or(ObjectId::ZERO, |(oid, _)| *oid);
-        let commit = match head {
-            Some(head) if head.tree == tree => head.commit,
+        let parents: Vec<ObjectId> = head.iter().map(|head| head.commit).collect();
+        let commit = match (head, earlier.filter(|earlier| earlier.tree == tree)) {
+            (Some(head), _) if head.tree == tree => head.commit,
+            // The shared layers of that commit are there already.
+            (_, Some(earlier)) if self.is_snapshot(&earlier, &parents) => earlier.commit,
             _ => {
                 content::add_trees(trees, present, &pack)?;
-                let parents: Vec<ObjectId> = head.iter().map(|head| head.commit).collect();
-                super::add_commit(&pack, &tree, &parents, "posse: snapshot")?
+                super::add_commit(&pack, &tree, &parents, SNAPSHOT)?
             }
         };
         let options = &self.spaces.options;
@@ -391,6 +408,15 @@ impl RunPreparation<'_> {
         refs.swap(&lock, &name, refs.read(&name)?.as_ref(), &commit)?;
         options.hit("workspace.begin.after_ref");
         Ok(Snapshot { commit, tree })
+    }
+
+    /// Whether the commit of an earlier snapshot is in the repository, and is one that this run would make.
+    fn is_snapshot(&self, earlier: &Snapshot, parents: &[ObjectId]) -> bool {
+        let objects = StoredObjects::of(&self.project.repository(), &self.spaces.packs);
+        let stored = objects.and_then(|objects| objects.read(&earlier.commit));
+        stored.is_some_and(|(kind, content)| {
+            kind == ObjectType::Commit && object::is_commit_of(&content, &earlier.tree, parents, SNAPSHOT)
+        })
     }
 
     /// Stores the manifest for the run's workspaces and for the project's next run.
@@ -434,4 +460,42 @@ fn only_seen(entry: Entry) -> Option<KnownFile> {
     let seen = seen_of(&entry)?;
     let Entry { path, mode, oid, .. } = entry;
     Some(KnownFile { path, mode, oid, tracked: false, skipped: false, indexed: None, seen: Some(seen) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_unchanged_folder_begins_with_the_commit_of_its_last_snapshot() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let folder = dir.path().join("folder");
+        fs::create_dir(&folder).expect("made");
+        fs::write(folder.join("a"), "one").expect("written");
+        let files = LocalFiles::new(&dir.path().join("state"), WorkspaceOptions::default());
+        let first = files.begin("run1", &folder).expect("begun").snapshot;
+        // The snapshot as if it had been taken long ago.
+        let project = Project::of(&files.state, &folder.canonicalize().expect("a path"));
+        let pack = PackWriter::new(&project.repository()).known_to(&files.packs);
+        let content = object::encode_commit(&first.tree, &[], 1, SNAPSHOT);
+        let earlier = object::name(ObjectType::Commit, &content);
+        pack.add(ObjectType::Commit, earlier, &content).expect("added");
+        pack.finish().expect("finished");
+        let mut manifest = Manifest::load(&project.manifest()).expect("a manifest");
+        manifest.commit = earlier;
+        manifest.save(&project.manifest()).expect("saved");
+        assert_eq!(files.begin("run2", &folder).expect("begun").snapshot.commit, earlier);
+
+        fs::write(folder.join("a"), "another").expect("written");
+        let changed = files.begin("run3", &folder).expect("begun").snapshot;
+        assert!(changed.commit != earlier && changed.tree != first.tree);
+        // A commit that was removed with its run is not named again.
+        manifest.commit = object::name(ObjectType::Commit, b"removed");
+        manifest.save(&project.manifest()).expect("saved");
+        fs::write(folder.join("a"), "one").expect("written");
+        let anew = files.begin("run4", &folder).expect("begun").snapshot;
+        assert_eq!((anew.tree, anew.commit == manifest.commit), (first.tree, false));
+    }
 }

@@ -125,8 +125,8 @@ impl EnclosingRepository {
             Self::Part { .. } => "files that it ignores are omitted",
         };
         Some(format!(
-            "the folder lies inside a git repository but is not its top: it is taken as a folder of its own, without the \
-             repository's history, and the result is not delivered as a branch; {ignored}"
+            "the folder is a subdirectory of a git repository; Posse uses it without the repository's history and creates no \
+             branch (run from the top of the repository to get one); {ignored}"
         ))
     }
 }

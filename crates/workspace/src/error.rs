@@ -59,7 +59,7 @@ pub enum RepositoryError {
     /// The disk or the quota is full. Removing old runs is what frees space of Posse's own.
     #[error(
         "the disk that is mounted at {} is full ({error}); make space on it, for example by removing old \
-         runs, and resume the run", .mount.display()
+         runs", .mount.display()
     )]
     Full {
         /// Where the disk is mounted.
@@ -80,7 +80,7 @@ pub enum RepositoryError {
     #[error("{0}")]
     Unsupported(String),
     /// Another process held a lock longer than the timeout.
-    #[error("another process has held {} for more than {seconds} s and may be stopped; `fuser` shows which one", .path.display())]
+    #[error("another process has locked {} for more than {seconds} s, and may be suspended; `fuser` shows which one", .path.display())]
     Held {
         /// The lock file.
         path: PathBuf,

@@ -142,7 +142,7 @@ impl LocalFiles {
         match space.strays()?.first() {
             None => Ok(space),
             Some(stray) => Err(RepositoryError::Unsupported(format!(
-                "{} may hold work that is nowhere else; look at it, move it away, and remove the run again",
+                "{} may hold work that is nowhere else; check it, move it elsewhere, and remove the run again",
                 stray.display()
             ))),
         }
@@ -406,7 +406,7 @@ fn gc_salvage(
     options: &GcOptions,
 ) -> Result<u64, KeepReason> {
     if occupied.contains(&(salvage.agent.clone(), salvage.attempt)) {
-        return Err("its workspace is still there".into());
+        return Err("its workspace still exists".into());
     }
     let since = UNIX_EPOCH + Duration::from_secs(salvage.time);
     if !older(since, options.salvage_older_than, options.now) {

@@ -225,7 +225,7 @@ pub(super) fn odd(path: &Path) -> RepositoryError {
     RepositoryError::Unsupported(if path.is_symlink() {
         format!(
             "{shown} is a symbolic link: Posse follows no links below `.git`, because they lead wherever their author \
-             wants; put what it leads to in its place"
+             wants; replace the link with its target"
         )
     } else {
         format!(

@@ -224,7 +224,7 @@ fn ask_git(git: &Git, folder: &Path) -> Result<Vec<TrackedFile>, RepositoryError
     }
     let records = answer.stdout.split(|byte| *byte == 0).filter(|record| !record.is_empty());
     let tracked: Option<Vec<TrackedFile>> = records.map(answered).collect();
-    tracked.ok_or_else(|| broken("git lists something strange"))
+    tracked.ok_or_else(|| broken("git printed output that Posse cannot read"))
 }
 
 fn answered(record: &[u8]) -> Option<TrackedFile> {

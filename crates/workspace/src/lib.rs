@@ -119,6 +119,7 @@ pub use refs::{base_ref, salvage_ref, salvaged_git_ref, torn_ref, work_ref};
 pub use run::{BORROWED_OBJECTS, ReadyWorkspace, RunSpace};
 pub use salvages::SalvageEntry;
 pub use scratch::Scratch;
+pub use secret_files::is_secret_path;
 pub use snapshot::{SalvageOutcome, Snapshot};
 pub use temporary_state::TemporaryState;
 

@@ -186,7 +186,7 @@ mod tests {
         let other = File::create(&path).expect("a file");
         flock(&other, FlockOperation::LockExclusive).expect("locked");
         let error = Lock::wait_for(&path, Duration::from_millis(20)).expect_err("held");
-        assert!(error.to_string().contains("another process has held"), "{error}");
+        assert!(error.to_string().contains("another process has locked"), "{error}");
         flock(&other, FlockOperation::Unlock).expect("freed");
         drop(Lock::wait_for(&path, Duration::ZERO).expect("free"));
         assert!(!gates().contains_key(&path));

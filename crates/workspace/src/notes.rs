@@ -104,12 +104,12 @@ impl Notes {
         let lfs = "files kept by git LFS are in the snapshot as the pointers that git stores, unless they were changed";
         [
             self.nested.note("nested repositories are kept as plain files, without their .git"),
-            self.git_like.note("omitted, because a filesystem could take the name for .git"),
+            self.git_like.note("omitted, because some filesystems treat the name as .git"),
             self.special.note("omitted, because they are sockets, pipes or devices"),
             self.submodules
                 .note("submodules are kept as the commits they are at; their files are not brought along"),
             self.secrets
-                .note("omitted, because keys are usually kept there (workspace.copy brings them along)"),
+                .note("not copied to workspaces, because they may hold keys (workspace.copy includes them)"),
             self.identical.note("omitted, because the content is that of a file named by workspace.copy"),
             self.lfs.then(|| lfs.to_owned()),
         ]

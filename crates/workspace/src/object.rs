@@ -194,6 +194,15 @@ pub(crate) fn encode_commit(tree: &ObjectId, parents: &[ObjectId], seconds: u64,
     out.into_bytes()
 }
 
+/// Whether `content` is what [`encode_commit`] makes, at any time.
+pub(crate) fn is_commit_of(content: &[u8], tree: &ObjectId, parents: &[ObjectId], message: &str) -> bool {
+    let seconds = content.split(|byte| *byte == b'\n').find_map(|line| {
+        let after = line.strip_prefix(b"author ")?.strip_prefix(AUTHOR.as_bytes())?;
+        std::str::from_utf8(after).ok()?.trim().split(' ').next()?.parse().ok()
+    });
+    seconds.is_some_and(|seconds| content == encode_commit(tree, parents, seconds, message))
+}
+
 /// The tree that a commit names in its first line.
 pub(crate) fn tree_of_commit(content: &[u8]) -> Option<ObjectId> {
     let line = content.split(|byte| *byte == b'\n').next()?;
@@ -260,5 +269,9 @@ mod tests {
         let tree = name(ObjectType::Tree, b"");
         let commit = encode_commit(&tree, &[ObjectId::ZERO], 1, "posse: snapshot");
         assert_eq!(tree_of_commit(&commit), Some(tree));
+        assert!(is_commit_of(&commit, &tree, &[ObjectId::ZERO], "posse: snapshot"));
+        assert!(!is_commit_of(&commit, &tree, &[], "posse: snapshot"));
+        assert!(!is_commit_of(&commit, &tree, &[ObjectId::ZERO], "posse: work"));
+        assert!(!is_commit_of(b"author nobody", &tree, &[], ""));
     }
 }

@@ -11,6 +11,7 @@ use posse_engine::ports::{
     SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
 };
 
+use super::applying::applied_in;
 use super::{
     LocalFiles, RepositoryError, RunSpace, conflict, file_listing, reports, salvage_ref, salvaged_git_ref,
     work_ref,
@@ -93,6 +94,18 @@ impl RunFiles for LocalFiles {
         blocking(move || {
             let space = files.open(of.run().as_str())?;
             space.undo_apply(of.as_str(), space.folder())
+        })
+    }
+
+    fn applied(&self, runs: Vec<RunId>) -> WorkspaceResult<Vec<AgentId>> {
+        let files = self.clone();
+        blocking(move || {
+            let mut applied = Vec::new();
+            for run in &runs {
+                applied.extend(applied_in(&files.run_dir(run.as_str()), run)?);
+            }
+            applied.sort_by(|(one, _), (other, _)| other.cmp(one));
+            Ok::<_, WorkspaceError>(applied.into_iter().map(|(_, agent)| agent).collect())
         })
     }
 

@@ -32,6 +32,13 @@ pub(crate) fn is_secret_file(path: &[u8]) -> bool {
     FILES.iter().any(|file| file.as_bytes() == name(path))
 }
 
+/// Whether a path names a file of keys, or something in a directory of keys.
+pub fn is_secret_path(path: &str) -> bool {
+    let path = path.trim_end_matches('/').as_bytes();
+    let ends = (0..=path.len()).filter(|end| *end == path.len() || path[*end] == b'/');
+    is_secret_file(path) || ends.into_iter().any(|end| is_secret_dir(&path[..end]))
+}
+
 fn name(path: &[u8]) -> &[u8] {
     path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)
 }
@@ -47,6 +54,12 @@ mod tests {
         }
         for dir in ["ssh", ".sshd", "src", "my.config/gcloud", "gcloud", ".config"] {
             assert!(!is_secret_dir(dir.as_bytes()), "{dir}");
+        }
+        for path in [".ssh/config", "home/.aws/", "a/.config/gcloud/x/y", "keys/id_rsa"] {
+            assert!(is_secret_path(path), "{path}");
+        }
+        for path in ["src/.sshd/x", "id_rsa/readme", "", "a.txt"] {
+            assert!(!is_secret_path(path), "{path}");
         }
         assert!(is_secret_file(b"keys/id_rsa") && is_secret_file(b".netrc"));
         assert!(!is_secret_file(b"id_rsa.pub") && !is_secret_file(b"docs/netrc") && !is_secret_file(b".env"));

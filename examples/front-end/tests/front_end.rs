@@ -125,7 +125,11 @@ async fn a_run_has_the_users_settings_and_the_projects_agent_and_an_answer_of_al
     let outcome = run.posse.wait(run.handle.id()).await.expect("an outcome");
     assert_eq!((outcome.status, outcome.text.as_str()), (RunStatus::Completed, "done"));
     let explained = run.posse.explain(&run.handle.id().root(), "list:.").await.expect("an explanation");
-    assert_eq!(explained.verdict.decision, posse::Decision::Allow, "the answer holds for its run");
+    assert_eq!(
+        explained.explanation.verdict.decision,
+        posse::Decision::Allow,
+        "the answer holds for its run"
+    );
 
     let ready = prepare(&front_end, &user.look_around()).await.0.expect("a run");
     let mut again = front_end.start(ready).await.expect("started");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use super::{BenchOptions, table};
+use super::{BenchOptions, NO_LIMIT, table};
 use crate::Failure;
 use crate::command::{Program, build, capture, root};
 
@@ -67,14 +67,19 @@ fn limits(figures: &Value) -> String {
         ("the first one [ms]", number("/usual/snapshot_first"), 400.0, false),
         ("a workspace of 10,000 files, to the first write [ms]", of("usual", "overlay"), 2.0, false),
         ("its disk usage [KiB]", of("usual", "overlay_disk"), 64.0, false),
+        ("the same as a copy [ms]", of("usual", "copy"), NO_LIMIT, false),
+        ("disk usage of the copy [KiB]", of("usual", "copy_disk"), NO_LIMIT, false),
+        ("the same by `git worktree add` [ms]", of("usual", "git_worktree_add"), NO_LIMIT, false),
         ("faster than git worktree add [times]", beside_git("usual"), 200.0, true),
         ("a snapshot after one changed file [ms]", of("usual", "overlay_snapshot_one_changed"), 2.0, false),
+        ("the same in a copy [ms]", of("usual", "copy_snapshot_one_changed"), NO_LIMIT, false),
         ("a commit after a call that changed one file [ms]", of("usual", "overlay_commit_call"), 2.0, false),
         ("first write of a second run [ms]", of("usual", "second_run_first_write"), 20.0, false),
         ("a warm walk [times a plain directory]", walk("usual"), 2.0, false),
         ("a `bash` call, more than in a copy [ms]", more("usual"), 0.3, false),
         ("`git status` of an agent [times in a copy]", times("usual", "git_status"), 2.0, false),
         ("`grep -r` of an agent [times in a copy]", times("usual", "grep"), 2.0, false),
+        ("a build of an agent [times in a copy]", times("usual", "build"), 2.0, false),
         ("a workspace beside 1 GB that git ignores [times without]", ignored, 1.3, false),
         ("merge and gate [ms]", number("/merging/merge_gate"), 50.0, false),
         ("merge, gate and update of one file [ms]", number("/merging/integrate_one_file"), 15.0, false),
@@ -91,6 +96,8 @@ fn limits(figures: &Value) -> String {
         let commit = of("large", "overlay_commit_call");
         rows.extend([
             ("its disk usage [KiB]", of("large", "overlay_disk"), 64.0, false),
+            ("the same as a copy [ms]", of("large", "copy"), NO_LIMIT, false),
+            ("the same by `git worktree add` [ms]", of("large", "git_worktree_add"), NO_LIMIT, false),
             ("faster than git worktree add [times]", beside_git("large"), 200.0, true),
             ("a snapshot after one changed file [ms]", snapshot, 2.0, false),
             ("a commit after a call that changed one file [ms]", commit, 2.0, false),
@@ -99,6 +106,7 @@ fn limits(figures: &Value) -> String {
             ("a `bash` call, more than in a copy [ms]", more("large"), 0.3, false),
             ("`git status` of an agent [times in a copy]", times("large", "git_status"), 2.0, false),
             ("`grep -r` of an agent [times in a copy]", times("large", "grep"), 2.0, false),
+            ("a build of an agent [times in a copy]", times("large", "build"), 2.0, false),
         ]);
     }
     table(&rows)
@@ -117,7 +125,10 @@ mod tests {
         let marks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().last()).collect();
         assert_eq!(
             marks,
-            ["NO", "?", "yes", "?", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "yes", "?", "?"]
+            [
+                "NO", "?", "yes", "?", "?", "?", "90.000", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "?",
+                "?", "yes", "?", "?"
+            ]
         );
         assert_eq!(parse("no figure"), None);
     }

@@ -7,10 +7,11 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{AgentArg, PartArg, is_path};
-use crate::output::{Output, note};
+use crate::output::{Output, note, output_width};
 use crate::questions::{describe, not_stored};
 use crate::runtime;
 use crate::term;
+use crate::view::width::hanging;
 
 /// Selects the call to answer.
 #[derive(Debug, clap::Args)]
@@ -157,7 +158,11 @@ pub(super) fn list(
             output.json(&api::Question::new(question))?;
         } else {
             let operation = term::visible_line(&question.operation);
-            output.own(&format!("{}  {}  {operation}\n", question.agent, term::line(&question.call_id)))?;
+            let start = format!("{}  {}  ", question.agent, term::line(&question.call_id));
+            output.own(&match output_width() {
+                Some(width) => hanging(&start, &operation, width),
+                None => format!("{start}{operation}\n"),
+            })?;
         }
     }
     output.flush()

@@ -4,6 +4,7 @@ use posse::{
     AgentId, AppliedAtEnd, AppliedRun, ApplyError, ApplySummary, ApplyWhich, FileConflicts, Posse,
     RunOutcome, api,
 };
+use posse_setup::project_runs::Project;
 
 use crate::conflicts::{self, ConflictSides};
 use crate::context::Context;
@@ -13,6 +14,9 @@ use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
 use crate::text::plural;
+
+/// How many applied runs and agents an error names.
+const APPLIED_NAMED_MAX: usize = 5;
 
 /// Apply the changes of a run, or of one of its agents, to your working tree
 ///
@@ -24,7 +28,8 @@ use crate::text::plural;
 // Changing an argument moves it to the end, so both places are given.
 #[command(
     mut_arg("run", |run| run.index(1).required_unless_present("undo").help(
-        "The run, or an agent such as RUN.2.1; `@` is the newest run of this project, which --undo takes by default"
+        "The run, or an agent such as RUN.2.1; `@` is the newest run of this project; --undo alone takes the last apply in \
+         this project"
     )),
     mut_arg("agent", |agent| agent.index(2)),
 )]
@@ -47,10 +52,22 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     let posse = context.open_read_only()?;
     let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
     let (agent, applied) = runtime::looking(async {
-        let agent = args.work.find(&posse, context).await?;
-        let applied =
-            if args.undo { posse.undo_apply(&agent).await } else { posse.apply_agent(&agent, which).await };
-        Ok((agent, applied))
+        if !args.undo {
+            let agent = args.work.find(&posse, context).await?;
+            let applied = posse.apply_agent(&agent, which).await;
+            return Ok((agent, applied));
+        }
+        let agent = if args.work.is_named() {
+            args.work.find(&posse, context).await?
+        } else {
+            let newest = applied_here(&posse, context).await?.into_iter().next();
+            newest.ok_or_else(nothing_applied)?
+        };
+        let undone = posse.undo_apply(&agent).await;
+        if let Err(posse::Error::NotUndone { problem: ApplyError::NotApplied, .. }) = undone {
+            return Err(is_not_applied(&agent, &applied_here(&posse, context).await?));
+        }
+        Ok((agent, undone))
     })?;
     let applied = match applied {
         // No agent of it could change files.
@@ -67,6 +84,32 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     }
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// The agents whose work is applied, of the runs of this project; the newest apply is first.
+async fn applied_here(posse: &Posse, context: &Context) -> Result<Vec<AgentId>, CliError> {
+    let runs = Project::current(&context.environment).runs(posse).await?;
+    Ok(posse.applied(runs.into_iter().map(|run| run.run).collect()).await?)
+}
+
+/// The error for an undo without a name where nothing is applied.
+fn nothing_applied() -> CliError {
+    CliError::failed("no run of this project is applied, so there is nothing to undo")
+        .hint("`posse apply RUN` applies the changes of a run; an apply is undone once")
+}
+
+/// The error for an undo of work that is not applied.
+fn is_not_applied(agent: &AgentId, applied: &[AgentId]) -> CliError {
+    let error = CliError::failed(format!("{} is not applied, so there is nothing to undo", named(agent)));
+    let Some(newest) = applied.first() else {
+        return error.hint("no run of this project is applied; an apply is undone once");
+    };
+    let shown: Vec<&str> = applied.iter().take(APPLIED_NAMED_MAX).map(AgentId::as_str).collect();
+    let more = if applied.len() > shown.len() { ", ..." } else { "" };
+    error.hint(format!(
+        "applied in this project: {}{more}; `posse apply --undo {newest}` takes the newest apply back",
+        shown.join(", ")
+    ))
 }
 
 /// A run or an agent in a sentence.
@@ -168,11 +211,7 @@ impl NotApplied<'_> {
 pub(crate) fn not_undone(agent: &AgentId, message: &str, problem: &ApplyError) -> CliError {
     let again = format!("`posse apply --undo {agent}`");
     let hint = match problem {
-        ApplyError::NotApplied => {
-            let what = named(agent);
-            return CliError::failed(format!("{what} is not applied, so there is nothing to undo"))
-                .hint("name a run or agent that you applied; an apply is undone once");
-        }
+        ApplyError::NotApplied => return is_not_applied(agent, &[]),
         ApplyError::ChangedSince(_) => format!("undo your change of those lines, then {again}"),
         ApplyError::Moved { .. } => format!("{again} continues"),
         _ => format!("fix that, then {again}"),

@@ -35,7 +35,7 @@ enum ApprovalsAction {
     Revoke(RevokeArgs),
 }
 
-/// Ask again about operations that are always allowed
+/// Revoke "always" answers: ask about these operations again
 ///
 /// Later runs ask again. A run that has started keeps what it was allowed.
 #[derive(Debug, clap::Args)]
@@ -52,6 +52,9 @@ pub(crate) struct RevokeArgs {
     /// Do not ask, for scripts
     #[arg(long, short)]
     yes: bool,
+    /// With --yes: print one JSON object
+    #[arg(long, requires = "yes")]
+    json: bool,
 }
 
 /// Lists or revokes approvals.
@@ -116,6 +119,12 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, CliError> {
         let missing = term::visible_line(missing.as_str());
         return Err(CliError::usage(format!("`{missing}` is not always allowed in {dir}"))
             .hint("`posse approvals` lists the operations with their directories; nothing was revoked"));
+    }
+    if args.json {
+        store.revoke(&going)?;
+        let operations = going.iter().map(|stored| stored.operation.to_string()).collect();
+        Output::new().json(&api::RevokedApprovals { dir, operations })?;
+        return Ok(Exit::DONE);
     }
     if going.is_empty() {
         note(&format!("no operation is always allowed in {dir}"));

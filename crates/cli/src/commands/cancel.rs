@@ -1,5 +1,6 @@
 //! `posse cancel`.
 
+use posse::api::{self, CancelState};
 use posse::{AgentId, AgentWaitOutcome, Posse, Resume, RunId};
 use posse_setup::models;
 use posse_setup::settings::Settings;
@@ -9,7 +10,7 @@ use crate::drive::drive_quietly;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::NamedWorkArg;
-use crate::output::note;
+use crate::output::{Output, note};
 use crate::runtime;
 use crate::signals::Signals;
 
@@ -27,11 +28,14 @@ pub(crate) struct CancelArgs {
     /// Return as soon as the request is recorded
     #[arg(long)]
     no_wait: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Cancels a run or an agent.
 pub(crate) fn cancel(args: &CancelArgs, context: &Context) -> Result<Exit, CliError> {
-    let ending = EndRequest { reason: &args.reason, at_once: false, no_wait: args.no_wait };
+    let ending = EndRequest { reason: &args.reason, at_once: false, no_wait: args.no_wait, json: args.json };
     end(&args.agent, &ending, context)
 }
 
@@ -42,6 +46,26 @@ pub(super) struct EndRequest<'a> {
     pub(super) at_once: bool,
     /// Whether the command returns before the end.
     pub(super) no_wait: bool,
+    /// Whether the result is printed for a program.
+    pub(super) json: bool,
+}
+
+impl EndRequest<'_> {
+    /// Prints what became of the request: in words, or as an object.
+    fn print(
+        &self,
+        words: &str,
+        agent: &AgentId,
+        state: CancelState,
+        summary: Option<&str>,
+    ) -> Result<Exit, CliError> {
+        if self.json {
+            Output::new().json(&api::CancelResult::new(agent, state, summary.map(str::to_owned)))?;
+        } else {
+            note(words);
+        }
+        Ok(Exit::DONE)
+    }
 }
 
 /// Ends a run or an agent.
@@ -60,8 +84,8 @@ pub(super) fn end(
     })?;
     drop(reader);
     if is_closed {
-        note(&format!("agent {agent} has already ended"));
-        return Ok(Exit::DONE);
+        let words = format!("agent {agent} has already ended");
+        return ending.print(&words, &agent, CancelState::AlreadyEnded, None);
     }
     runtime::driving(async {
         let posse = context.open(models::usual(context)?, &Settings::own(&context.environment)?)?;
@@ -72,10 +96,10 @@ pub(super) fn end(
         }
         warn_of_stopped_process(&posse, &agent.run()).await?;
         if ending.no_wait {
-            note(&format!("{agent} will be cancelled"));
-            return Ok(Exit::DONE);
+            let words = format!("{agent} will be cancelled");
+            return ending.print(&words, &agent, CancelState::Requested, None);
         }
-        wait_for_end(&posse, &agent).await
+        wait_for_end(&posse, &agent, ending).await
     })
 }
 
@@ -100,39 +124,35 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Waits until the agent has ended. If no process executes the run, this one ends it.
-async fn wait_for_end(posse: &Posse, agent: &AgentId) -> Result<Exit, CliError> {
+async fn wait_for_end(posse: &Posse, agent: &AgentId, ending: &EndRequest<'_>) -> Result<Exit, CliError> {
     let run = agent.run();
     loop {
         match posse.wait_for_agent(agent).await? {
             AgentWaitOutcome::Closed { summary } => {
-                note(&format!("agent {agent}: {summary}"));
-                return Ok(Exit::DONE);
+                let words = format!("agent {agent}: {summary}");
+                return ending.print(&words, agent, CancelState::Ended, Some(&summary));
             }
             AgentWaitOutcome::RunEnded { summary } => {
-                note(&format!("{run}: {summary}"));
-                return Ok(Exit::DONE);
+                let words = format!("{run}: {summary}");
+                return ending.print(&words, agent, CancelState::Ended, Some(&summary));
             }
             AgentWaitOutcome::Interrupted if !agent.is_root() => {
-                note(&format!(
+                let words = format!(
                     "no process is running it: {agent} is cancelled when `posse resume {run}` continues it"
-                ));
-                return Ok(Exit::DONE);
+                );
+                return ending.print(&words, agent, CancelState::AtResume, None);
             }
             AgentWaitOutcome::Interrupted => {}
         }
-        if take_over(posse, &run).await? {
-            note(&format!("run {run} was cancelled"));
-            return Ok(Exit::DONE);
-        }
+        take_over(posse, &run).await?;
     }
 }
 
-/// Continues a run that no process is running, to end it. `false` if another process came first.
-async fn take_over(posse: &Posse, run: &RunId) -> Result<bool, CliError> {
+/// Continues a run that no process is running, to end it, unless another process came first.
+async fn take_over(posse: &Posse, run: &RunId) -> Result<(), CliError> {
     let mut signals = Signals::listen()?;
     match posse.resume(run).await? {
-        Resume::Going(handle) => drive_quietly(posse, &handle, &mut signals).await.map(|()| true),
-        Resume::Held(_) => Ok(false),
-        Resume::Ended => Ok(true),
+        Resume::Going(handle) => drive_quietly(posse, &handle, &mut signals).await,
+        Resume::Held(_) | Resume::Ended => Ok(()),
     }
 }

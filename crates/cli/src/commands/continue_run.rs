@@ -1,6 +1,7 @@
 //! `posse continue`.
 
 use crate::commands::run::{self, typed};
+use crate::commands::wait::interrupted;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -10,6 +11,7 @@ use crate::runtime;
 use crate::setting_flags::SettingFlags;
 use posse::EndedAgent;
 use posse_setup::RunDraft;
+use posse_setup::execution::is_interrupted;
 
 /// Send a follow-up to a finished run, or to one of its agents
 ///
@@ -79,11 +81,14 @@ pub(crate) fn ended(agent: &AgentArg, context: &Context) -> Result<EndedAgent, C
     let reader = context.open_read_only()?;
     runtime::looking(async {
         let agent = agent.find_known(&reader, context).await?;
-        reader.ended_agent(&agent).await.map_err(|error| match error {
-            posse::Error::StillRunning(run) => CliError::failed(format!("run {run} has not ended"))
-                .hint(format!("`posse send {run} MESSAGE` reaches it while it runs")),
-            other => other.into(),
-        })
+        match reader.ended_agent(&agent).await {
+            Err(posse::Error::StillRunning(run)) if is_interrupted(&reader.summary(&run).await?) => {
+                Err(interrupted(&run))
+            }
+            Err(posse::Error::StillRunning(run)) => Err(CliError::failed(format!("run {run} has not ended"))
+                .hint(format!("`posse send {run} MESSAGE` reaches it while it runs"))),
+            found => Ok(found?),
+        }
     })
 }
 

@@ -1,7 +1,6 @@
 //! Prints lists of definitions and skills by search directory, for users.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
 use posse::discovery::DefinitionType;
 use posse_setup::discovery::{
@@ -10,7 +9,7 @@ use posse_setup::discovery::{
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{Output, note};
+use crate::output::{Output, note, output_width};
 use crate::term;
 use crate::text::plural;
 use crate::view::clip;
@@ -26,7 +25,7 @@ pub(crate) struct List<'a, T>(pub(crate) DefinitionList<'a, T>);
 impl<T: ListItem> List<'_, T> {
     pub(crate) fn print(&self) -> Result<(), CliError> {
         let mut output = Output::new();
-        let text = self.text(width().unwrap_or(WIDTH_WITHOUT_TERMINAL));
+        let text = self.text(output_width().unwrap_or(WIDTH_WITHOUT_TERMINAL));
         if text.is_empty() {
             note(&format!("there are no {}", self.verb()));
         }
@@ -40,7 +39,7 @@ impl<T: ListItem> List<'_, T> {
         let odd = self.0.entries.iter().filter(|entry| entry.is_first() && entry.has_problem()).count();
         if odd > 0 {
             let files = plural(odd as u64, "file");
-            note(&format!("mistakes in {files}; `posse {} validate` lists them", self.verb()));
+            note(&format!("problems in {files}; `posse {} validate` lists them", self.verb()));
         }
         if self.0.entries.iter().any(|entry| !entry.trusted) {
             note(
@@ -142,12 +141,4 @@ pub(crate) fn print_validation(report: &ValidationReport, as_json: bool) -> Resu
 pub(crate) fn warning_text(warning: &Warning) -> String {
     let hint = if warning.needs_trust { " (see `posse trust`)" } else { "" };
     format!("{warning}{hint}")
-}
-
-/// The width of the terminal; `None` without a terminal.
-fn width() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    crossterm::terminal::size().ok().map(|(width, _)| usize::from(width)).filter(|width| *width > 0)
 }

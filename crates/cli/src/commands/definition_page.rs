@@ -3,9 +3,14 @@
 use std::fmt::Write;
 
 use posse::{Definition, Mode, Rule, Trust};
-use posse_setup::discovery::{self, Entry, UnusedModel, Warning};
+use posse_setup::discovery::{self, Entry, Severity, UnusedModel, Warning};
 
 use super::definition_list::warning_text;
+
+/// The column of values.
+const VALUES_AT: usize = 14;
+/// Width of the lines of a list of patterns.
+const LIST_MAX_WIDTH: usize = 80;
 
 /// A key and its value on one line.
 pub(crate) type PageLine = (&'static str, String);
@@ -34,8 +39,16 @@ impl<'a> DefinitionOrigin<'a> {
         let trust = (!self.trusted).then(|| ("trust", "not trusted yet: `posse trust`".to_owned()));
         trust
             .into_iter()
-            .chain(self.warnings.iter().map(|warning| ("warning", warning_text(warning))))
+            .chain(self.warnings.iter().map(|warning| (level(warning), warning_text(warning))))
             .collect()
+    }
+}
+
+/// The word for a warning, as the validation of its file has it.
+fn level(warning: &Warning) -> &'static str {
+    match warning.level {
+        Severity::Note => "note",
+        Severity::Problem => "problem",
     }
 }
 
@@ -97,9 +110,25 @@ pub(crate) fn rules(key: &'static str, rules: &[Rule]) -> Vec<PageLine> {
     let stretches = rules.chunk_by(|one, next| one.decision == next.decision);
     let line = |stretch: &[Rule]| {
         let patterns: Vec<&str> = stretch.iter().map(|rule| rule.pattern.as_str()).collect();
-        (key, format!("{} {}", stretch[0].decision, patterns.join(", ")))
+        (key, format!("{} {}", stretch[0].decision, wrapped(&patterns)))
     };
     stretches.map(line).collect()
+}
+
+/// Patterns with commas, in lines that are no longer than a page is wide.
+fn wrapped(patterns: &[&str]) -> String {
+    let mut text = String::new();
+    let mut width = 0;
+    for (position, pattern) in patterns.iter().enumerate() {
+        if position > 0 {
+            let is_full = width + pattern.len() > LIST_MAX_WIDTH;
+            text.push_str(if is_full { ",\n" } else { ", " });
+            width = if is_full { 0 } else { width + 2 };
+        }
+        text.push_str(pattern);
+        width += pattern.len();
+    }
+    text
 }
 
 /// What a run adds to the prompt.
@@ -115,7 +144,8 @@ pub(crate) fn text(lines: &[PageLine]) -> String {
     let mut text = String::new();
     for (key, value) in lines {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{:14}{value}", format!("{key}:"));
+        let value = value.replace('\n', &format!("\n{:VALUES_AT$}", ""));
+        let _ = writeln!(text, "{:VALUES_AT$}{value}", format!("{key}:"));
     }
     text
 }

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use posse::{DiffForm, DiffOptions};
+use posse::{DiffForm, DiffOptions, api};
 
 use crate::conflicts;
 use crate::context::Context;
@@ -31,6 +31,9 @@ pub(crate) struct DiffArgs {
     /// Only the files, with a letter for what happened to them
     #[arg(long, conflicts_with = "stat")]
     name_status: bool,
+    /// Print one JSON object: every changed file with its paths, its lines and its part of the diff, and the whole diff
+    #[arg(long, conflicts_with_all = ["stat", "name_status"])]
+    json: bool,
 }
 
 /// Prints a diff.
@@ -43,7 +46,7 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
     };
     // Colours are added here, after the content of the files has been cleaned.
     let options = DiffOptions { form, colour: false };
-    let (text, conflicts) = runtime::looking(async {
+    let (agent, text, conflicts) = runtime::looking(async {
         let agent = args.work.find(&posse, context).await?;
         let text = match args.at {
             Some(event) => posse.diff_at(&agent, event, options).await?,
@@ -55,10 +58,12 @@ pub(crate) fn diff(args: &DiffArgs, context: &Context) -> Result<Exit, CliError>
         } else {
             Vec::new()
         };
-        Ok((text, conflicts))
+        Ok((agent, text, conflicts))
     })?;
     let mut output = Output::new();
-    if std::io::stdout().is_terminal() {
+    if args.json {
+        output.json(&api::DiffResult::new(&agent, &text))?;
+    } else if std::io::stdout().is_terminal() {
         let coloured = form == DiffForm::Patch && context.display.is_output_coloured;
         output.own(&shown(&text, coloured))?;
     } else {

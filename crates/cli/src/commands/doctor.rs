@@ -48,7 +48,7 @@ impl MachineWords for Words {
             MachineRemedy::FixStateDir => "fix it, or set POSSE_HOME",
             MachineRemedy::MoveStateDirForOverlays => {
                 "keep the state directory (POSSE_HOME) on a filesystem that supports overlays, such as ext4, xfs or \
-                 btrfs; the kernel must be Linux 5.11 or newer"
+                 btrfs"
             }
             MachineRemedy::DelegateCgroups => {
                 "start posse in a scope of its own: `systemd-run --user --scope -p Delegate=yes posse ...`"

@@ -1,6 +1,6 @@
 //! `posse export`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use posse::{BUNDLE_EXTENSION, ExportOptions, ExportSummary, api};
 use posse_setup::export::known_secrets;
@@ -38,6 +38,12 @@ pub(crate) struct ExportArgs {
 
 /// Exports a run.
 pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliError> {
+    if args.output.as_deref() == Some(Path::new("-")) {
+        return Err(CliError::usage(
+            "--output: a bundle is compressed data, which is not written to standard output",
+        )
+        .hint("name a file, such as run.posse; `zcat run.posse` prints it"));
+    }
     let posse = context.open_read_only()?;
     let secrets = known_secrets(context)?;
     let exported = runtime::looking(async {

@@ -70,6 +70,10 @@ fn clean(args: &GcArgs, dry_run: bool, context: &Context) -> Result<GcSummary, C
     runtime::looking(async { Ok(posse.clean(request).await?) })
 }
 
+/// A reason, for one thing and for several.
+const ITS_WORKSPACE: &str = "its workspace still exists";
+const THEIR_WORKSPACES: &str = "their workspaces still exist";
+
 fn things(cleaned: &GcSummary) -> String {
     plural(cleaned.removed.len() as u64, "thing")
 }
@@ -84,9 +88,17 @@ fn page(cleaned: &GcSummary, dry_run: bool) -> String {
     }
     let kept = reasons.into_iter().map(|(why, (count, what))| match count {
         1 => format!("kept {what}: {why}\n"),
-        count => format!("kept {count}: {why}\n"),
+        count => {
+            let why = why.replace(ITS_WORKSPACE, THEIR_WORKSPACES);
+            format!("kept {count}, such as {what}: {why}\n")
+        }
     });
-    let (things, space) = (things(cleaned), bytes(cleaned.freed_bytes));
-    let sum = format!("{removes} {things}, kept {}, {frees} {space}\n", cleaned.kept.len());
+    let sum = match (cleaned.removed.len(), cleaned.kept.len()) {
+        (0, 0) => format!("nothing {}\n", if dry_run { "to remove" } else { "removed" }),
+        (0, kept) => format!("nothing {}, kept {kept}\n", if dry_run { "to remove" } else { "removed" }),
+        (_, kept) => {
+            format!("{removes} {}, kept {kept}, {frees} {}\n", things(cleaned), bytes(cleaned.freed_bytes))
+        }
+    };
     gone.chain(kept).chain([sum]).collect()
 }

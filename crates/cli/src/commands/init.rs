@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use posse::api;
 use posse_setup::WithNotes;
 use posse_setup::project_dirs::OWN_FOLDER;
-use posse_setup::scaffold::scaffold;
+use posse_setup::scaffold::{ScaffoldedFile, scaffold};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -22,12 +23,24 @@ pub(crate) struct InitArgs {
     /// Replace the two files if they exist
     #[arg(long)]
     force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Writes the files.
 pub(crate) fn init(args: &InitArgs, context: &Context) -> Result<Exit, CliError> {
     let WithNotes { value: files, notes } = scaffold(args.dir.as_deref(), args.force, context)?;
     let mut output = Output::new();
+    if args.json {
+        let file = |file: &ScaffoldedFile| api::InitFile {
+            path: file.path.display().to_string(),
+            written: file.is_written,
+        };
+        output.json(&api::InitResult { files: files.iter().map(file).collect() })?;
+        print_notes(&notes);
+        return Ok(Exit::DONE);
+    }
     for file in &files {
         let outcome = if file.is_written { "wrote" } else { "unchanged" };
         output.paragraph(&format!("{outcome}: {}", file.path.display()))?;

@@ -20,10 +20,13 @@ pub(crate) struct KillArgs {
     /// Return as soon as the request is recorded
     #[arg(long)]
     no_wait: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Stops a run or an agent at once.
 pub(crate) fn kill(args: &KillArgs, context: &Context) -> Result<Exit, CliError> {
-    let ending = EndRequest { reason: &args.reason, at_once: true, no_wait: args.no_wait };
+    let ending = EndRequest { reason: &args.reason, at_once: true, no_wait: args.no_wait, json: args.json };
     end(&args.agent, &ending, context)
 }

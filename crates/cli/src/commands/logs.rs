@@ -11,12 +11,15 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::{PartArg, WorkArg};
-use crate::output::{Output, note, reader_gone};
+use crate::output::{Output, note, output_width, reader_gone};
 use crate::runtime;
 use crate::since::Since;
 use crate::term;
 use crate::text::clock;
+use crate::view::width::hanging;
 
+/// From this width on, an event is printed with its kind.
+const KIND_FROM_COLUMNS: usize = 110;
 /// The prefix of most kinds, which may be omitted in a filter.
 const AGENT_KIND: &str = "agent.";
 
@@ -85,6 +88,8 @@ struct Printer<'a> {
     held: VecDeque<JournalEvent>,
     /// How many events are held; `None` to print each at once.
     hold: Option<usize>,
+    /// The width of the terminal.
+    width: Option<usize>,
 }
 
 impl Printer<'_> {
@@ -119,7 +124,13 @@ impl Printer<'_> {
         }
         let summary = term::line(&event.summary);
         let (seq, time, agent) = (event.seq, clock(event.at_ms), &event.agent_id);
-        self.output.own(&format!("{seq:>6}  {time}  {agent:12}  {:32}  {summary}\n", event.kind.as_str()))
+        let start = format!("{seq:>6}  {time}  {agent:12}  ");
+        let kind = format!("{:32}  ", event.kind.as_str());
+        self.output.own(&match self.width {
+            Some(width) if width < KIND_FROM_COLUMNS => hanging(&start, &summary, width),
+            Some(width) => hanging(&format!("{start}{kind}"), &summary, width),
+            None => format!("{start}{kind}{summary}\n"),
+        })
     }
 }
 
@@ -141,7 +152,9 @@ async fn print(args: &LogsArgs, posse: &Posse, context: &Context) -> Result<Exit
     let (ended, head) = summary.map_or((true, 0), |run| (!run.status.is_running(), run.events));
     // With a number beyond the end, the final event would be skipped and the wait would never end.
     let mut events = posse.events(&run, args.after.min(head));
-    let mut printer = Printer { args, only, output: Output::new(), held: VecDeque::new(), hold: args.tail };
+    let width = output_width();
+    let mut printer =
+        Printer { args, only, output: Output::new(), held: VecDeque::new(), hold: args.tail, width };
     loop {
         let next = if let Some(event) = events.try_next().await? {
             event
@@ -184,15 +197,13 @@ async fn print_refused(
     };
     let mut output = Output::new();
     for one in refused.iter().filter(is_shown) {
-        output.own(&format!(
-            "{:>6}  {}  {:12}  {}  {} ({})\n",
-            one.seq,
-            clock(one.at_ms),
-            one.agent,
-            term::visible_line(&one.operation),
-            one.code,
-            term::line(&one.reason),
-        ))?;
+        let start = format!("{:>6}  {}  {:12}  ", one.seq, clock(one.at_ms), one.agent);
+        let (operation, reason) = (term::visible_line(&one.operation), term::line(&one.reason));
+        let words = format!("{operation}  {reason} ({})", one.code);
+        output.own(&match output_width() {
+            Some(width) => hanging(&start, &words, width),
+            None => format!("{start}{words}\n"),
+        })?;
     }
     output.flush()?;
     match refused.count().saturating_sub(REFUSED_LISTED_MAX as u64) {

@@ -14,10 +14,13 @@ use crate::blocked;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{Output, note};
+use crate::output::{Output, note, output_width};
 use crate::runtime;
+use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
-use crate::text::{ago, cost_cell, duration, now_ms};
+use crate::text::{UNKNOWN_COST, ago, cost_cell, duration, now_ms};
+use crate::view::clip;
+use crate::view::rows::Tint;
 
 /// How many runs are listed by default.
 const SHOWN: u32 = 20;
@@ -73,7 +76,12 @@ impl PsArgs {
         let of_project = |run: &RunSummary| project.as_ref().is_none_or(|project| project.has(run));
         let mut runs = posse.listed_runs(if is_filtered { u32::MAX } else { number }, of_project).await?;
         runs.retain(|run| {
-            self.status.is_empty() || self.status.iter().any(|status| status == run.status().as_str())
+            self.status.is_empty()
+                || self
+                    .status
+                    .iter()
+                    .filter_map(|status| ListStatus::parse(status))
+                    .any(|status| run.has_status(status))
         });
         runs.truncate(usize::try_from(number).unwrap_or(usize::MAX));
         Ok(runs)
@@ -87,11 +95,11 @@ pub(crate) fn ps(args: &PsArgs, context: &Context) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if args.json {
         for run in &runs {
-            output.json(&api::RunSummary::new(run, now_ms()))?;
+            output.json(&object(run, &posse)?)?;
         }
     } else if let Some(template) = &args.format {
         for run in &runs {
-            output.text(&format!("{}\n", formatted(template, run)?))?;
+            output.text(&format!("{}\n", formatted(template, &object(run, &posse)?)?))?;
         }
     } else if args.quiet {
         for listed in &runs {
@@ -121,9 +129,18 @@ pub(crate) fn title(run: &RunSummary) -> String {
     }
 }
 
+/// A run for programs.
+fn object(run: &ListedRun, posse: &Posse) -> Result<api::RunSummary, CliError> {
+    let continues = match run.run.damage {
+        None => runtime::looking(async { Ok(posse.continues(&run.run.run).await?) })?,
+        Some(_) => None,
+    };
+    Ok(api::RunSummary::new(run, continues.as_ref(), now_ms()))
+}
+
 /// A run in the user's own form: each `{field}` is replaced by that field of the JSON object.
-fn formatted(template: &str, run: &ListedRun) -> Result<String, CliError> {
-    let object = serde_json::to_value(api::RunSummary::new(run, now_ms())).unwrap_or_default();
+fn formatted(template: &str, run: &api::RunSummary) -> Result<String, CliError> {
+    let object = serde_json::to_value(run).unwrap_or_default();
     let mut line = String::new();
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
@@ -153,11 +170,15 @@ fn print_table(
     output: &mut Output,
     context: &Context,
 ) -> Result<(), CliError> {
-    output.own(&heading())?;
-    for listed in runs {
-        output.own(&row(listed, now_ms(), context.environment.home.as_deref()))?;
+    let form = TableForm { width: output_width(), is_coloured: context.display.is_output_coloured };
+    let home = context.environment.home.as_deref();
+    let rows: Vec<[Cell; 8]> = runs.iter().map(|listed| row(listed, now_ms(), home)).collect();
+    let mut lines = table(COLUMNS, &rows, form).into_iter();
+    output.own(&lines.next().unwrap_or_default())?;
+    for (line, listed) in lines.zip(runs) {
+        output.own(&line)?;
         if args.tree && listed.run.damage.is_none() {
-            output.own(&runtime::looking(tree(&listed.run, posse))?)?;
+            output.own(&runtime::looking(tree(&listed.run, posse, form))?)?;
         }
     }
     output.flush()?;
@@ -183,26 +204,51 @@ fn print_waits(runs: &[ListedRun]) {
     }
 }
 
-fn heading() -> String {
-    format!(
-        "{:8}  {:11}  {:>6}  {:>12}  {:>10}  {:>10}  {:DIR_MAX_CHARS$}  REQUEST\n",
-        "RUN", "STATUS", "AGENTS", "TIME", "COST", "STARTED", "DIR"
-    )
+const COLUMNS: [Column<'static>; 8] = [
+    Column::left("RUN", 8),
+    Column::left("STATUS", 11),
+    Column::right("AGENTS", 6).goes(2),
+    Column::right("TIME", 12).goes(4),
+    Column::right("COST", 10),
+    Column::right("STARTED", 10).goes(3),
+    Column::left("DIR", DIR_MAX_CHARS).goes(1),
+    Column::left("REQUEST", 7).cut_to(REQUEST_MIN_COLUMNS),
+];
+/// Columns that a request has before others go.
+const REQUEST_MIN_COLUMNS: usize = 14;
+
+fn row(listed: &ListedRun, now_ms: i64, home: Option<&Path>) -> [Cell; 8] {
+    let run = &listed.run;
+    let status = listed.status();
+    [
+        plain(run.run.as_str()),
+        (tint(status), status.as_str().to_owned()),
+        plain(run.agents.to_string()),
+        plain(duration(listed.wall_ms(now_ms))),
+        plain(cost(listed)),
+        plain(ago(run.created_at_ms, now_ms)),
+        plain(shown_dir(&run.dir, home)),
+        plain(term::line(&title(run))),
+    ]
 }
 
-fn row(listed: &ListedRun, now_ms: i64, home: Option<&Path>) -> String {
-    let run = &listed.run;
-    let spent = if listed.is_replay() { "replay".to_owned() } else { cost_cell(&listed.usage) };
-    format!(
-        "{:8}  {:11}  {:>6}  {:>12}  {spent:>10}  {:>10}  {:DIR_MAX_CHARS$}  {}\n",
-        run.run,
-        listed.status().as_str(),
-        run.agents,
-        duration(listed.wall_ms(now_ms)),
-        ago(run.created_at_ms, now_ms),
-        shown_dir(&run.dir, home),
-        term::line(&title(run)),
-    )
+/// What a run has cost. A replay costs nothing.
+pub(crate) fn cost(listed: &ListedRun) -> String {
+    match (listed.is_replay(), listed.is_cost_unknown) {
+        (true, _) => "replay".to_owned(),
+        (false, true) => UNKNOWN_COST.to_owned(),
+        (false, false) => cost_cell(&listed.usage),
+    }
+}
+
+/// The colour of a status.
+pub(crate) fn tint(status: ListStatus) -> Tint {
+    match status {
+        ListStatus::Running => Tint::Busy,
+        ListStatus::Waiting | ListStatus::Interrupted | ListStatus::TurnLimit => Tint::Warning,
+        ListStatus::Completed => Tint::Good,
+        ListStatus::Failed | ListStatus::Cancelled | ListStatus::Damaged => Tint::Bad,
+    }
 }
 
 /// A directory, from the user's home on; of a long one the end.
@@ -223,12 +269,14 @@ pub(crate) fn shown_dir(dir: &str, home: Option<&Path>) -> String {
 }
 
 /// The sub-agents of a run, each on a line.
-async fn tree(run: &RunSummary, posse: &Posse) -> Result<String, CliError> {
+async fn tree(run: &RunSummary, posse: &Posse, form: TableForm) -> Result<String, CliError> {
     let view = posse.current_state(&run.run).await?;
     let mut text = String::new();
     for (lead, agent) in in_tree_order(&view, &run.run.root()).into_iter().skip(1) {
         let (name, definition) = (agent.id.relative(), &agent.definition);
-        let _ = writeln!(text, "  {lead}{name} {definition}: {}  {}", stage(agent, &view), agent.title);
+        let line = format!("  {lead}{name} {definition}: {}  {}", stage(agent, &view), agent.title);
+        let line = form.width.map_or(line.clone(), |width| clip(&line, width).0);
+        let _ = writeln!(text, "{line}");
     }
     Ok(text)
 }

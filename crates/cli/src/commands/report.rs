@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use posse::ReportFiles;
+use posse::{ReportFiles, api};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -21,12 +21,15 @@ use crate::view::refused_lines;
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     work: WorkArg,
+    /// Print one JSON object: the agent, its state, its report, and the checks of its work
+    #[arg(long)]
+    json: bool,
 }
 
 /// Prints a report.
 pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
-    let (agent, report, turn_limited, refused, files) = runtime::looking(async {
+    let (record, report, checks, refused, files) = runtime::looking(async {
         let agent = args.work.find(&posse, context).await?;
         let report = posse.report(&agent).await?;
         let record = posse.agent(&agent).await?;
@@ -37,13 +40,20 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
         let has_refused = report.is_some() && record.agent.subtree.refused > 0;
         let refused =
             if has_refused { Some(posse.refused(&agent.run()).await?.within(&agent)) } else { None };
-        Ok((agent, report, record.agent.is_turn_limited(), refused, files))
+        let checks = if args.json { posse.checks(&agent).await? } else { Vec::new() };
+        Ok((record, report, checks, refused, files))
     })?;
+    let agent = &record.agent.id;
     let Some(report) = report else {
         return Err(CliError::failed(format!("{agent} has not reported yet"))
             .hint(format!("`posse trace {agent}` shows how far it is")));
     };
     let mut output = Output::new();
+    if args.json {
+        let dir = files.as_ref().ok().and_then(Option::as_ref).map(|files| files.dir.display().to_string());
+        output.json(&api::ReportResult::new(&record, report, &checks, dir))?;
+        return Ok(Exit::DONE);
+    }
     if std::io::stdout().is_terminal() {
         output.paragraph(&report)?;
     } else {
@@ -55,7 +65,7 @@ pub(crate) fn report(args: &ReportArgs, context: &Context) -> Result<Exit, CliEr
         }
     }
     output.flush()?;
-    if turn_limited {
+    if record.agent.is_turn_limited() {
         note(&format!("{agent} was cut off by its turn limit: its work may be unfinished"));
     }
     if let Some(refused) = &refused {

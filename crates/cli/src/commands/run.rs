@@ -12,6 +12,7 @@ use crate::detach;
 use crate::drive::{drive_and_apply, drive_and_print};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::ids::RunArg;
 use crate::output::{note, print_noted};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
@@ -136,8 +137,20 @@ fn start_in(
     })
 }
 
+/// The recorded run of a name that depends on where the user is, such as `@`. Other names stay as they are.
+fn recorded_run(recorded: String, context: &Context) -> Result<String, CliError> {
+    if !recorded.starts_with('@') && recorded != "last" {
+        return Ok(recorded);
+    }
+    let named: RunArg = recorded.parse().map_err(|problem| CliError::usage(format!("--model: {problem}")))?;
+    let reader = context.open_read_only()?;
+    let run = runtime::looking(named.find(&reader, context))?;
+    Ok(run.to_string())
+}
+
 /// Replays a recorded run.
 fn replay(draft: ReplayDraft, detached: bool, json: bool, context: &Context) -> Result<Exit, CliError> {
+    let draft = ReplayDraft { recorded: recorded_run(draft.recorded, context)?, ..draft };
     let prepared = runtime::looking(async { Ok(draft.prepare(context).await) })?;
     let replay = print_noted(prepared)?;
     if detached {

@@ -3,17 +3,19 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use posse::api::{self, timestamp};
+use posse::api;
 use posse::{AgentId, SalvagedWork};
 
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::output::Output;
+use crate::output::{Output, output_width};
 use crate::runtime;
+use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
-use crate::text::plural;
+use crate::text::{local_time, plural};
+use crate::view::width::wrapped;
 
 /// How many omitted files are named for each workspace.
 const LEFT_OUT_SHOWN: usize = 5;
@@ -70,7 +72,7 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
             output.json(&api::Salvage::new(work))?;
         }
     } else {
-        output.text(&page(&agent, &found))?;
+        output.text(&page(&agent, &found, output_width()))?;
     }
     output.flush()?;
     Ok(Exit::DONE)
@@ -92,24 +94,20 @@ fn nothing_kept(agent: &AgentId, kept: &[SalvagedWork]) -> CliError {
     }
 }
 
-fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
+fn page(agent: &AgentId, found: &[SalvagedWork], width: Option<usize>) -> String {
     if found.is_empty() {
-        return format!(
+        let text = format!(
             "nothing was salvaged of {agent}: it has had no workspace of its own, or still works in it\n"
         );
+        return width.map_or(text.clone(), |width| wrapped(&text, width));
     }
-    let mut page = format!("{:14}  {:>7}  {:>9}  {:24}  COMMIT\n", "AGENT", "ATTEMPT", "FILES", "KEPT AT");
-    for work in found {
-        let files = match (work.commit, work.files) {
-            (Some(_), Some(files)) => files.to_string(),
-            (Some(_), None) => "cleaned".to_owned(),
-            (None, _) => "unknown".to_owned(),
-        };
-        let commit = work.commit.map_or_else(|| "-".to_owned(), |commit| commit.to_string());
-        let at = timestamp(work.at_ms);
+    let form = TableForm { width, is_coloured: false };
+    let rows: Vec<[Cell; 5]> = found.iter().map(row).collect();
+    let mut lines = table(COLUMNS, &rows, form).into_iter();
+    let mut page = lines.next().unwrap_or_default();
+    for (line, work) in lines.zip(found) {
+        page.push_str(&line);
         // Writing to a string does not fail.
-        let _ =
-            writeln!(page, "{:14}  {:>7}  {files:>9}  {at:24}  {commit}", work.agent.as_str(), work.attempt);
         if let Some(problem) = &work.problem {
             let _ = writeln!(page, "  kept as it is: {}", term::line(problem));
         }
@@ -124,7 +122,31 @@ fn page(agent: &AgentId, found: &[SalvagedWork]) -> String {
         page,
         "\nFILES differ from what the agent began with; `posse salvage AGENT --restore DIR` gets them back."
     );
-    page
+    width.map_or(page.clone(), |width| wrapped(&page, width))
+}
+
+const COLUMNS: [Column<'static>; 5] = [
+    Column::left("AGENT", 14),
+    Column::right("ATTEMPT", 7),
+    Column::right("FILES", 9),
+    Column::left("KEPT AT", 19),
+    Column::left("COMMIT", 6).cut_to(7),
+];
+
+fn row(work: &SalvagedWork) -> [Cell; 5] {
+    let files = match (work.commit, work.files) {
+        (Some(_), Some(files)) => files.to_string(),
+        (Some(_), None) => "cleaned".to_owned(),
+        (None, _) => "unknown".to_owned(),
+    };
+    let commit = work.commit.map_or_else(|| "-".to_owned(), |commit| commit.to_string());
+    [
+        plain(work.agent.as_str()),
+        plain(work.attempt.to_string()),
+        plain(files),
+        plain(local_time(work.at_ms)),
+        plain(commit),
+    ]
 }
 
 /// What is not in the salvaged commit, shortened.

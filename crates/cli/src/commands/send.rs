@@ -1,10 +1,12 @@
 //! `posse send`.
 
+use posse::api;
+
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
-use crate::output::note;
+use crate::output::{Output, note};
 use crate::runtime;
 
 /// Send a message to a running agent, which reads it before its next turn
@@ -15,6 +17,9 @@ pub(crate) struct SendArgs {
     /// The message; `-` reads it from standard input
     #[arg(required = true)]
     message: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Sends a message.
@@ -33,7 +38,9 @@ pub(crate) fn send(args: &SendArgs, context: &Context) -> Result<Exit, CliError>
     }
     let posse = context.open_for_commands()?;
     runtime::looking(async { Ok(posse.send(&agent, &message).await?) })?;
-    if state.holder().is_none() {
+    if args.json {
+        Output::new().json(&api::SentMessage::new(&agent, state.holder().is_some()))?;
+    } else if state.holder().is_none() {
         note(&format!(
             "saved for {agent}: its run was interrupted; `posse resume {}` delivers it",
             agent.run()

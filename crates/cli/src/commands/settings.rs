@@ -11,11 +11,14 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{Output, note_line, print_notes};
+use crate::output::{Output, note_line, output_width, print_notes};
 use crate::term;
+use crate::view::width::{hanging, text_columns};
 
 /// Width of the column of keys.
 const KEY_WIDTH: usize = 31;
+/// Width of the column that says whose file it is.
+const FILE_KEY_WIDTH: usize = 8;
 
 /// Show every setting with its origin
 ///
@@ -53,7 +56,9 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     if args.json {
         output.json(&report)?;
     } else {
-        output.text(&page(&report))?;
+        let page = page(&report);
+        let width = output_width();
+        output.text(&width.map_or(page.clone(), |width| fitting(&page, width)))?;
         output.flush()?;
         print_notes(&resolved.notes);
     }
@@ -69,7 +74,7 @@ fn page(report: &SettingsList) -> String {
         ("project", format!("{} ({standing})", path.display()))
     }));
     for (whose, file) in files {
-        let _ = writeln!(page, "{whose:<8} {file}");
+        let _ = writeln!(page, "{whose:<FILE_KEY_WIDTH$} {file}");
     }
     page.push('\n');
     for row in &report.settings {
@@ -79,6 +84,22 @@ fn page(report: &SettingsList) -> String {
         }
     }
     page
+}
+
+/// The page in lines that fit: a long line continues beneath its value.
+fn fitting(page: &str, width: usize) -> String {
+    // The names of the files are a column of their own, above the settings.
+    let mut value_at = FILE_KEY_WIDTH + 1;
+    let line = |line: &str| {
+        if line.is_empty() {
+            value_at = KEY_WIDTH + 1;
+        }
+        match line.char_indices().nth(value_at) {
+            Some((at, _)) if text_columns(line) > width => hanging(&line[..at], &line[at..], width),
+            _ => format!("{line}\n"),
+        }
+    };
+    page.lines().map(line).collect()
 }
 
 /// The effective value, or a description of the default.

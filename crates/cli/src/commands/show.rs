@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use jiff::tz::TimeZone;
-use posse::view::{AgentView, RunFigures, ShownStatus, Stage};
-use posse::{AgentId, CloseReason, FailKind, Figures, RunResult, RunView, api};
+use posse::view::{AgentView, RunFigures, ShownStatus, SpendingTotal, Stage};
+use posse::{AgentId, CloseReason, FailKind, Figures, FinalStatus, RunResult, RunView, api};
 
 use crate::blocked;
 use crate::conflicts;
@@ -12,11 +12,15 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::output::Output;
+use crate::output::{Output, output_width};
 use crate::runtime;
+use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
-use crate::text::{bytes, cost_cell, cost_of_run, count, duration, local_time, now_ms, plural, tokens};
-use crate::view::rows::files_fact;
+use crate::text::{
+    UNKNOWN_COST, bytes, cost_cell, cost_of_view, count, duration, local_time, now_ms, plural, tokens,
+};
+use crate::view::rows::{Tint, files_fact};
+use crate::view::width::wrapped;
 use crate::view::{Work, refused_lines};
 
 /// Show a run's agents and their cost
@@ -55,7 +59,9 @@ pub(crate) fn show(args: &ShowArgs, context: &Context) -> Result<Exit, CliError>
         let detail = api::RunDetail::new(&view, now_ms(), &zone, files);
         output.json(&if agent.is_root() { detail } else { detail.of_subtree(&agent) })?;
     } else {
-        output.text(&page(&view, &agent, &files(&view, result.as_ref(), disk_bytes)))?;
+        let form = TableForm { width: output_width(), is_coloured: context.display.is_output_coloured };
+        output.prose(&about(&view, &agent, &files(&view, result.as_ref(), disk_bytes)))?;
+        output.own(&tables(&view, &agent, form))?;
         for conflict in &conflicts {
             output.text(&format!("\n{}", conflicts::of_merge(conflict)))?;
         }
@@ -81,9 +87,8 @@ fn files(view: &RunView, result: Option<&RunResult>, disk_bytes: Option<u64>) ->
     }
 }
 
-/// The run, with this agent and its subtree.
-fn page(view: &RunView, top: &AgentId, files: &str) -> String {
-    let figures = view.figures(now_ms());
+/// What the run is about, what it spent, what it changed and what it was refused.
+fn about(view: &RunView, top: &AgentId, files: &str) -> String {
     let mut page = heading(view);
     page.push_str(files);
     let refused = view.refused().within(top);
@@ -91,6 +96,12 @@ fn page(view: &RunView, top: &AgentId, files: &str) -> String {
         let _ = writeln!(page, "{line}");
     }
     page.push('\n');
+    page
+}
+
+/// The figures of this agent and its subtree, and of each depth.
+fn tables(view: &RunView, top: &AgentId, form: TableForm) -> String {
+    let figures = view.figures(now_ms());
     let named = in_tree_order(view, top).into_iter().map(|(lead, agent)| {
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         (format!("{lead}{name}"), agent)
@@ -99,34 +110,58 @@ fn page(view: &RunView, top: &AgentId, files: &str) -> String {
     // A deep tree has long branches before its names; the columns after them stay aligned.
     let widest = named.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let width = widest.max(NAME_MIN_CHARS);
-    page.push_str(&figures_row(width, ["AGENT", "DEFINITION", "STATE"], &FIGURES_HEAD, "TITLE"));
-    for (name, agent) in &named {
-        page.push_str(&agent_row(width, name, agent, &figures, view));
+    let facts: Vec<Option<String>> = named.iter().map(|(_, agent)| fact(agent, view)).collect();
+    let rows = |with_facts: bool| -> Vec<[Cell; 10]> {
+        let rows = named.iter().zip(&facts);
+        rows.map(|((name, agent), fact)| {
+            agent_row(name, agent, &figures, view, fact.as_deref().filter(|_| with_facts))
+        })
+        .collect()
+    };
+    let head = columns(width, ["AGENT", "DEFINITION", "STATE"], "TITLE");
+    let mut page = table(head, &rows(true), form).concat();
+    let is_cut = page.lines().any(|line| line.ends_with('…'));
+    if let Some(most) = form.width.filter(|_| is_cut) {
+        // Where a fact has no room in its row, it is whole beneath.
+        let mut lines = table(head, &rows(false), form).into_iter();
+        page = lines.next().unwrap_or_default();
+        for (line, fact) in lines.zip(&facts) {
+            page.push_str(&line);
+            let fact = fact.as_ref().map(|fact| wrapped(&format!("    {fact}\n"), most));
+            page.push_str(&fact.unwrap_or_default());
+        }
     }
     let by_depth = figures.by_depth();
     if by_depth.len() > 1 && top.is_root() {
         page.push('\n');
-        page.push_str(&figures_row(width, ["DEPTH", "", "AGENTS"], &FIGURES_HEAD, ""));
-        for (depth, total) in &by_depth {
-            let row = [&depth.to_string(), "", &total.agents.to_string()];
-            page.push_str(&figures_row(width, row, &cells(&total.figures), ""));
-        }
+        let row = |(depth, total): (&u32, &SpendingTotal)| {
+            let first = [plain(depth.to_string()), plain(""), plain(total.agents.to_string())];
+            row(first, &cells(&total.figures), String::new())
+        };
+        let rows: Vec<[Cell; 10]> = by_depth.iter().map(row).collect();
+        page.extend(table(columns(width, ["DEPTH", "", "AGENTS"], ""), &rows, form));
     }
     page
 }
 
 fn agent_row(
-    width: usize,
     name: &str,
     agent: &AgentView,
     figures: &RunFigures<'_>,
     view: &RunView,
-) -> String {
-    let names = [name, agent.definition.as_str(), stage(agent, view)];
+    fact: Option<&str>,
+) -> [Cell; 10] {
+    let state = (stage_tint(agent, view), stage(agent, view).to_owned());
+    let names = [plain(name), plain(agent.definition.as_str()), state];
     let own = figures.own(agent);
     // The calls in progress count too: an agent at work is not idle.
     let own = Figures { tool_calls: own.tool_calls + agent.open_calls, ..own };
-    figures_row(width, names, &cells(&own), &title(agent, view))
+    let mut cells = cells(&own);
+    if agent.is_cost_unknown() {
+        UNKNOWN_COST.clone_into(&mut cells[USD]);
+    }
+    let fact = fact.map(|fact| format!(" {fact}")).unwrap_or_default();
+    row(names, &cells, format!("{}{fact}", title(agent)))
 }
 
 fn heading(view: &RunView) -> String {
@@ -135,16 +170,22 @@ fn heading(view: &RunView) -> String {
     let took = duration(view.elapsed_ms(now_ms()));
     let status = match (view.holder(), view.shown_status()) {
         (Some(holder), _) if view.status().is_running() => format!("{word} for {took}, run by {holder}"),
-        (None, ShownStatus::Interrupted) => {
-            format!("{word} after {took}, no process is running it: `posse resume {run}`")
-        }
         _ if view.is_turn_limited() => format!("{word} at its turn limit after {took}"),
         _ => format!("{word} after {took}"),
     };
     let agents = plural(view.agents().counts().all(), "agent");
-    let mut text = format!("run {run}: {}\n{status}, {agents}\n", term::line(view.title()));
+    let next = if view.is_interrupted() {
+        format!("; continue it with `posse resume {run}`")
+    } else {
+        String::new()
+    };
+    let mut text = format!("run {run}: {}\n{status}, {agents}{next}\n", term::line(view.title()));
     let usage = view.usage();
-    let _ = writeln!(text, "{}, {}", cost_of_run(&usage, view.is_replay()), tokens(&usage));
+    let _ = writeln!(text, "{}, {}", cost_of_view(view), tokens(&usage));
+    if let Some(continued) = view.continues() {
+        let verb = if continued.is_retry { "retries" } else { "continues" };
+        let _ = writeln!(text, "{verb} {}", continued.agent);
+    }
     if let Some(recorded) = view.replay_of() {
         let _ = writeln!(text, "a replay of {}", term::line(recorded));
     }
@@ -152,11 +193,16 @@ fn heading(view: &RunView) -> String {
     text
 }
 
+/// Columns that a title has before others go.
+const TITLE_MIN_COLUMNS: usize = 14;
 /// Minimum width of the column of names.
 const NAME_MIN_CHARS: usize = 14;
 
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
 type Cells = [String; 6];
+
+/// The cell with the cost.
+const USD: usize = 4;
 
 const FIGURES_HEAD: [&str; 6] = ["TURNS", "CALLS", "IN", "OUT", "USD", "WALL"];
 
@@ -172,14 +218,40 @@ fn cells(figures: &Figures) -> Cells {
     ]
 }
 
-/// A row: the name in a column of this width, the definition, the state, figures, the title.
-fn figures_row(width: usize, names: [&str; 3], figures: &[impl AsRef<str>; 6], title: &str) -> String {
+/// The columns: the name with this width, the definition, the state, figures, the title.
+fn columns(width: usize, names: [&'static str; 3], title: &'static str) -> [Column<'static>; 10] {
     let [name, definition, state] = names;
-    let [turns, calls, input, output, usd, wall] = figures.each_ref().map(AsRef::as_ref);
-    let row = format!(
-        "{name:width$}  {definition:12}  {state:17}  {turns:>5}  {calls:>5}  {input:>7}  {output:>7}  {usd:>9}  {wall:>12}  {title}"
-    );
-    format!("{}\n", row.trim_end())
+    let [turns, calls, input, output, usd, wall] = FIGURES_HEAD;
+    [
+        Column::left(name, width).cut_to(NAME_MIN_CHARS),
+        Column::left(definition, 12).goes(4),
+        Column::left(state, 17),
+        Column::right(turns, 5).goes(5),
+        Column::right(calls, 5).goes(1),
+        Column::right(input, 7).goes(2),
+        Column::right(output, 7).goes(3),
+        Column::right(usd, 9),
+        Column::right(wall, 12).goes(6),
+        Column::left(title, 0).cut_to(TITLE_MIN_COLUMNS),
+    ]
+}
+
+fn row(names: [Cell; 3], figures: &Cells, title: String) -> [Cell; 10] {
+    let [name, definition, state] = names;
+    let [turns, calls, input, output, usd, wall] = figures.each_ref().map(|figure| plain(figure.as_str()));
+    [name, definition, state, turns, calls, input, output, usd, wall, plain(title)]
+}
+
+/// The colour of an agent's state.
+fn stage_tint(agent: &AgentView, view: &RunView) -> Tint {
+    match agent.stage() {
+        Stage::Queued => Tint::Dim,
+        Stage::Running | Stage::WaitingForMerge if view.is_interrupted() => Tint::Warning,
+        Stage::Running | Stage::WaitingForMerge => Tint::Busy,
+        Stage::Completed if agent.is_turn_limited() => Tint::Warning,
+        Stage::Completed => Tint::Good,
+        Stage::Failed | Stage::Cancelled => Tint::Bad,
+    }
 }
 
 pub(super) fn stage(agent: &AgentView, view: &RunView) -> &'static str {
@@ -191,30 +263,30 @@ pub(super) fn stage(agent: &AgentView, view: &RunView) -> &'static str {
             "interrupted"
         }
         (Some(CloseReason::Failed(FailKind::Cancelled)), _) => "cancelled",
-        (_, Some(_)) if agent.is_turn_limited() => "turn limit",
+        (_, Some(FinalStatus::Completed)) if agent.is_turn_limited() => "turn limit",
         (_, Some(status)) => status.as_str(),
         (_, None) => agent.state.as_str(),
     }
 }
 
-fn title(agent: &AgentView, view: &RunView) -> String {
+fn title(agent: &AgentView) -> String {
     let skill = agent.skill.as_ref().map(|skill| format!("[skill {skill}] ")).unwrap_or_default();
-    let title = term::line(&format!("{skill}{}", agent.title));
+    term::line(&format!("{skill}{}", agent.title))
+}
+
+/// Why an agent failed, what it waits for, what it does or what it changed, in brackets.
+fn fact(agent: &AgentView, view: &RunView) -> Option<String> {
     let is_executed = view.holder().is_some() && agent.stage() == Stage::Running;
-    match (&agent.failure, blocked::words(view.blocked(), &agent.id)) {
-        (Some(failure), _) if agent.stage() == Stage::Cancelled => {
-            format!("{title} {}", term::line(&format!("[{}]", failure.reason)))
-        }
-        (Some(failure), _) => format!("{title} {}", term::line(&format!("[{failure}]"))),
-        (None, Some(blocked)) => format!("{title} [blocked: {blocked}]"),
+    let fact = match (&agent.failure, blocked::words(view.blocked(), &agent.id)) {
+        (Some(failure), _) if agent.stage() == Stage::Cancelled => failure.reason.clone(),
+        (Some(failure), _) => failure.to_string(),
+        (None, Some(blocked)) => format!("blocked: {blocked}"),
         (None, None) => {
             let now = agent.current_activity().filter(|_| is_executed);
-            match now.or_else(|| files_fact(agent)) {
-                Some(fact) => format!("{title} [{}]", term::line(&fact)),
-                None => title,
-            }
+            now.or_else(|| files_fact(agent))?
         }
-    }
+    };
+    Some(format!("[{}]", term::line(&fact)))
 }
 
 /// An agent and its subtree: parents before their children, siblings by number, each with the branch that leads to it.

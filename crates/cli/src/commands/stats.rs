@@ -11,21 +11,25 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::RunArg;
-use crate::output::{Output, note};
+use crate::output::{Output, note, output_width};
 use crate::runtime;
 use crate::since::Since;
+use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
-use crate::text::{cost, cost_cell, count, duration, now_ms, plural};
+use crate::text::{cost, cost_cell, cost_of_view, count, duration, now_ms, plural};
+use crate::view::width::wrapped;
 
 /// How many of the newest runs are in the sums over all runs.
 const RUNS_MAX: u32 = 10_000;
+/// Columns that a name has before others go.
+const NAME_MIN_COLUMNS: usize = 18;
 /// Longest name in a table.
 const NAME_MAX_CHARS: usize = 40;
 
 /// Show cost and tokens: of one run by agent, depth and model, or of all runs by model and day
 ///
 /// Money is counted with the prices of the time of each call. In a table, ≤ is the maximum of a sum with calls that were
-/// cut off, and +? is a sum with calls of unknown price. Replays spend nothing and are not in the sums over all runs.
+/// cut off, and +? is a sum with calls of unknown price; a sum can have both. Replays spend nothing and are not in the sums over all runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatsArgs {
     /// The run [default: all runs]
@@ -42,13 +46,13 @@ pub(crate) struct StatsArgs {
 pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let mut output = Output::new();
+    let form = TableForm { width: output_width(), is_coloured: false };
     if let Some(run) = &args.run {
-        let view =
-            runtime::looking(async { Ok(posse.current_state(&run.find(&posse, context).await?).await?) })?;
+        let view = runtime::looking(async { Ok(posse.view(&run.find(&posse, context).await?).await?) })?;
         if args.json {
             output.json(&api::RunStats::new(&view, now_ms()))?;
         } else {
-            output.own(&run_page(&view))?;
+            output.own(&run_page(&view, form))?;
         }
     } else {
         let all = runtime::looking(async {
@@ -62,7 +66,7 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
                 Some(_) => "no run has started since then",
             });
         } else {
-            output.own(&page(&all))?;
+            output.own(&page(&all, form))?;
         }
     }
     output.flush()?;
@@ -70,24 +74,26 @@ pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliErro
 }
 
 /// All runs together.
-fn page(all: &SpendingOfRuns) -> String {
+fn page(all: &SpendingOfRuns, form: TableForm) -> String {
     let agents = plural(all.total.agents, "agent");
     let mut page = format!("{} with {agents}", plural(all.runs, "run"));
     if all.replays > 0 {
         let _ = write!(page, "; not counted: {}, which spent nothing", plural(all.replays, "replay"));
     }
     page.push_str("\n\n");
-    page.push_str(&table("MODEL", all.by_model.iter().map(|(name, sum)| (name.clone(), *sum))));
+    page.push_str(&sums("MODEL", all.by_model.iter().map(|(name, sum)| (name.clone(), *sum)), form));
     page.push('\n');
-    page.push_str(&table("DAY", all.by_day.iter().rev().map(|(day, sum)| (day.clone(), *sum))));
-    page.push('\n');
-    page.push_str(&row("total", &cells(&all.total)));
+    let days = all.by_day.iter().rev().map(|(day, sum)| (day.clone(), *sum));
+    let days = sums("DAY", days.chain([("total".to_owned(), all.total)]), form);
+    // The sum is apart from the days.
+    let (days, total) = days.trim_end().rsplit_once('\n').unwrap_or((&days, ""));
+    let _ = write!(page, "{days}\n\n{total}\n");
     let _ = writeln!(page, "\n{}", cost(&all.total.figures.usage));
-    page
+    form.width.map_or(page.clone(), |width| wrapped(&page, width))
 }
 
 /// One run: subtrees first, because they show where the money goes.
-fn run_page(view: &RunView) -> String {
+fn run_page(view: &RunView, form: TableForm) -> String {
     let figures = view.figures(now_ms());
     let run = view.run().map(|run| run.to_string()).unwrap_or_default();
     let status = view.shown_status().as_str();
@@ -101,16 +107,14 @@ fn run_page(view: &RunView) -> String {
         let name = if agent.id.is_root() { agent.id.as_str() } else { agent.id.relative() };
         (format!("{name} {}", agent.definition), SpendingTotal { agents, figures: figures.subtree(agent) })
     };
-    page.push_str(&table("SUBTREE", view.agents().iter().map(below)));
+    page.push_str(&sums("SUBTREE", view.agents().iter().map(below), form));
     page.push('\n');
-    page.push_str(&table(
-        "DEPTH",
-        figures.by_depth().into_iter().map(|(depth, total)| (depth.to_string(), total)),
-    ));
+    let by_depth = figures.by_depth().into_iter().map(|(depth, total)| (depth.to_string(), total));
+    page.push_str(&sums("DEPTH", by_depth, form));
     page.push('\n');
-    page.push_str(&table("MODEL", figures.by_model().into_iter()));
-    let _ = writeln!(page, "\n{}", cost(&view.usage()));
-    page
+    page.push_str(&sums("MODEL", figures.by_model().into_iter(), form));
+    let _ = writeln!(page, "\n{}", cost_of_view(view));
+    form.width.map_or(page.clone(), |width| wrapped(&page, width))
 }
 
 /// Agents, turns, calls, tokens in, cached tokens, tokens out, dollars, wall time.
@@ -132,23 +136,27 @@ fn cells(sum: &SpendingTotal) -> Cells {
     ]
 }
 
-fn table(head: &str, rows: impl Iterator<Item = (String, SpendingTotal)>) -> String {
-    let mut table = row(head, &HEAD);
-    for (name, sum) in rows {
-        table.push_str(&row(&name, &cells(&sum)));
-    }
-    table
-}
-
-fn row(name: &str, figures: &[impl AsRef<str>; 8]) -> String {
-    let name: String = term::line(name).chars().take(NAME_MAX_CHARS).collect();
-    let [agents, turns, calls, input, cached, output, usd, wall] = figures.each_ref().map(AsRef::as_ref);
-    let mut row = format!("{name:NAME_MAX_CHARS$}");
-    let _ = write!(
-        row,
-        "  {agents:>6}  {turns:>6}  {calls:>6}  {input:>7}  {cached:>7}  {output:>7}  {usd:>11}  {wall:>12}"
-    );
-    format!("{}\n", row.trim_end())
+/// A table of sums by the name of their group.
+fn sums(head: &'static str, rows: impl Iterator<Item = (String, SpendingTotal)>, form: TableForm) -> String {
+    let [agents, turns, calls, input, cached, output, usd, wall] = HEAD;
+    let columns = [
+        Column::left(head, NAME_MAX_CHARS).cut_to(NAME_MIN_COLUMNS),
+        Column::right(agents, 6).goes(4),
+        Column::right(turns, 6).goes(3),
+        Column::right(calls, 6).goes(2),
+        Column::right(input, 7).goes(5),
+        Column::right(cached, 7).goes(1),
+        Column::right(output, 7).goes(6),
+        Column::right(usd, 11),
+        Column::right(wall, 12).goes(7),
+    ];
+    let row = |(name, sum): (String, SpendingTotal)| {
+        let name: String = term::line(&name).chars().take(NAME_MAX_CHARS).collect();
+        let [agents, turns, calls, input, cached, output, usd, wall] = cells(&sum).map(plain);
+        [plain(name), agents, turns, calls, input, cached, output, usd, wall]
+    };
+    let rows: Vec<[Cell; 9]> = rows.map(row).collect();
+    table(columns, &rows, form).concat()
 }
 
 /// The day of a time in the user's time zone.

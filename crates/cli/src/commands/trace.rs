@@ -5,9 +5,10 @@ use std::fmt::Write;
 
 use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
 use posse::message::{ToolCall, pictures};
-use posse::view::BlockedAgents;
+use posse::view::{BlockedAgents, ShownStatus, Stage};
 use posse::{
-    AgentRecord, CloseReason, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName, api,
+    AgentRecord, CloseReason, Code, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName,
+    api,
 };
 
 use crate::blocked;
@@ -40,19 +41,16 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
         let record = posse.agent(&agent).await?;
         let is_open = record.agent.final_status.is_none();
         let blocked = if is_open { posse.blocked(&agent.run()).await? } else { BlockedAgents::default() };
-        print(&posse, &record, &blocked, args.json).await
+        let status = posse.summary(&agent.run()).await?.shown_status();
+        let text = heading(&record, &blocked, status);
+        print(&posse, &record, &text, args.json).await
     })
 }
 
-async fn print(
-    posse: &Posse,
-    record: &AgentRecord,
-    blocked: &BlockedAgents,
-    json: bool,
-) -> Result<Exit, CliError> {
+async fn print(posse: &Posse, record: &AgentRecord, heading: &str, json: bool) -> Result<Exit, CliError> {
     let mut output = Output::new();
     if !json {
-        output.own(&heading(record, blocked))?;
+        output.own(heading)?;
     }
     let mut events = posse.events(&record.agent.id.run(), 0);
     let mut prompts = SystemPrompts::default();
@@ -101,12 +99,14 @@ fn indented(title: &str, text: &str) -> String {
 }
 
 /// The agent and its terms.
-pub(crate) fn heading(record: &AgentRecord, blocked: &BlockedAgents) -> String {
+pub(crate) fn heading(record: &AgentRecord, blocked: &BlockedAgents, run: ShownStatus) -> String {
     let AgentRecord { agent, contract, .. } = record;
     let limit = contract.execution.max_turns;
     let limit = limit.map_or_else(|| "no limit".to_owned(), |turns| turns.to_string());
     let state = match agent.close_reason {
         Some(CloseReason::Failed(FailKind::Cancelled)) => "cancelled",
+        // No process executes the run, so no agent of it runs.
+        None if agent.stage() == Stage::Running && run == ShownStatus::Interrupted => "interrupted",
         _ => agent.final_status.map_or(agent.state.as_str(), posse::FinalStatus::as_str),
     };
     let blocked = blocked::words(blocked, &agent.id).map(|on| format!("\nblocked: {on}")).unwrap_or_default();
@@ -251,8 +251,16 @@ fn replied(e: &ModelReplied) -> (String, Vec<String>) {
     if let Some(error) = &e.error {
         let status = error.status.map(|status| format!(", status {status}")).unwrap_or_default();
         let cost = if e.usage.tokens() > 0 { format!(", {}", cost(&e.charged())) } else { String::new() };
+        let after = if e.elapsed_ms > 0 { format!(" after {took}") } else { String::new() };
+        let failed = match (error.code, e.estimated) {
+            (Code::Cancelled, _) => {
+                return (format!("turn {}: the call was cancelled{after}{cost}", e.turn), Vec::new());
+            }
+            (_, true) => "the call was cut off",
+            (_, false) => "the model failed",
+        };
         return (
-            format!("turn {}: the model failed after {took} ({}{status}){cost}", e.turn, error.code),
+            format!("turn {}: {failed}{after} ({}{status}){cost}", e.turn, error.code),
             vec![error.message.clone()],
         );
     }

@@ -65,8 +65,11 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
     let waiting: Vec<&ShownFile> =
         project.files.iter().filter(|file| file.standing != TrustState::Trusted).collect();
     if waiting.is_empty() {
-        output.own("nothing needs trust\n")?;
-        output.flush()?;
+        // The page says so of a project without such files.
+        if !project.files.is_empty() {
+            output.own("nothing needs trust\n")?;
+            output.flush()?;
+        }
         return Ok(Exit::DONE);
     }
     let question = format!("trust {} exactly as shown?", plural(waiting.len() as u64, "file"));

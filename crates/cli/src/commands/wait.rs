@@ -8,6 +8,7 @@ use posse::{AgentId, AgentWaitOutcome, Posse, RunId, WaitOutcome};
 use posse_setup::limit::{TimeLimit, typed};
 
 use crate::context::Context;
+use crate::display::Detail;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -38,7 +39,7 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
         let agent = args.work.find(&posse, context).await?;
         let waiting = async {
             if agent.is_root() {
-                wait_for_run(&posse, &agent.run(), args.json).await
+                wait_for_run(&posse, &agent.run(), args.json, context.display.detail).await
             } else {
                 wait_for_agent(&posse, &agent, args.json).await
             }
@@ -58,7 +59,7 @@ fn timed_out(agent: &AgentId, limit: Duration) -> Exit {
     Exit::TIMED_OUT
 }
 
-async fn wait_for_run(posse: &Posse, run: &RunId, json: bool) -> Result<Exit, CliError> {
+async fn wait_for_run(posse: &Posse, run: &RunId, json: bool, detail: Detail) -> Result<Exit, CliError> {
     let finished = match posse.wait_while_executed(run).await? {
         WaitOutcome::Ended(finished) => finished,
         WaitOutcome::Interrupted => return Err(interrupted(run)),
@@ -67,7 +68,7 @@ async fn wait_for_run(posse: &Posse, run: &RunId, json: bool) -> Result<Exit, Cl
     if json {
         output.json(&api::Outcome::new(&finished, None))?;
     } else {
-        view::print(&mut output, &finished)?;
+        view::print(&mut output, &finished, detail)?;
     }
     Ok(Exit::of(&finished))
 }

@@ -123,7 +123,7 @@ impl PromptSession<'_> {
             Line::Help => note(commands::help().trim_end()),
             Line::New => {
                 self.last = None;
-                note("the next request begins afresh");
+                note("the next request starts a new run");
             }
             Line::Model(Some(model)) => {
                 note(&format!("model {model} from the next request on"));
@@ -179,10 +179,10 @@ impl PromptSession<'_> {
             // It was removed: there is nothing to continue.
             None => Ok(None),
             Some(ShownStatus::Interrupted) => Err(CliError::failed(format!("run {run} was interrupted"))
-                .hint("/resume continues it, /new begins afresh")),
+                .hint("/resume continues it, /new starts a new run")),
             Some(ShownStatus::Recorded(status)) if status.is_running() => {
                 Err(CliError::failed(format!("run {run} has not ended"))
-                    .hint("/attach shows it, /cancel ends it, /new begins afresh"))
+                    .hint("/attach shows it, /cancel ends it, /new starts a new run"))
             }
             Some(ShownStatus::Recorded(_)) => Ok(Some(run.clone())),
         }

@@ -8,7 +8,7 @@ use super::open_run::LEGEND;
 use super::runs::RunList;
 use super::state::{Bottom, CONTENT_ROW, Request, State, Tab};
 use crate::term;
-use crate::text::{cost_of_run, duration, plural};
+use crate::text::{cost_of_view, duration, plural};
 use crate::view::rows::{Row, Tint};
 use crate::view::width::{clip, cut, text_columns};
 use posse::Answer;
@@ -180,6 +180,8 @@ fn heading(state: &State) -> String {
     match (state.tab, &state.run) {
         (Tab::Runs, _) => state.runs.about(),
         (Tab::Inbox, _) => match state.inbox.questions.len() as u64 {
+            // The list says so.
+            0 => String::new(),
             1 => "1 call waits for an answer".to_owned(),
             calls => format!("{} wait for an answer", plural(calls, "call")),
         },
@@ -190,7 +192,7 @@ fn heading(state: &State) -> String {
             let listed = state.runs.get(&id).map(|listed| listed.status().as_str());
             let status = listed.unwrap_or_else(|| view.shown_status().as_str());
             let took = duration(view.elapsed_ms(state.now_ms));
-            let spent = cost_of_run(&view.usage(), view.is_replay());
+            let spent = cost_of_view(view);
             let agents = plural(view.agents().counts().all(), "agent");
             let about = match tab {
                 Tab::Timeline => LEGEND.to_owned(),

@@ -68,7 +68,10 @@ impl Inbox {
         let mut rows: Vec<Row> =
             text.lines().flat_map(|line| wrap(&Row::plain(line), columns.max(1))).collect();
         if let Some(literal) = &question.always {
-            let kept = format!("  always would keep exactly `{}`", term::visible_line(literal.as_str()));
+            let kept = format!(
+                r#"  "always" allows exactly `{}` in this directory"#,
+                term::visible_line(literal.as_str())
+            );
             rows.extend(wrap(&Row::plain(kept), columns.max(1)));
         }
         rows.push(Row::tinted(Tint::Warning, answers(question)));

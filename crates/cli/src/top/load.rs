@@ -71,7 +71,7 @@ async fn page(posse: &Posse, tab: Tab, agent: AgentId) -> Result<Page, CliError>
             let is_open = record.agent.final_status.is_none();
             let blocked = if is_open { posse.blocked(&run).await? } else { BlockedAgents::default() };
             let mut page = Page::new(tab, agent, 0);
-            page.push_text(&trace::heading(&record, &blocked));
+            page.push_text(&trace::heading(&record, &blocked, posse.summary(&run).await?.shown_status()));
             fill(posse, page, 0).await
         }
         _ => {

@@ -8,7 +8,7 @@ use posse_setup::project_runs::Project;
 
 use crate::commands::ps;
 use crate::term;
-use crate::text::{ago, cost_cell, duration};
+use crate::text::{ago, duration};
 use crate::view::rows::{Row, Tint};
 use crate::view::width::clip;
 
@@ -128,7 +128,7 @@ impl RunList {
     /// The row of a run.
     pub(super) fn row(&self, listed: &ListedRun, now_ms: i64, columns: usize) -> Row {
         let run = &listed.run;
-        let cost = if listed.is_replay() { "replay".to_owned() } else { cost_cell(&listed.usage) };
+        let cost = ps::cost(listed);
         let (agents, time) = (run.agents.to_string(), duration(listed.wall_ms(now_ms)));
         let cells = Cells {
             run: run.run.as_str(),
@@ -138,7 +138,7 @@ impl RunList {
             cost: &cost,
         };
         let mut row = Row::default();
-        cells.push(&mut row, tint(listed.status()), columns);
+        cells.push(&mut row, ps::tint(listed.status()), columns);
         let dir = ps::shown_dir(&run.dir, self.home.as_deref());
         let started = ago(run.created_at_ms, now_ms);
         row.push(Tint::Plain, Self::end(&started, &dir, &term::line(&ps::title(run)), columns));
@@ -170,14 +170,5 @@ impl Cells<'_> {
             row.push(Tint::Plain, format!("  {:>6}", self.agents));
         }
         row.push(Tint::Plain, format!("  {:>11}  {:>8}", self.time, self.cost));
-    }
-}
-
-fn tint(status: ListStatus) -> Tint {
-    match status {
-        ListStatus::Running => Tint::Busy,
-        ListStatus::Waiting | ListStatus::Interrupted | ListStatus::TurnLimit => Tint::Warning,
-        ListStatus::Completed => Tint::Good,
-        ListStatus::Failed | ListStatus::Cancelled | ListStatus::Damaged => Tint::Bad,
     }
 }

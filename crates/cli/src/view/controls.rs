@@ -45,7 +45,7 @@ pub(super) struct Controls {
 
 const HELP: [&str; 4] = [
     "↑ ↓ select an agent   → ← Enter show or hide its children   t follow its text",
-    "m send it a message   a answer a question   c cancel it   C cancel the run",
+    "m send it a message   a answer its question   c cancel it   C cancel the run",
     "d detach: the run continues in the background   Ctrl-C cancel or detach   Ctrl-Z suspend",
     "? close this help",
 ];

@@ -2,8 +2,9 @@
 //! after every view and are never cut, so that a terminal of any width shows all of them.
 
 use posse::view::{RefusedOperation, RefusedOperations};
-use posse::{Code, FailKind, ReplayVerdict, RunOutcome, RunResult, RunStatus};
+use posse::{Code, FailKind, ReplayVerdict, RunOutcome, RunResult, RunStatus, cancelled, with_code};
 
+use crate::display::Detail;
 use crate::error::CliError;
 use crate::output::{Output, note};
 use crate::term;
@@ -17,8 +18,8 @@ const LEFT_OUT_SHOWN_MAX: usize = 10;
 const REFUSED_SHOWN_MAX: usize = 5;
 
 /// Prints how a run ended, and its report.
-pub(crate) fn print(output: &mut Output, finished: &RunOutcome) -> Result<(), CliError> {
-    print_end(finished);
+pub(crate) fn print(output: &mut Output, finished: &RunOutcome, detail: Detail) -> Result<(), CliError> {
+    print_end_in(finished, detail);
     if !finished.text.is_empty() {
         output.paragraph(&finished.text)?;
     }
@@ -27,18 +28,29 @@ pub(crate) fn print(output: &mut Output, finished: &RunOutcome) -> Result<(), Cl
 
 /// Prints how a run ended, without its report.
 pub(crate) fn print_end(finished: &RunOutcome) {
-    note(&first_line(finished));
-    print_agents(finished);
+    print_end_in(finished, Detail::Usual);
+}
+
+/// The same in less detail for a quiet command, which prints only what went wrong.
+fn print_end_in(finished: &RunOutcome, detail: Detail) {
+    let is_quiet = detail == Detail::Quiet;
+    if !is_quiet || finished.status != RunStatus::Completed || finished.is_turn_limited() {
+        note(&first_line(finished));
+    }
+    print_agents(finished, is_quiet);
     for line in refused_lines(finished.run.as_str(), &finished.refused) {
         note(&line);
     }
     if let Some(reason) = finished.why() {
         note(&format!("  {}", indented(&reason)));
-        if finished.fail_kind == Some(FailKind::Budget) {
+        if finished.fail_kind == Some(FailKind::Budget) && !is_quiet {
             note(
                 "  a new run with a higher limit has more room: --max-tokens, --max-usd, --max-time, --max-agents",
             );
         }
+    }
+    if is_quiet {
+        return;
     }
     if let Some(verdict) = &finished.replay {
         note(&verdict_line(verdict));
@@ -65,21 +77,26 @@ fn first_line(finished: &RunOutcome) -> String {
 }
 
 /// The agents whose end the user should know: failed, cancelled, cut off, without a change.
-fn print_agents(finished: &RunOutcome) {
+fn print_agents(finished: &RunOutcome, is_quiet: bool) {
     for child in &finished.failed {
         let ended = match child.code {
-            Code::Cancelled => "cancelled".to_owned(),
-            code => format!("failed ({code})"),
+            Code::Cancelled => cancelled(&child.reason),
+            code => format!("failed: {}", with_code(&child.reason, code)),
         };
-        note(&format!("  {} {ended}: {}", child.id, indented(&child.reason)));
+        note(&format!("  {} {}", child.id, indented(&ended)));
     }
     for child in finished.turn_limited.iter().take(AGENTS_SHOWN_MAX) {
-        let required = if child.required { ", and the run needs it" } else { "" };
-        note(&format!("  {} completed at its turn limit{required}", child.id));
+        // The first line says that one of them was required.
+        if !child.required || finished.turn_limited.len() > 1 || finished.turns_exhausted {
+            note(&format!("  {} completed at its turn limit", child.id));
+        }
     }
     match finished.turn_limited.len().saturating_sub(AGENTS_SHOWN_MAX) {
         0 => {}
         more => note(&format!("  and {} more", plural(more as u64, "agent"))),
+    }
+    if is_quiet {
+        return;
     }
     if finished.is_turn_limited() {
         note("  the work may be unfinished: --max-turns gives more turns");

@@ -15,7 +15,7 @@ mod files_progress;
 pub(crate) mod keys;
 mod live;
 mod notify;
-mod paint;
+pub(crate) mod paint;
 mod plain;
 pub(crate) mod rows;
 mod screen;
@@ -24,6 +24,7 @@ pub(crate) mod tty;
 pub(crate) mod width;
 pub(crate) mod writer;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -51,6 +52,8 @@ pub(crate) use width::clip;
 
 /// Limit of pieces of replies that wait for the event of their call.
 const EARLY_DELTAS_MAX: usize = 1_000;
+/// How many notes about workspaces of one run are shown.
+const WORKSPACE_NOTES_MAX: usize = 20;
 
 /// How a run is shown.
 pub(crate) struct View {
@@ -64,6 +67,8 @@ pub(crate) struct View {
     detacher: Option<Detacher>,
     /// Pieces of replies that arrived before the event of their call.
     early: Vec<Delta>,
+    /// The notes about workspaces that were shown.
+    workspace_notes: HashSet<String>,
 }
 
 struct Detacher {
@@ -94,7 +99,8 @@ impl View {
             .zip(state_dir)
             .map(|(waiting, dir)| Detacher { waiting, state_dir: dir.to_owned() });
         let (run, output) = (RunView::default(), Output::new());
-        Self { kind, display, run, output, reader_gone: false, detacher, early: Vec::new() }
+        let (early, workspace_notes) = (Vec::new(), HashSet::new());
+        Self { kind, display, run, output, reader_gone: false, detacher, early, workspace_notes }
     }
 
     /// Lines for a log file.
@@ -108,6 +114,7 @@ impl View {
             reader_gone: false,
             early: Vec::new(),
             detacher: None,
+            workspace_notes: HashSet::new(),
         }
     }
 
@@ -149,6 +156,16 @@ impl View {
             // Notes about the files are shown once, before the user relies on them.
             for line in started.base.iter().flat_map(|base| &base.notes) {
                 self.note(&format!("note: {}", term::line(line)));
+            }
+        }
+        if let (EventBody::WorkspaceMade(made), false) = (&event.body, matches!(self.kind, ViewType::Json)) {
+            for line in &made.notes {
+                // Many workspaces may have the same note.
+                if self.workspace_notes.len() < WORKSPACE_NOTES_MAX
+                    && self.workspace_notes.insert(line.clone())
+                {
+                    self.note(&format!("note: workspace of {}: {}", event.agent_id, term::line(line)));
+                }
             }
         }
         if let EventBody::InputRequested(_) = &event.body {
@@ -359,7 +376,7 @@ impl View {
         let written = if matches!(self.kind, ViewType::Json) {
             self.output.json(&api::Outcome::new(finished, applied))
         } else {
-            print(&mut self.output, finished)
+            print(&mut self.output, finished, self.display.detail)
         };
         self.unless_gone(written)
     }

@@ -90,20 +90,31 @@ impl Painter {
 
     fn write_row(&self, bytes: &mut Vec<u8>, row: &Row) {
         for (tint, text) in &row.pieces {
-            drop(match tint {
-                _ if !self.is_coloured => queue!(bytes, Print(text)),
-                Tint::Plain => queue!(bytes, Print(text)),
-                Tint::Dim => attribute(bytes, Attribute::Dim, text),
-                Tint::Bold => attribute(bytes, Attribute::Bold, text),
-                Tint::Selected => attribute(bytes, Attribute::Reverse, text),
-                Tint::Good => colour(bytes, Color::Green, text),
-                Tint::Bad => colour(bytes, Color::Red, text),
-                Tint::Busy => colour(bytes, Color::Cyan, text),
-                Tint::Warning => colour(bytes, Color::Yellow, text),
-            });
+            write_piece(bytes, *tint, text, self.is_coloured);
         }
         drop(queue!(bytes, Clear(ClearType::UntilNewLine), Print('\n')));
     }
+}
+
+/// A text with the sequences of its colour.
+pub(crate) fn painted(tint: Tint, text: &str, is_coloured: bool) -> String {
+    let mut bytes = Vec::new();
+    write_piece(&mut bytes, tint, text, is_coloured);
+    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+}
+
+fn write_piece(bytes: &mut Vec<u8>, tint: Tint, text: &str, is_coloured: bool) {
+    drop(match tint {
+        _ if !is_coloured => queue!(bytes, Print(text)),
+        Tint::Plain => queue!(bytes, Print(text)),
+        Tint::Dim => attribute(bytes, Attribute::Dim, text),
+        Tint::Bold => attribute(bytes, Attribute::Bold, text),
+        Tint::Selected => attribute(bytes, Attribute::Reverse, text),
+        Tint::Good => colour(bytes, Color::Green, text),
+        Tint::Bad => colour(bytes, Color::Red, text),
+        Tint::Busy => colour(bytes, Color::Cyan, text),
+        Tint::Warning => colour(bytes, Color::Yellow, text),
+    });
 }
 
 fn row_columns(row: &Row) -> usize {

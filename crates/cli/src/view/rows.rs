@@ -267,7 +267,7 @@ fn cost(usage: &Usage) -> Option<String> {
 fn totals(run: &RunView, now_ms: i64) -> Row {
     let until = if run.status().is_running() { now_ms } else { run.last_at_ms() };
     let mut parts = vec![elapsed(run.started_at_ms(), until)];
-    parts.push(crate::text::cost_of_run(&run.usage(), run.is_replay()));
+    parts.push(crate::text::cost_of_view(run));
     let counts = run.agents().counts();
     parts.push(plural(counts.all(), "agent"));
     for (number, word) in [

@@ -96,6 +96,41 @@ pub(crate) fn wrap(row: &Row, width: usize) -> Vec<Row> {
     wrapped.rows
 }
 
+/// A text in lines that fit, broken between words. The lines of a paragraph begin where its first line does.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let mut whole = String::new();
+    for line in text.split_inclusive('\n') {
+        let (words, end) = line.strip_suffix('\n').map_or((line, ""), |words| (words, "\n"));
+        let rest = words.trim_start_matches(' ');
+        let indent = &words[..words.len() - rest.len()];
+        if text_columns(words) <= width || indent.len() >= width / 2 {
+            whole.push_str(line);
+            continue;
+        }
+        let rows = wrap(&Row::plain(rest), width - indent.len());
+        let lines: Vec<String> = rows.iter().map(|row| format!("{indent}{}", row.text())).collect();
+        whole.push_str(&lines.join("\n"));
+        whole.push_str(end);
+    }
+    whole
+}
+
+/// A text beside what comes before its first line, in lines that fit.
+pub(crate) fn hanging(start: &str, text: &str, width: usize) -> String {
+    let indent = text_columns(start);
+    let rows = wrap(&Row::plain(text), width.saturating_sub(indent).max(HANGING_MIN_COLUMNS));
+    let mut whole = String::new();
+    for (at, row) in rows.iter().enumerate() {
+        let before = if at == 0 { start.to_owned() } else { " ".repeat(indent) };
+        whole.push_str(format!("{before}{}", row.text()).trim_end());
+        whole.push('\n');
+    }
+    whole
+}
+
+/// The least width of a text beside another one. A narrower terminal breaks it anyhow.
+const HANGING_MIN_COLUMNS: usize = 16;
+
 struct LineWrapper {
     rows: Vec<Row>,
     used: usize,
@@ -161,6 +196,19 @@ mod tests {
             Row { pieces: vec![(Tint::Bold, "abc".to_owned()), (Tint::Dim, "defg".to_owned())], agent: None };
         let text = |width| cut(&row, width).text();
         assert_eq!([text(7), text(6), text(4), text(3), text(1)], ["abcdefg", "abcde…", "abc…", "ab…", "…"]);
+    }
+
+    #[test]
+    fn a_paragraph_is_broken_between_words_and_keeps_its_indent() {
+        assert_eq!(wrapped("short\n", 20), "short\n");
+        assert_eq!(wrapped("one two three\n  four five six", 9), "one two\nthree\n  four\n  five\n  six");
+        assert_eq!(wrapped("one two \n\nthree", 7), "one two\n\nthree");
+    }
+
+    #[test]
+    fn a_text_beside_another_continues_beneath_its_own_beginning() {
+        assert_eq!(hanging("key ", "one two three four", 24), "key one two three four\n");
+        assert_eq!(hanging("key ", "one two three four", 20), "key one two three\n    four\n");
     }
 
     #[test]

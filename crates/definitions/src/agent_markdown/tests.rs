@@ -346,7 +346,9 @@ fn permission_modes_only_narrow() {
     assert_eq!(one(&text).tools, ["read", "edit"]);
     assert_eq!(
         warnings(&text),
-        ["a.md:4: permissionMode: `bypassPermissions` is ignored: a definition cannot widen what it may do"]
+        [
+            "a.md:4: permissionMode: `bypassPermissions` is ignored: a definition cannot grant itself more permissions"
+        ]
     );
 }
 

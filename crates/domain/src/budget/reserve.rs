@@ -152,7 +152,7 @@ impl fmt::Display for Limit {
             Limit::Tokens(tokens) => write!(f, "its limit is {tokens} tokens"),
             Limit::Usd(usd) => write!(f, "its limit is {usd}"),
             Limit::UnknownPrice(usd) => write!(f, "its limit is {usd}, and the model's price is unknown"),
-            Limit::Agents(0) => f.write_str("its limit is 0 agents, and the agent itself is one"),
+            Limit::Agents(0) => f.write_str("its limit of 0 agents does not even allow the agent itself"),
             Limit::Agents(1) => f.write_str("its limit is 1 agent"),
             Limit::Agents(agents) => write!(f, "its limit is {agents} agents"),
         }

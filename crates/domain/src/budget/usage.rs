@@ -42,6 +42,10 @@ pub struct Usage {
     /// The calls that were cut off, and the part of the tokens above that they had reserved.
     #[serde(default, skip_serializing_if = "CutOffCalls::is_none")]
     pub cut_off: CutOffCalls,
+    /// What the calls that were cut off cost at most, as far as their prices are known, if `micro_usd` is unknown. Otherwise
+    /// zero, because it follows from `micro_usd`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cut_off_micro_usd: u64,
 }
 
 /// Model calls whose usage is unknown, because they were cut off before their reply.
@@ -80,6 +84,7 @@ impl Usage {
         known_micro_usd: None,
         unpriced_tokens: None,
         cut_off: CutOffCalls { calls: 0, input_tokens: 0, output_tokens: 0 },
+        cut_off_micro_usd: 0,
     };
 
     /// The usage of one call that was cut off, if this is what it had reserved.
@@ -119,6 +124,17 @@ impl Usage {
         self.micro_usd.or_else(|| (self.tokens() == 0).then_some(0))
     }
 
+    /// What the calls that were cut off cost at most, in millionths of a dollar, as far as their prices are known.
+    pub fn cut_off_micro_usd(&self) -> u64 {
+        let known = self.known_micro_usd();
+        self.micro_usd.map_or(self.cut_off_micro_usd, |most| most.saturating_sub(known))
+    }
+
+    /// The maximum cost in millionths of a dollar of all calls whose price is known.
+    pub fn priced_micro_usd_at_most(&self) -> u64 {
+        self.known_micro_usd().saturating_add(self.cut_off_micro_usd())
+    }
+
     /// The tokens of calls that were answered and whose price is unknown.
     pub fn unpriced_tokens(&self) -> u64 {
         let all = if self.micro_usd.is_some() { 0 } else { self.answered_tokens() };
@@ -128,6 +144,13 @@ impl Usage {
     /// The usage without the figures that older versions did not have.
     pub fn without_known_cost(self) -> Usage {
         Usage { known_micro_usd: None, unpriced_tokens: None, cut_off: CutOffCalls::default(), ..self }
+            .without_cut_off_cost()
+    }
+
+    /// The usage without the maximum cost of calls that were cut off beside others of unknown price, which older versions
+    /// did not have.
+    pub fn without_cut_off_cost(self) -> Usage {
+        Usage { cut_off_micro_usd: 0, ..self }
     }
 
     /// Sets what is known of the cost. Equal usages are also equal as JSON, because a figure that follows from the others is
@@ -170,7 +193,9 @@ impl Add for Usage {
             cut_off: self.cut_off.plus(other.cut_off),
             ..Usage::ZERO
         };
-        sum.with_known(known, unpriced)
+        let cut_off = self.cut_off_micro_usd().saturating_add(other.cut_off_micro_usd());
+        let sum = sum.with_known(known, unpriced);
+        Usage { cut_off_micro_usd: if sum.micro_usd.is_some() { 0 } else { cut_off }, ..sum }
     }
 }
 
@@ -308,6 +333,8 @@ mod tests {
         let sum = PRICED + UNPRICED + UNPRICED.as_cut_off() + PRICED.as_cut_off() + PRICED;
         assert_eq!((sum.known_micro_usd(), sum.micro_usd_at_most()), (14, None));
         assert_eq!((sum.unpriced_tokens(), sum.answered_tokens()), (110, 330));
+        assert_eq!((sum.cut_off_micro_usd(), sum.priced_micro_usd_at_most()), (7, 21));
+        assert_eq!((sum + UNPRICED + sum).priced_micro_usd_at_most(), 42);
     }
 
     #[test]
@@ -334,6 +361,8 @@ mod tests {
             prop_assert_eq!(forwards, in_halves);
             let known: u64 = parts.iter().map(Usage::known_micro_usd).sum();
             prop_assert_eq!(forwards.known_micro_usd(), known);
+            let most: u64 = parts.iter().filter_map(|part| part.micro_usd).sum();
+            prop_assert_eq!(forwards.priced_micro_usd_at_most(), most);
             let again: Usage =
                 serde_json::from_str(&serde_json::to_string(&forwards).expect("JSON")).expect("usage");
             prop_assert_eq!(again, forwards);

@@ -1,7 +1,8 @@
 //! Summarises each event in one line for condensed timelines. Computed from the event's data, never stored.
 
 use super::{AnsweredBy, Change, EventBody, Purpose, QuestionAnswer, QueuedFor};
-use crate::lifecycle::{CloseReason, FailKind};
+use crate::code::Code;
+use crate::lifecycle::{CloseReason, FailKind, cancelled};
 use crate::message::pictures;
 use crate::permission::Decision;
 use crate::text::{Text, first_line};
@@ -25,7 +26,7 @@ impl EventBody {
             }
             EventBody::RunCompleted(e) => format!("run completed: {}", line(&e.text)),
             EventBody::RunFailed(e) => format!("run failed: {} ({})", shown(&e.reason), e.code),
-            EventBody::RunCancelled(e) => format!("run cancelled: {}", shown(&e.reason)),
+            EventBody::RunCancelled(e) => format!("run {}", cancelled(&shown(&e.reason))),
             EventBody::SubagentCreated(e) => {
                 let skill = e.skill.as_deref().map(|skill| format!(" for skill {}", shown(skill)));
                 format!(
@@ -48,12 +49,12 @@ impl EventBody {
                 format!("finished at its turn limit: {}", line(&e.report))
             }
             EventBody::SubagentWaitingForMerge(e) => format!("finished: {}", line(&e.report)),
-            EventBody::SubagentFailed(e) if e.kind == FailKind::Cancelled => {
-                format!("cancelled: {}", shown(&e.reason))
-            }
+            EventBody::SubagentFailed(e) if e.kind == FailKind::Cancelled => cancelled(&shown(&e.reason)),
             EventBody::SubagentFailed(e) => format!("failed: {} ({})", shown(&e.reason), e.code),
             EventBody::SubagentClosed(e) => closed(e),
-            EventBody::SubagentRefused(e) => format!("could not start {} ({})", shown(&e.definition), e.code),
+            EventBody::SubagentRefused(e) => {
+                format!("could not start {}: {} ({})", shown(&e.definition), shown(&e.reason), e.code)
+            }
             EventBody::IntegrationPassed(e) => match e.change {
                 Change::None => "integrated: no changes",
                 Change::InPlace => "integrated: changed files in place",
@@ -61,7 +62,7 @@ impl EventBody {
             }
             .to_owned(),
             EventBody::IntegrationFailed(e) if e.kind == FailKind::Cancelled => {
-                format!("cancelled, not integrated: {}", shown(&e.reason))
+                format!("not integrated: {}", cancelled(&shown(&e.reason)))
             }
             EventBody::IntegrationFailed(e) => format!("not integrated ({})", e.code),
             EventBody::ChecksPassed(e) => format!("{} passed", counted(e.checks.len(), "check")),
@@ -87,7 +88,7 @@ impl EventBody {
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
-                format!("turn {}: sent to {} for a summary of the conversation", e.turn, shown(&e.model))
+                format!("turn {}: asked {} to summarise the conversation", e.turn, shown(&e.model))
             }
             EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&e.model)),
             EventBody::ModelReplied(e) => replied(e),
@@ -103,6 +104,9 @@ impl EventBody {
                 Some(pictures) => format!("{} done, {pictures}", shown(&e.tool)),
                 None => format!("{} done", shown(&e.tool)),
             },
+            EventBody::ToolFinished(e) if e.code == Some(Code::Cancelled) => {
+                format!("{} cancelled", shown(&e.tool))
+            }
             EventBody::ToolFinished(e) => format!("{} failed: {}", shown(&e.tool), line(&e.output)),
             EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", shown(&e.tool)),
             EventBody::PermissionDecided(e) => {
@@ -117,12 +121,11 @@ impl EventBody {
             EventBody::InputAnswered(e) => answered(e),
             EventBody::MessageReceived(e) => format!("message: {}", line(&e.text)),
             EventBody::CancelRequested(e) => {
-                format!(
-                    "{} by {}: {}",
-                    if e.kill { "killed" } else { "cancelled" },
-                    shown(&e.by),
-                    shown(&e.reason)
-                )
+                let wish = if e.kill { "kill" } else { "cancel" };
+                let by = format!("{wish} requested by {}", shown(&e.by));
+                // The usual reason says only that.
+                let is_usual = e.reason.ends_with(&format!(" by the {}", e.by));
+                if is_usual { by } else { format!("{by}: {}", shown(&e.reason)) }
             }
             EventBody::ContextTrimmed(e) => {
                 format!("{} removed from the context", counted(e.call_ids.len(), "old output"))
@@ -182,6 +185,12 @@ fn closed(e: &super::SubagentClosed) -> String {
 
 fn replied(e: &super::ModelReplied) -> String {
     match (&e.error, &e.reply) {
+        (Some(error), _) if error.code == Code::Cancelled => {
+            format!("turn {}: the call was cancelled", e.turn)
+        }
+        (Some(error), _) if e.estimated => {
+            format!("turn {}: the call was cut off: {} ({})", e.turn, shown(&error.message), error.code)
+        }
         (Some(error), _) => {
             format!("turn {}: the model failed: {} ({})", e.turn, shown(&error.message), error.code)
         }

@@ -38,7 +38,7 @@ pub use state::{
     AskedQuestion, Cancel, ClosedAgent, FailKind, Failure, Node, OpenAgent, OpenState, Outcome, ProviderWait,
     QuestionState, Run,
 };
-pub use status::{AgentState, CloseReason, FailureReason, RunStatus};
+pub use status::{AgentState, CloseReason, FailureReason, RunStatus, cancelled, with_code};
 pub use workspace::Files;
 
 use crate::event::EventBody;

@@ -282,7 +282,7 @@ impl Run {
     }
 
     fn why_abandoned(&self, child: &AgentId) -> &'static str {
-        let lost = "a step that it depends on failed and was not repaired";
+        let lost = "a step that it depends on failed";
         let Some(planned) = &self.planned else { return lost };
         let step = planned.children.iter().position(|step| step.as_ref() == Some(child));
         let done = |need: &usize| self.standing(planned, *need) == StepState::Done;

@@ -382,7 +382,7 @@ impl Run {
         let mut at = Some(id.clone());
         while let Some(id) = at {
             if self.open(&id).is_some_and(|agent| agent.deadline.is_low(now_ms)) {
-                return Some("the time there is for this is used".to_owned());
+                return Some("the time limit is used".to_owned());
             }
             at = id.parent();
         }

@@ -179,9 +179,21 @@ pub struct FailureReason {
     pub reason: String,
 }
 
+/// A reason in words, with its code in brackets after the first line: further lines are a program's output.
+pub fn with_code(reason: &str, code: Code) -> String {
+    let (first, rest) = reason.trim_end().split_once('\n').unwrap_or((reason.trim_end(), ""));
+    let line = if rest.is_empty() { "" } else { "\n" };
+    format!("{first} ({code}){line}{rest}")
+}
+
+/// A cancellation in words. A reason such as "cancelled by the user" says all of it.
+pub fn cancelled(reason: &str) -> String {
+    if reason.starts_with("cancelled") { reason.to_owned() } else { format!("cancelled: {reason}") }
+}
+
 impl fmt::Display for FailureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.reason)
+        f.write_str(&with_code(&self.reason, self.code))
     }
 }
 

@@ -159,7 +159,7 @@ impl CheckProgress<'_> {
     fn check_whole(&mut self) {
         let plan = self.plan;
         if plan.goal.trim().is_empty() {
-            self.add(None, "goal", None, "is empty: say what is to be true in the end".to_owned());
+            self.add(None, "goal", None, "is empty: describe the intended result".to_owned());
         } else if plan.goal.len() > GOAL_MAX_BYTES {
             self.add(None, "goal", None, format!("has more than the {GOAL_MAX_BYTES} bytes accepted"));
         }

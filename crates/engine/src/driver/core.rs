@@ -57,7 +57,14 @@ pub(crate) struct Core {
 impl Core {
     /// Applies an event to the state and adds it to the round.
     pub(crate) fn emit(&mut self, agent: AgentId, body: impl Into<EventBody>) {
-        let event = Event { agent, at_ms: self.now_ms(), body: body.into() };
+        let mut event = Event { agent, at_ms: self.now_ms(), body: body.into() };
+        // A process that recovers the run does not know when the call began, nor when it was cut off.
+        let called_at_ms = self.sessions.get(&event.agent).and_then(|session| session.called_at_ms);
+        if let (EventBody::ModelReplied(replied), Some(called_at_ms)) = (&mut event.body, called_at_ms)
+            && replied.estimated
+        {
+            replied.elapsed_ms = event.at_ms.saturating_sub(called_at_ms).max(0).cast_unsigned();
+        }
         if let Err(illegal) = self.run.apply(&event) {
             // Only a bug leads here. The driver writes no event of this round, so the journal stays valid.
             self.stop.get_or_insert(Stop::Inconsistent(illegal.to_string()));
@@ -66,6 +73,9 @@ impl Core {
         if let Some(session) = self.sessions.get_mut(&event.agent) {
             session.machine.apply(&event.body);
             session.last_activity = event.body.kind();
+            if let EventBody::ModelCalled(_) = event.body {
+                session.called_at_ms = Some(event.at_ms);
+            }
         }
         trace(&event);
         if let Some(replaying) = &mut self.replaying {

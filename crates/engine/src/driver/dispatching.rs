@@ -94,7 +94,7 @@ impl Driver {
             HookOutcome::StartRefused(failure) => self.end_attempt(id, failure),
             HookOutcome::WorkAllowed => self.integrate_child(id),
             HookOutcome::WorkRefused(reason) => {
-                self.reject(id, Code::ChecksFailed, format!("a hook objects to its work: {reason}"));
+                self.reject(id, Code::ChecksFailed, format!("a hook rejected its work: {reason}"));
             }
         }
     }

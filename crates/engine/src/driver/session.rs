@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) definition: Arc<str>,
     pub(crate) wait: AgentWait,
     pub(crate) time_up: TimeUp,
+    /// When its newest model call began, in milliseconds since 1970; `None` if this process has made none.
+    pub(crate) called_at_ms: Option<i64>,
     /// The kind of its newest event.
     pub(crate) last_activity: &'static str,
 }
@@ -79,7 +81,14 @@ pub(crate) enum TimeUp {
 impl Session {
     pub(crate) fn new(machine: Machine, definition: Arc<str>) -> Self {
         let last_activity = "agent.subagent_created";
-        Self { machine, definition, wait: AgentWait::Idle, time_up: TimeUp::No, last_activity }
+        Self {
+            machine,
+            definition,
+            wait: AgentWait::Idle,
+            time_up: TimeUp::No,
+            called_at_ms: None,
+            last_activity,
+        }
     }
 
     /// Whether the attempt is ending, so that nothing of the agent may start.

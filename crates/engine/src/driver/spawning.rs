@@ -157,7 +157,7 @@ impl Driver {
             Some((report_at_ms, at_ms)) if report_at_ms - now_ms < at_ms - report_at_ms => Err(Refusal {
                 code: Code::BudgetExhausted,
                 reason: format!(
-                    "there is no time for the work and the report of another agent: {} ms are left for work",
+                    "not enough time is left for another agent: {} ms",
                     (report_at_ms - now_ms).max(0)
                 ),
             }),

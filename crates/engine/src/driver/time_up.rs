@@ -61,7 +61,7 @@ impl Driver {
     fn cut_for_report(&mut self, id: &AgentId) {
         self.models.stop_waiting(&mut self.core, id);
         let cut = self.calls.cut_for_report(&mut self.core, &mut self.files, id);
-        self.cut_model_call(id, Code::Timeout, "the call was cut: the time for work is used up", true);
+        self.cut_model_call(id, Code::Timeout, "the call was cut off: the time limit was reached", true);
         for call_id in cut {
             let call = self.core.sessions.get(id).and_then(|session| session.machine.call_of(&call_id));
             let tool = call.map(|call| call.name.clone()).unwrap_or_default();

@@ -374,6 +374,10 @@ pub trait RunFiles: Send + Sync + 'static {
     /// Takes back what the last `apply` of an agent's work wrote; the root stands for the result of the run.
     fn undo_apply(&self, of: &AgentId) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
 
+    /// The agents of these runs whose work is applied, so that an undo has something to take back; the newest apply is
+    /// first, and a root stands for the result of its run.
+    fn applied(&self, runs: Vec<RunId>) -> WorkspaceResult<Vec<AgentId>>;
+
     /// The files that a merge of these commits does not merge, with the lines of both sides.
     fn conflicts(&self, run: &RunId, merge: ConflictQuery) -> WorkspaceResult<FileConflicts>;
 

@@ -150,6 +150,9 @@ pub struct RunEntry {
     pub head: Head,
     /// The process that executes the run, while its lease is live.
     pub holder: Option<Holder>,
+    /// When the last lease holder renewed its lease, in milliseconds since 1970, if the lease is neither live nor released.
+    /// None if that is unknown, as after a restart of the machine. For display only.
+    pub alive_at_ms: Option<i64>,
     /// Why the row or the head is not reliable: the stored status is unknown (`row` then has `failed`), or the head is
     /// missing or not at the end of the journal. One damaged run must not prevent the list of the others.
     pub damage: Option<String>,

@@ -132,7 +132,7 @@ fn check_numbers(request: &RunRequest) -> Result<(), RuntimeError> {
         return invalid(RequestField::Parallel, "must be at least 1".to_owned());
     }
     if request.budget.agents == Some(0) {
-        return invalid(RequestField::BudgetAgents, "must be at least 1: the root is one".to_owned());
+        return invalid(RequestField::BudgetAgents, "must be at least 1, because the root counts".to_owned());
     }
     Ok(())
 }

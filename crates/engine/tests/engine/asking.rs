@@ -124,7 +124,7 @@ async fn a_yes_lets_one_call_happen_and_the_next_asks_again() {
     assert_eq!(world.outside.count("strike"), 1);
     let results = ended.results("0");
     assert!(results[0].1, "{results:?}");
-    assert_eq!(results[1].2, "PERMISSION_DENIED: a person said no to `strike:a`: once is enough");
+    assert_eq!(results[1].2, "PERMISSION_DENIED: the user denied `strike:a`: once is enough");
     let said = [
         (QuestionAnswer::Allow, false, AnsweredBy::Person),
         (QuestionAnswer::Deny, false, AnsweredBy::Person),

@@ -67,6 +67,7 @@ fn full(world: &World) -> RunRequest {
             agent: "k3f9ab2c.1".parse().expect("an agent"),
             conversation: Some(r#"[{"User": "earlier"}]"#.into()),
             files: None,
+            is_retry: true,
         }),
     }
 }

@@ -23,12 +23,12 @@ pub(super) fn base_url(text: &str, format: Format) -> Result<String, String> {
         return Err(not_one(text));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("has a name or a password in it, which would end up in journals and logs; leave them out, and set \
+        return Err("contains a user name or a password, which would end up in journals and logs; remove it, and set \
                     the key in a variable or in the settings"
             .to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("has a `?` or a `#` in it: only scheme, host, port and path are wanted".to_owned());
+        return Err("contains a `?` or a `#`; use only scheme, host, port and path".to_owned());
     }
     let path = without_call(url.path()).to_owned();
     url.set_path(&path);
@@ -139,8 +139,8 @@ mod tests {
             ("", "is not a base URL"),
             ("http://", "is not a base URL"),
             ("sk-canary", "is not a base URL"),
-            ("https://me:canary@h.example", "a name or a password"),
-            ("https://canary@h.example", "a name or a password"),
+            ("https://me:canary@h.example", "a user name or a password"),
+            ("https://canary@h.example", "a user name or a password"),
             ("https://h.example/?key=canary", "a `?`"),
         ] {
             let problem = base_url(text, Format::Chat).expect_err(text);

@@ -11,6 +11,9 @@ use super::{KeyNeed, Provider, ProviderError, address};
 use crate::endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
 use crate::prices;
 
+/// How many providers an error names.
+const NAMED_MAX: usize = 6;
+
 /// The provider of a model that was named without a provider, beside a base URL.
 const COMPATIBLE: &str = "openai-compatible";
 /// The provider whose variable may be less than a URL.
@@ -279,11 +282,18 @@ impl Providers {
         nearest(provider, self.names())
     }
 
+    /// The first names, for an error: all of them would hide the rest of it.
+    fn some_names(&self) -> String {
+        let names = self.names();
+        let more = if names.len() > NAMED_MAX { ", ..." } else { "" };
+        format!("{}{more}", names[..names.len().min(NAMED_MAX)].join(", "))
+    }
+
     fn unknown_provider(&self, name: &str) -> ProviderError {
         ProviderError::UnknownProvider {
             name: name.to_owned(),
             hint: hint(self.meant(name)),
-            known: self.names().join(", "),
+            known: self.some_names(),
         }
     }
 }

@@ -178,7 +178,7 @@ fn a_missing_or_broken_key_or_url_is_named_with_what_to_do() {
         ),
         (with_words("ollama", words), "ollama", "set WORK_KEY"),
         (providers(&[]), "openai-compatible", "set providers.openai-compatible.base_url"),
-        (user, "anthropic", "--base-url: the base URL of anthropic has a name or a password"),
+        (user, "anthropic", "--base-url: the base URL of anthropic contains a user name or a password"),
         (
             providers(&[("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "h")]),
             "openai",

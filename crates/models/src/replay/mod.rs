@@ -87,6 +87,7 @@ fn position(request: &ModelRequest) -> String {
     )
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one such value for each call")]
 enum Answer {
     Given(Result<ModelReply, ModelFailure>),
     /// The call was dropped before its answer, and will be again.

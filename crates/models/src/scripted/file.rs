@@ -111,7 +111,7 @@ fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
     };
     let when = when_of(when.unwrap_or_default()).map_err(|(line, problem)| wrong(line, problem))?;
     if let Some(times) = times.as_ref().filter(|times| times.value == 0) {
-        let problem = "times: a rule that answers 0 times never answers; leave it out".to_owned();
+        let problem = "times: must be at least 1; remove the rule instead".to_owned();
         return Err(wrong(times.referenced.line(), problem));
     }
     let answer = answer.latency(Duration::from_millis(latency_ms));

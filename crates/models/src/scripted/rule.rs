@@ -209,14 +209,14 @@ impl fmt::Display for Mismatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clip = |text: &str| super::no_match::clip(text, SHOWN_MAX_CHARS);
         match self {
-            Self::Definition(name) => write!(f, "wants definition {}", clip(name)),
-            Self::Depth(depth) => write!(f, "wants depth {depth}"),
-            Self::Agent(glob) => write!(f, "wants agent {}", clip(glob)),
-            Self::Turn(turn) => write!(f, "wants turn {turn}"),
-            Self::Purpose(Purpose::Work) => f.write_str("wants a turn of work"),
-            Self::Purpose(Purpose::Report) => f.write_str("wants the report turn"),
-            Self::Purpose(Purpose::Summary) => f.write_str("wants a call for a summary"),
-            Self::Contains(text) => write!(f, "wants {:?} in the newest message", clip(text)),
+            Self::Definition(name) => write!(f, "requires definition {}", clip(name)),
+            Self::Depth(depth) => write!(f, "requires depth {depth}"),
+            Self::Agent(glob) => write!(f, "requires agent {}", clip(glob)),
+            Self::Turn(turn) => write!(f, "requires turn {turn}"),
+            Self::Purpose(Purpose::Work) => f.write_str("requires a turn of work"),
+            Self::Purpose(Purpose::Report) => f.write_str("requires the report turn"),
+            Self::Purpose(Purpose::Summary) => f.write_str("requires a call for a summary"),
+            Self::Contains(text) => write!(f, "requires {:?} in the newest message", clip(text)),
             Self::Used(times) => write!(f, "has answered this agent {times} of {times} times"),
         }
     }

@@ -191,11 +191,11 @@ fn no_match_shows_the_newest_message_and_the_rules_tried() {
         failure.error.message,
         "no rule of plan.yaml answers agent 2.1 (definition explore, depth 2, turn 1)\n\
          newest message: \"find the parser\"\n\
-         rule 1 (line 1) wants definition coder\n\
-         rule 2 (line 3) wants turn 7\n\
-         rule 3 (line 4) wants depth 0\n\
-         rule 4 (line 5) wants agent 9\n\
-         rule 5 (line 6) wants \"a\\nb\" in the newest message\n\
+         rule 1 (line 1) requires definition coder\n\
+         rule 2 (line 3) requires turn 7\n\
+         rule 3 (line 4) requires depth 0\n\
+         rule 4 (line 5) requires agent 9\n\
+         rule 5 (line 6) requires \"a\\nb\" in the newest message\n\
          rule 6 (line 7) has answered this agent 3 of 3 times"
     );
 }
@@ -314,7 +314,7 @@ fn a_rule_may_be_for_one_purpose() {
     assert_eq!((text(Purpose::Work), text(Purpose::Report)), ("long".to_owned(), "long".to_owned()));
     let none = script("- when: {purpose: report}\n  reply: {text: x}\n");
     let failure = ask(&none, request()).expect_err("no rule");
-    assert!(failure.error.message.contains("wants the report turn"), "{}", failure.error.message);
+    assert!(failure.error.message.contains("requires the report turn"), "{}", failure.error.message);
 }
 
 #[tokio::test]
@@ -397,7 +397,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:2: the rule has both `reply` and `error`",
         ),
         ("- reply: {}\n\n- when: {turn: 1}\n", "plan.yaml:3: the rule has neither `reply` nor `error`"),
-        ("- reply: {}\n  times: 0\n", "plan.yaml:2: times: a rule that answers 0 times"),
+        ("- reply: {}\n  times: 0\n", "plan.yaml:2: times: must be at least 1"),
         ("- reply: {}\n  times: 1.5\n", "plan.yaml:2: times: expected a whole number from 0 to "),
         ("- reply: {}\n  latency_ms: -5\n", "plan.yaml:2: latency_ms: expected a whole number of at least 0"),
         ("- when: {turn: 0}\n  reply: {}\n", "plan.yaml:1: turn: turns are counted from 1"),

@@ -9,9 +9,21 @@ use serde_json::Value;
 use super::timestamp;
 use crate::{EventBody, JournalEvent};
 
+/// Distinguishes an event from the outcome after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EventType {
+    /// The object is an event of a journal.
+    #[default]
+    Event,
+}
+
 /// One event of a journal.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Event<'a> {
+    /// `event`, which distinguishes it from the outcome after it.
+    #[serde(default)]
+    pub r#type: EventType,
     /// Its number in its run, without gaps.
     pub seq: u64,
     /// The agent that the event is about.
@@ -38,6 +50,7 @@ impl<'a> Event<'a> {
             _ => Cow::Borrowed(&event.detail),
         };
         Self {
+            r#type: EventType::Event,
             seq: event.seq,
             agent_id: event.agent_id.as_str().into(),
             kind: event.kind.as_str().into(),
@@ -55,6 +68,7 @@ impl<'a> Event<'a> {
     /// The same event with owned texts.
     pub fn into_owned(self) -> Event<'static> {
         Event {
+            r#type: self.r#type,
             seq: self.seq,
             agent_id: Cow::Owned(self.agent_id.into_owned()),
             kind: Cow::Owned(self.kind.into_owned()),

@@ -18,6 +18,8 @@ pub enum RunExit {
     Unauthenticated = 4,
     /// A limit ended the run: a budget, a timeout, or turns.
     Exhausted = 5,
+    /// A replay made another request than the recorded run.
+    Differs = 6,
 }
 
 impl RunExit {
@@ -29,6 +31,7 @@ impl RunExit {
             (RunStatus::Completed, _) if finished.is_turn_limited() => Self::Exhausted,
             (RunStatus::Completed, _) => Self::Done,
             _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
+            _ if code == Some(Code::ReplayDiffers) => Self::Differs,
             (RunStatus::Cancelled, _) | (_, Some(FailKind::Cancelled)) => Self::Cancelled,
             (_, Some(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
             _ if finished.is_turn_limited() => Self::Exhausted,
@@ -43,6 +46,7 @@ impl RunExit {
             Some(CloseReason::Integrated) if agent.is_turn_limited() => Self::Exhausted,
             Some(CloseReason::Integrated) => Self::Done,
             _ if code == Some(Code::Unauthenticated) => Self::Unauthenticated,
+            _ if code == Some(Code::ReplayDiffers) => Self::Differs,
             Some(CloseReason::Failed(FailKind::Cancelled)) => Self::Cancelled,
             Some(CloseReason::Failed(FailKind::Budget | FailKind::Timeout)) => Self::Exhausted,
             _ if code == Some(Code::TurnLimit) => Self::Exhausted,
@@ -97,6 +101,7 @@ mod tests {
             (cancelled, 3),
             (failed(FailKind::Cancelled, Code::Cancelled), 3),
             (failed(FailKind::Execution, Code::Unauthenticated), 4),
+            (failed(FailKind::Execution, Code::ReplayDiffers), 6),
             (failed(FailKind::Budget, Code::BudgetExhausted), 5),
             (failed(FailKind::Timeout, Code::Timeout), 5),
             (limited, 5),

@@ -8,7 +8,9 @@
 //!
 //! Why it is like this: `docs/decisions/api-data-types.md`.
 
+mod command;
 mod definitions;
+mod diff;
 mod event;
 mod exit;
 mod export;
@@ -19,16 +21,19 @@ mod pages;
 mod permission;
 mod plan;
 mod progress;
+mod report;
 mod run;
 mod schema;
 mod stats;
 mod verification;
 
+pub use command::{CancelResult, CancelState, InitFile, InitResult, RevokedApprovals, SentMessage};
 pub use definitions::{
     AgentDetail, AgentList, DefinitionCheck, DefinitionEntry, DefinitionSource, DefinitionStanding,
     FileFinding, FindingLevel, SkillDetail, SkillList,
 };
-pub use event::Event;
+pub use diff::{ChangedFile, DiffResult};
+pub use event::{Event, EventType};
 pub use exit::RunExit;
 pub use export::ExportResult;
 pub use files::{ApplyResult, ConflictHunk, ConflictedFile, GcResult, KeptItem, MergeConflict, Salvage};
@@ -37,12 +42,14 @@ pub use machine::{
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
 pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
-pub use pages::{EventPage, QuestionList, Report, RunPage, StartedRun, StoredCommand};
+pub use pages::{EventPage, QuestionList, RunPage, StartedRun};
 pub use permission::{
-    Answer, AnswerDecision, BeyondRules, Explanation, LayerDecision, Question, StoredApproval,
+    Answer, AnswerDecision, BeyondRules, CommandLimits, Explanation, HookCommand, LayerDecision, Question,
+    StoredApproval,
 };
-pub use plan::{PlanCheck, PlanProblem};
+pub use plan::{PlanCheck, PlanProblem, WrittenPlan};
 pub use progress::{AgentTaskEvent, Delta, DeltaPart, TaskEvent, TaskState};
+pub use report::{CheckResult, ReportResult};
 pub use run::{
     Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,
     RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
@@ -97,6 +104,14 @@ pub struct Usage {
     pub cut_off_calls: u64,
     /// The maximum of tokens that the calls that were cut off can have used.
     pub cut_off_tokens_at_most: u64,
+}
+
+impl Usage {
+    /// Converts a usage. The maximum of a run or an agent whose first call is in progress at an unknown price is unknown.
+    pub fn new(usage: &crate::Usage, is_cost_unknown: bool) -> Self {
+        let usage = Self::from(usage);
+        if is_cost_unknown { Self { usd_at_most: None, ..usage } } else { usage }
+    }
 }
 
 impl From<&crate::Usage> for Usage {

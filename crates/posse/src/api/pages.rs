@@ -44,26 +44,6 @@ pub struct StartedRun {
     pub notes: Vec<String>,
 }
 
-/// The report of an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Report {
-    /// The agent's id.
-    pub agent: String,
-    /// The report in Markdown; if the agent failed, the reason and its last text.
-    pub report: String,
-    /// Whether its turn limit cut off its work.
-    pub turns_exhausted: bool,
-}
-
-/// A command for a run that is stored and takes effect as soon as a process executes the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StoredCommand {
-    /// The agent that the command is for; the root stands for its run.
-    pub agent: String,
-    /// Whether a process executes the run, and so acts on the command now.
-    pub carried: bool,
-}
-
 /// Writes every entry of a list as an object of its own, as `--json` prints it.
 fn versioned<T: Object, S: Serializer>(objects: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(objects.iter().map(VersionedObject::new))

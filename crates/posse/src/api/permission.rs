@@ -157,14 +157,49 @@ pub struct Explanation {
     pub note: Option<String>,
     /// The same for programs.
     pub beyond_rules: Option<BeyondRules>,
-    /// The places in the settings of the hooks that are called before the operation, and may refuse it.
+    /// Whether an `ask` is refused, because the agent is a sub-agent and its run does not let sub-agents ask.
+    #[serde(default)]
+    pub ask_is_refused: bool,
+    /// Whether the path is that of a well-known secret file that was kept out of the workspace.
+    #[serde(default)]
+    pub kept_out: bool,
+    /// What limits a command; null for other tools, and for a command that is denied.
+    #[serde(default)]
+    pub command: Option<CommandLimits>,
+    /// The places in the settings of the hooks that run before the operation, and can block it.
     #[serde(default)]
     pub hooks: Vec<String>,
+    /// These hooks with their commands, and those of the project that do not run because you do not trust its settings.
+    #[serde(default)]
+    pub hook_commands: Vec<HookCommand>,
+}
+
+/// What a command of an agent can reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandLimits {
+    /// What the sandbox consists of on this machine; null if there is none, so that commands are refused.
+    pub sandbox: Option<String>,
+    /// Whether the command has the network of the machine.
+    pub network: bool,
+    /// Whether the command can change the workspace of its agent. It can always change temporary directories of its own.
+    pub can_change_workspace: bool,
+}
+
+/// A hook that is called before an operation, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HookCommand {
+    /// Its place in the settings.
+    pub origin: String,
+    /// The command.
+    pub command: String,
+    /// Whether it runs: a hook of a project's settings runs only if you trust them.
+    pub runs: bool,
 }
 
 impl Explanation {
     /// Converts an explanation, with what lies beyond the rules.
-    pub fn new(explanation: &crate::Explanation) -> Self {
+    pub fn new(explained: &crate::ExplainedOperation) -> Self {
+        let crate::ExplainedOperation { explanation, is_ask_refused, is_kept_out, command } = explained;
         let beyond = crate::BeyondRules::of(explanation);
         let layers = explanation.layers.iter().map(|layer| LayerDecision {
             layer: layer.layer.to_string(),
@@ -174,19 +209,35 @@ impl Explanation {
         Self {
             operation: explanation.operation.clone(),
             decision: explanation.verdict.decision,
-            because: explanation.verdict.to_string(),
+            because: explanation.because(),
             layer: explanation.verdict.by().map(ToString::to_string),
             rule: explanation.verdict.rule().cloned(),
             layers: layers.collect(),
             note: beyond.as_ref().map(ToString::to_string),
             beyond_rules: beyond.as_ref().map(BeyondRules::from),
+            ask_is_refused: *is_ask_refused,
+            kept_out: *is_kept_out,
+            command: command.map(|command| CommandLimits {
+                sandbox: None,
+                network: command.has_network,
+                can_change_workspace: command.can_change_workspace,
+            }),
             hooks: Vec::new(),
+            hook_commands: Vec::new(),
         }
     }
 
-    /// Adds the hooks that are called before the operation.
+    /// Adds what the sandbox consists of.
     #[must_use]
-    pub fn with_hooks(self, hooks: Vec<String>) -> Self {
-        Self { hooks, ..self }
+    pub fn with_sandbox(self, sandbox: Option<String>) -> Self {
+        let command = self.command.map(|command| CommandLimits { sandbox, ..command });
+        Self { command, ..self }
+    }
+
+    /// Adds the hooks that are called before the operation, or would be.
+    #[must_use]
+    pub fn with_hooks(self, hooks: Vec<HookCommand>) -> Self {
+        let running = hooks.iter().filter(|hook| hook.runs).map(|hook| hook.origin.clone());
+        Self { hooks: running.collect(), hook_commands: hooks, ..self }
     }
 }

@@ -2,7 +2,7 @@
 
 use posse_domain::plan::Plan;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A problem in a plan.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,4 +58,13 @@ impl<'a> PlanCheck<'a> {
     pub fn invalid(problems: Vec<PlanProblem<'a>>) -> Self {
         Self { problems, ..Self::default() }
     }
+}
+
+/// A plan that the planner wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WrittenPlan {
+    /// The plan, as a file for `run --plan`.
+    pub text: String,
+    /// The file that it was written to; null if it was only printed.
+    pub file: Option<String>,
 }

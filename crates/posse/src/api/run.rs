@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MergeConflict, RunExit, Usage, timestamp};
-use crate::view::{self, RunFigures, ShownStatus, SpendingTotal};
+use crate::view::{self, ContinuedAgent, RunFigures, ShownStatus, SpendingTotal};
 use crate::{AgentView, FailKind, Figures, RunOutcome, RunResult, RunView};
 
 /// The status of a run.
@@ -210,6 +210,12 @@ pub struct Outcome {
     pub status: RunStatus,
     /// The root's report; if the run failed without one, the reason.
     pub text: String,
+    /// The code of the failure or cancellation, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// The reason of the failure or cancellation in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What all agents spent.
     pub usage: Usage,
     /// Whether it is a replay: nothing was spent, and `usage` is that of the recorded run.
@@ -263,6 +269,8 @@ impl Outcome {
             run: finished.run.to_string(),
             status: finished.status.into(),
             text: why.unwrap_or_else(|| finished.text.clone()),
+            code: finished.failure.as_ref().map(|failure| failure.code),
+            reason: finished.failure.as_ref().map(|failure| failure.reason.clone()),
             usage: (&finished.usage).into(),
             replay: finished.is_replay,
             replay_verdict: finished.replay.map(Into::into),
@@ -319,14 +327,20 @@ pub struct RunSummary {
     pub holder: Option<String>,
     /// How many calls wait for an approver.
     pub waiting: usize,
-    /// Whether it completed, but its root or a required sub-agent ran out of turns.
+    /// Whether it ended because its root or a required sub-agent ran out of turns.
     pub turns_exhausted: bool,
+    /// The agent of an earlier run that it continues or retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
+    /// Whether it retries the work of that agent, instead of continuing its conversation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
 }
 
 impl RunSummary {
-    /// Converts a run of a list as of `now_ms`.
-    pub fn new(listed: &crate::ListedRun, now_ms: i64) -> Self {
-        let crate::ListedRun { run, blocked, is_turn_limited, usage, .. } = listed;
+    /// Converts a run of a list as of `now_ms`, with the agent that it continues.
+    pub fn new(listed: &crate::ListedRun, continues: Option<&ContinuedAgent>, now_ms: i64) -> Self {
+        let crate::ListedRun { run, blocked, is_turn_limited, usage, is_cost_unknown, .. } = listed;
         Self {
             run: run.run.to_string(),
             status: run.shown_status().into(),
@@ -339,12 +353,14 @@ impl RunSummary {
             created_at: timestamp(run.created_at_ms),
             ended_at: run.ended_at_ms.map(timestamp),
             wall_ms: listed.wall_ms(now_ms),
-            usage: usage.into(),
+            usage: Usage::new(usage, *is_cost_unknown),
             replay: listed.is_replay(),
             pid: run.holder.as_ref().and_then(|holder| holder.pid),
             holder: run.holder.as_ref().map(|holder| holder.label.clone()),
             waiting: blocked.questions().len(),
             turns_exhausted: *is_turn_limited,
+            continues: continues.map(|continued| continued.agent.to_string()),
+            retry: continues.is_some_and(|continued| continued.is_retry),
         }
     }
 }
@@ -404,6 +420,10 @@ pub struct Agent {
     pub depth: u32,
     /// The name of its definition.
     pub definition: String,
+    /// The description that its parent gave, or the first line of the request.
+    pub title: String,
+    /// Its model, `provider/model`.
+    pub model: String,
     /// The skill that it executes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
@@ -413,6 +433,12 @@ pub struct Agent {
     pub final_status: Option<crate::FinalStatus>,
     /// `integrated`, or the kind of its failure.
     pub close_reason: Option<CloseReason>,
+    /// The code of its failure or cancellation, for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// The reason of its failure or cancellation in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// Its own turns, without its children's.
     pub turns: u64,
     /// Its own tool calls that have ended, without its children's.
@@ -451,10 +477,14 @@ impl Agent {
             parent: agent.parent().map(|parent| parent.to_string()),
             depth: agent.depth(),
             definition: agent.definition.clone(),
+            title: agent.title.clone(),
+            model: agent.model.clone(),
             skill: agent.skill.clone(),
             state: agent.state,
             final_status: agent.final_status,
             close_reason: agent.close_reason.map(Into::into),
+            code: agent.failure.as_ref().map(|failure| failure.code),
+            reason: agent.failure.as_ref().map(|failure| failure.reason.clone()),
             turns,
             tool_calls,
             open_calls: agent.open_calls,
@@ -462,7 +492,7 @@ impl Agent {
             files_changed: agent.files_changed(),
             activity: agent.current_activity(),
             wall_ms,
-            usage: (&usage).into(),
+            usage: Usage::new(&usage, agent.is_cost_unknown()),
             subtree_usage: (&agent.subtree.usage).into(),
             turns_exhausted: agent.is_turn_limited(),
             blocked: blocked_on.map(|on| on.words(now_ms, zone)),
@@ -529,8 +559,24 @@ pub struct RunDetail {
     pub run: String,
     /// The run's current status.
     pub status: RunStatus,
-    /// Whether the root ran out of turns.
+    /// The first line of its request.
+    pub request: String,
+    /// Its working directory.
+    pub dir: String,
+    /// The model of its root.
+    pub model: String,
+    /// When it started.
+    pub created_at: String,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Whether it ended because its root or a required sub-agent ran out of turns.
     pub turns_exhausted: bool,
+    /// The agent of an earlier run that it continues or retries.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<String>,
+    /// Whether it retries the work of that agent, instead of continuing its conversation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
     /// The recorded run or the bundle that it replays, if it is a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<String>,
@@ -576,10 +622,17 @@ impl RunDetail {
         Self {
             run: run.run_str().to_owned(),
             status: run.shown_status().into(),
+            request: run.title().to_owned(),
+            dir: run.dir().to_owned(),
+            model: run.agents().root().map_or_else(String::new, |root| root.model.clone()),
+            created_at: timestamp(run.started_at_ms()),
+            ended_at: run.ended_at_ms().map(timestamp),
             turns_exhausted: run.is_turn_limited(),
+            continues: run.continues().map(|continued| continued.agent.to_string()),
+            retry: run.continues().is_some_and(|continued| continued.is_retry),
             replay_of: run.replay_of().map(str::to_owned),
             elapsed_ms: run.elapsed_ms(now_ms),
-            usage: (&run.usage()).into(),
+            usage: Usage::new(&run.usage(), run.is_cost_unknown()),
             refused: run.refused().iter().map(RefusedCall::from).collect(),
             refused_count: run.refused().count(),
             agents: run.agents().iter().map(agent).collect(),

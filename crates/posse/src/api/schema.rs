@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, DefinitionCheck,
-    Delta, Event, EventPage, Explanation, ExportResult, GcResult, MachineReport, ModelList, Outcome,
-    PlanCheck, Question, QuestionList, Report, RunDetail, RunPage, RunReference, RunStats, RunSummary,
-    Salvage, SettingsList, SkillDetail, SkillList, StartedRun, StoredApproval, StoredCommand, TrustList,
-    VERSION, Verification,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, CancelResult,
+    DefinitionCheck, Delta, DiffResult, Event, EventPage, Explanation, ExportResult, GcResult, InitResult,
+    MachineReport, ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals,
+    RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SentMessage, SettingsList, SkillDetail,
+    SkillList, StartedRun, StoredApproval, TrustList, VERSION, Verification, WrittenPlan,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
@@ -63,12 +63,17 @@ objects! {
     TrustList,
     MachineReport,
     ModelList,
+    DiffResult,
+    ReportResult,
+    CancelResult,
+    SentMessage,
+    RevokedApprovals,
+    InitResult,
+    WrittenPlan,
     RunPage,
     EventPage,
     QuestionList,
     StartedRun,
-    StoredCommand,
-    Report,
     AgentTaskEvent,
     Delta,
 }

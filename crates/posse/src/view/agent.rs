@@ -7,7 +7,9 @@ use posse_domain::event::{
     EventBody, FinalStatus, ModelReplied, Purpose, QueuedFor, RunStarted, SubagentClosed, SubagentCreated,
 };
 use posse_domain::id::AgentId;
-use posse_domain::lifecycle::{AgentState, CloseReason, FailKind, FailureReason, RunStatus};
+use posse_domain::lifecycle::{
+    AgentState, CloseReason, FailKind, FailureReason, RunStatus, cancelled, with_code,
+};
 use posse_domain::permission::ToolSet;
 use posse_domain::printable;
 use posse_domain::text::first_line;
@@ -77,6 +79,7 @@ pub struct Refusal {
 /// One agent of a run, created from its row or from events. Fields that rows do not have (turn, attempt, activity,
 /// refusals) keep their initial value until the next event about the agent.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "they do not depend on each other")]
 pub struct AgentView {
     /// Its id, which determines its parent and its depth.
     pub id: AgentId,
@@ -115,6 +118,8 @@ pub struct AgentView {
     pub background: bool,
     /// Whether a request to its model is in flight.
     pub asking: bool,
+    /// Whether the price of that request is unknown.
+    pub asks_at_unknown_price: bool,
     /// Its last action, in one line.
     pub activity: String,
     /// How far its integration is; `None` until the first result.
@@ -162,6 +167,7 @@ impl AgentView {
             attempt: 1,
             background: false,
             asking: false,
+            asks_at_unknown_price: false,
             activity: String::new(),
             integration: None,
             can_write: false,
@@ -229,9 +235,15 @@ impl AgentView {
         }
     }
 
-    /// Whether its turn limit cut off its work.
+    /// Whether its turn limit cut off its work, whether that was accepted or not.
     pub fn is_turn_limited(&self) -> bool {
         self.own.turn_limited > 0
+            || self.failure.as_ref().is_some_and(|failure| failure.code == Code::TurnLimit)
+    }
+
+    /// Whether none of its calls was answered, and the one in progress is of unknown price: what it spends is unknown.
+    pub fn is_cost_unknown(&self) -> bool {
+        self.asks_at_unknown_price && self.own.usage.tokens() == 0
     }
 
     /// How many files its accepted work changed. None if it cannot change files, or if no work of it was accepted.
@@ -300,10 +312,12 @@ impl AgentView {
     pub(super) fn apply_activity(&mut self, event: &ViewEvent<'_>) {
         self.last_seq = event.seq;
         match event.body {
+            EventBody::ModelCalled(e) => self.asks_at_unknown_price = e.reserved.micro_usd.is_none(),
             EventBody::ToolFinished(_) | EventBody::ToolInterrupted(_) => {
                 self.open_calls = self.open_calls.saturating_sub(1);
             }
             EventBody::ModelReplied(e) => {
+                self.asks_at_unknown_price = false;
                 self.open_calls = e.reply.as_ref().map_or(0, |reply| reply.calls.len() as u64);
             }
             _ => {}
@@ -394,8 +408,8 @@ impl AgentView {
     fn fail(&mut self, kind: FailKind, code: Code, reason: &str) {
         self.state = AgentState::Failed;
         self.failure = Some(FailureReason { code, reason: reason.to_owned() });
-        let word = if kind == FailKind::Cancelled { "cancelled" } else { code.as_str() };
-        self.activity = format!("{word}: {}", printable::line(reason));
+        let words = if kind == FailKind::Cancelled { cancelled(reason) } else { with_code(reason, code) };
+        self.activity = printable::line(&words);
     }
 
     fn close(&mut self, final_status: FinalStatus, reason: Option<CloseReason>, at_ms: i64) {

@@ -6,7 +6,7 @@ use posse_domain::event::{Change, EventBody, EventKind};
 use posse_domain::id::AgentId;
 use posse_engine::Delta;
 
-use super::{AgentView, Stage, ViewEvent, ViewPart};
+use super::{AgentView, OpenModelCalls, Stage, ViewEvent, ViewPart};
 use crate::Figures;
 
 /// How many agents are in each state.
@@ -49,6 +49,8 @@ pub struct Agents {
     /// The position of each agent in the list.
     index: HashMap<AgentId, usize>,
     counts: StageCounts,
+    /// The figures of agents before the reserves of calls that were cut off were added.
+    before_cut_off: HashMap<AgentId, (Figures, Figures)>,
 }
 
 impl Agents {
@@ -91,6 +93,29 @@ impl Agents {
     pub(super) fn recall_activity(&mut self, event: &ViewEvent<'_>) {
         if let Some(agent) = self.get_mut(event.agent) {
             agent.apply_activity(event);
+        }
+    }
+
+    /// Counts the open model calls of an interrupted run as cut off, as the process that resumes or cancels it will.
+    pub(super) fn count_as_cut_off(&mut self, calls: &OpenModelCalls) {
+        for (id, usage) in calls.as_cut_off() {
+            let mut at = Some(id.clone());
+            while let Some(above) = at {
+                if let Some(agent) = self.index.get(&above).map(|at| &self.list[*at]) {
+                    self.before_cut_off.entry(above.clone()).or_insert((agent.own, agent.subtree));
+                }
+                at = above.parent();
+            }
+            self.count(id, Figures::from(usage));
+        }
+    }
+
+    /// Takes back what [`count_as_cut_off`](Self::count_as_cut_off) added.
+    pub(super) fn forget_cut_off(&mut self) {
+        for (id, (own, subtree)) in std::mem::take(&mut self.before_cut_off) {
+            if let Some(agent) = self.get_mut(&id) {
+                (agent.own, agent.subtree) = (own, subtree);
+            }
         }
     }
 

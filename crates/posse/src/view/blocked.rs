@@ -60,6 +60,11 @@ impl BlockedAgents {
         &self.waits
     }
 
+    /// What still holds. Without a process that executes the run, no agent waits for a provider; a question stays open.
+    pub(super) fn known(self, is_executed: bool) -> Self {
+        if is_executed { self } else { Self { waits: ProviderWaits::default(), ..self } }
+    }
+
     /// The ids of all blocked agents, sorted, each once.
     pub fn agents(&self) -> Vec<&AgentId> {
         let asking = self.questions.iter().map(|question| &question.agent);

@@ -9,9 +9,11 @@ use posse_domain::permission::Approvals;
 use posse_domain::printable;
 use posse_engine::ports::{AgentRow, RunEntry, RunSpending, StoreError};
 
+use super::continued::ContinuedPart;
 use super::{
-    AgentRecord, AgentView, Agents, BlockedAgents, ListedRun, OpenQuestions, PlanView, RefusedOperations,
-    RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, Tracks, ViewEvent, ViewPart,
+    AgentRecord, AgentView, Agents, BlockedAgents, ContinuedAgent, ListedRun, OpenModelCalls, OpenQuestions,
+    PlanView, RefusedOperations, RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, Tracks,
+    ViewEvent, ViewPart,
 };
 use crate::{Error, Posse, RunOutcome};
 
@@ -26,16 +28,18 @@ const ACTIVITY_EVENTS: u64 = 1_000;
 struct NamedParts {
     blocked: BlockedAgents,
     plan: PlanView,
+    continued: ContinuedPart,
 }
 
 impl ViewPart for NamedParts {
     fn needs(&self, kind: EventKind) -> bool {
-        self.blocked.needs(kind) || self.plan.needs(kind)
+        self.blocked.needs(kind) || self.plan.needs(kind) || self.continued.needs(kind)
     }
 
     fn apply(&mut self, event: &ViewEvent<'_>) {
         self.blocked.take(event);
         self.plan.take(event);
+        self.continued.take(event);
     }
 }
 
@@ -65,10 +69,23 @@ impl Posse {
             };
             let is_turn_limited = self.is_turn_limited(&run).await?;
             let unknown = Usage { micro_usd: None, ..Usage::default() };
-            let usage = spent.as_mut().map_or(unknown, |spent| spent.remove(&run.run).unwrap_or_default());
-            let is_interrupted = run.status.is_running() && run.holder.is_none() && run.damage.is_none();
-            let stopped_at_ms = if is_interrupted { self.last_event_at_ms(&run).await? } else { None };
-            listed.push(ListedRun { run, blocked, is_turn_limited, stopped_at_ms, usage });
+            let mut usage =
+                spent.as_mut().map_or(unknown, |spent| spent.remove(&run.run).unwrap_or_default());
+            let is_open = run.status.is_running() && run.damage.is_none();
+            let is_interrupted = is_open && run.holder.is_none();
+            let stopped_at_ms =
+                if is_interrupted { self.last_event_at_ms(&run).await?.max(run.alive_at_ms) } else { None };
+            let mut is_cost_unknown = false;
+            // A run that is executed and has spent something shows that; before, its journal is short.
+            if is_interrupted || (is_open && usage.tokens() == 0) {
+                let calls: OpenModelCalls = self.fold(&run.run).await?;
+                if is_interrupted {
+                    calls.as_cut_off().for_each(|(_, cut_off)| usage += cut_off);
+                } else {
+                    is_cost_unknown = calls.has_unknown_price();
+                }
+            }
+            listed.push(ListedRun { run, blocked, is_turn_limited, stopped_at_ms, usage, is_cost_unknown });
         }
         Ok(listed)
     }
@@ -87,6 +104,11 @@ impl Posse {
             (run.run, sum)
         };
         Ok(Some(spending.into_iter().map(of_run).collect()))
+    }
+
+    /// The agent of an earlier run that a run continues or retries.
+    pub async fn continues(&self, run: &RunId) -> Result<Option<ContinuedAgent>, Error> {
+        Ok(self.fold_of::<ContinuedPart>(run, []).await?.0)
     }
 
     /// What the newest runs spent together, at most `limit` of them, in a single query. `day_of` returns the day of a
@@ -127,24 +149,36 @@ impl Posse {
             }
             let parts = self.parts_of_rows(run, &rows, before.head.seq).await?;
             if before.row.ended_at_ms.is_none() {
-                view.blocked = parts.blocked;
+                view.blocked = parts.blocked.known(before.holder.is_some());
                 view.blocked.questions.mark_answered(&mail);
             }
             view.plan = parts.plan;
+            view.continues = parts.continued.0;
             view.timeline = self.last_events(run, before.head.seq).await?;
             view.refused = self.refused_of(&view, before.head.seq).await?;
             if before.row.ended_at_ms.is_none() {
                 self.recall_activities(&mut view, before.head.seq).await?;
             }
+            self.count_cut_off_calls(&mut view, before.head.seq).await?;
             return Ok(view);
         }
-        let mut view = RunView { holder: self.sound(run).await?.holder, ..RunView::default() };
+        let RunEntry { holder, alive_at_ms, .. } = self.sound(run).await?;
+        let mut view = RunView { holder, alive_at_ms, ..RunView::default() };
         let mut events = self.events(run, 0);
         while let Some(event) = events.try_next().await? {
             view.apply(&event);
         }
         view.blocked.questions.mark_answered(&mail);
+        self.count_cut_off_calls(&mut view, u64::MAX).await?;
         Ok(view)
+    }
+
+    /// Counts the open model calls of an interrupted run as cut off.
+    async fn count_cut_off_calls(&self, view: &mut RunView, until: u64) -> Result<(), Error> {
+        if let Some(run) = view.run().filter(|_| view.is_interrupted()) {
+            view.agents.count_as_cut_off(&self.fold_up_to(&run, until).await?);
+        }
+        Ok(())
     }
 
     /// A run from its rows alone, for a reader that neither follows it nor needs open questions and waits: the journal
@@ -206,6 +240,7 @@ impl Posse {
             holder: entry.holder.clone(),
             last_seq: entry.head.seq,
             last_at_ms: last_at_ms.unwrap_or(entry.row.created_at_ms),
+            alive_at_ms: entry.alive_at_ms,
             is_turn_limited: last.is_some_and(|event| RunOutcome::is_turn_limited_by(&event.body)),
             starts_from_rows: true,
             ..RunView::default()
@@ -214,9 +249,12 @@ impl Posse {
 
     /// An agent with its contract and its report.
     pub async fn agent(&self, agent: &AgentId) -> Result<AgentRecord, Error> {
-        self.sound(&agent.run()).await?;
+        let entry = self.sound(&agent.run()).await?;
         let mut rows = self.store.agents(&self.key(&agent.run())).await?;
-        let agents = Agents::from_rows(&rows)?;
+        let mut agents = Agents::from_rows(&rows)?;
+        if entry.row.ended_at_ms.is_none() && entry.holder.is_none() {
+            agents.count_as_cut_off(&self.fold_up_to(&agent.run(), entry.head.seq).await?);
+        }
         let (Some(at), Some(view)) = (rows.iter().position(|row| row.id == *agent), agents.get(agent)) else {
             return Err(Error::NoAgent(agent.clone()));
         };
@@ -232,13 +270,15 @@ impl Posse {
 
     /// What the agents of a run wait for outside of it.
     pub async fn blocked(&self, run: &RunId) -> Result<BlockedAgents, Error> {
-        if self.sound(run).await?.row.ended_at_ms.is_some() {
+        let entry = self.sound(run).await?;
+        if entry.row.ended_at_ms.is_some() {
             return Ok(BlockedAgents::default());
         }
         // In this order, see `view`.
         let mail = self.store.mail(&self.key(run)).await?;
         let rows = self.store.agents(&self.key(run)).await?;
-        let mut blocked = self.parts_of_rows(run, &rows, u64::MAX).await?.blocked;
+        let blocked = self.parts_of_rows(run, &rows, u64::MAX).await?.blocked;
+        let mut blocked = blocked.known(entry.holder.is_some());
         blocked.questions.mark_answered(&mail);
         Ok(blocked)
     }

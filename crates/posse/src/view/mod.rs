@@ -11,6 +11,8 @@
 //! | `questions`, `waits`, `blocked` | what agents wait for outside of the run |
 //! | `files`, `file_history` | the commits of each agent, and its files at a moment |
 //! | `refusals` | the operations that were refused |
+//! | `open_calls` | the reserves of model calls without a reply |
+//! | `continued` | the agent of an earlier run that a run continues |
 //! | `plan`, `timeline` | the other parts |
 //! | `tracks` | when each agent did what; not part of the whole view, which would grow with every call |
 //! | `spending` | figures as of a moment, and sums of them |
@@ -25,9 +27,11 @@
 mod agent;
 mod agents;
 mod blocked;
+mod continued;
 mod file_history;
 mod files;
 mod load;
+mod open_calls;
 mod plan;
 mod questions;
 mod refusals;
@@ -41,9 +45,11 @@ mod waits;
 pub use agent::{AgentView, IntegrationProgress, Refusal, Stage};
 pub use agents::{Agents, StageCounts};
 pub use blocked::{BlockedAgents, BlockedOn};
+pub use continued::ContinuedAgent;
 pub(crate) use file_history::{FileHistory, FilesAt};
 pub(crate) use files::started_from;
 pub use files::{AgentCommits, AgentFiles};
+pub(crate) use open_calls::OpenModelCalls;
 pub use plan::{PlanView, StepView};
 pub use questions::{OpenQuestion, OpenQuestions};
 pub use refusals::{REFUSED_LISTED_MAX, RefusedBy, RefusedOperation, RefusedOperations};
@@ -130,6 +136,7 @@ pub struct RunView {
     plan: PlanView,
     timeline: Timeline,
     refused: RefusedOperations,
+    continues: Option<ContinuedAgent>,
     title: String,
     dir: String,
     holder: Option<Holder>,
@@ -137,6 +144,8 @@ pub struct RunView {
     is_turn_limited: bool,
     last_seq: u64,
     last_at_ms: i64,
+    /// When its last lease holder is known to have lived, if no process executed it when the view was loaded.
+    alive_at_ms: Option<i64>,
 }
 
 impl RunView {
@@ -151,10 +160,13 @@ impl RunView {
         }
         self.last_seq = event.seq;
         self.last_at_ms = event.at_ms;
+        // A process executes it again, and the journal says what became of its calls.
+        self.agents.forget_cut_off();
         if let EventBody::RunStarted(started) = event.body {
             let request = started.request.text.to_shared();
             self.title = printable::line(&first_line(&request, RUN_TITLE_MAX_CHARS));
             self.dir.clone_from(&started.request.dir);
+            self.continues = ContinuedAgent::of(started);
         }
         self.is_turn_limited |= crate::RunOutcome::is_turn_limited_by(event.body);
         self.agents.take(event);
@@ -188,6 +200,11 @@ impl RunView {
     /// Its working directory.
     pub fn dir(&self) -> &str {
         &self.dir
+    }
+
+    /// The agent of an earlier run that it continues or retries.
+    pub fn continues(&self) -> Option<&ContinuedAgent> {
+        self.continues.as_ref()
     }
 
     /// The process that executed it when the view was loaded. No event names it.
@@ -230,11 +247,23 @@ impl RunView {
         &self.refused
     }
 
-    /// How long it took, or has been running as of `now_ms`. An interrupted run counts until its last event.
+    /// How long it took, or has been running as of `now_ms`. An interrupted run counts until its last lease holder is
+    /// known to have lived.
     pub fn elapsed_ms(&self, now_ms: i64) -> u64 {
-        let is_executed = self.status().is_running() && self.holder().is_some();
-        let until = self.ended_at_ms().unwrap_or(if is_executed { now_ms } else { self.last_at_ms });
+        let until = self.ended_at_ms().unwrap_or_else(|| self.until_ms(now_ms));
         until.saturating_sub(self.started_at_ms()).max(0).cast_unsigned()
+    }
+
+    /// Until when its open agents have worked: until now if a process executes it, else until its last event, or until its
+    /// last lease holder renewed the lease, if that was later.
+    fn until_ms(&self, now_ms: i64) -> i64 {
+        let is_executed = self.status().is_running() && self.holder().is_some();
+        if is_executed { now_ms } else { self.last_at_ms.max(self.alive_at_ms.unwrap_or(i64::MIN)) }
+    }
+
+    /// Whether it has not ended and no process executed it when the view was loaded.
+    pub fn is_interrupted(&self) -> bool {
+        self.shown_status() == ShownStatus::Interrupted
     }
 
     /// The status by the events so far.
@@ -252,9 +281,14 @@ impl RunView {
         self.is_turn_limited || self.agents.root().is_some_and(AgentView::is_turn_limited)
     }
 
-    /// What the whole tree spent.
+    /// What the whole tree spent. In an interrupted run, the calls without a reply were cut off.
     pub fn usage(&self) -> Usage {
         self.agents.root().map(|root| root.subtree.usage).unwrap_or_default()
+    }
+
+    /// Whether no call was answered, and one in progress is of unknown price: what the run spends is unknown.
+    pub fn is_cost_unknown(&self) -> bool {
+        self.usage().tokens() == 0 && self.agents.iter().any(|agent| agent.asks_at_unknown_price)
     }
 
     /// The turns of the whole tree.

@@ -74,11 +74,10 @@ pub struct RunFigures<'a> {
 }
 
 impl RunView {
-    /// The figures of its agents. Open agents count until `now_ms` if a process executes the run, else until the run's
-    /// last event.
+    /// The figures of its agents. Open agents count until `now_ms` if a process executes the run, else until its last
+    /// lease holder is known to have lived.
     pub fn figures(&self, now_ms: i64) -> RunFigures<'_> {
-        let is_executed = self.status().is_running() && self.holder().is_some();
-        RunFigures::new(self.agents(), if is_executed { now_ms } else { self.last_at_ms() })
+        RunFigures::new(self.agents(), self.until_ms(now_ms))
     }
 }
 
@@ -216,5 +215,13 @@ mod tests {
         let view = RunView { agents, last_at_ms: 4_000, ..RunView::default() };
         let root = view.agents().root().expect("a root");
         assert_eq!(view.figures(60_000).own(root).wall_ms, 3_000);
+        // The process lived for longer than that, or is not known to have.
+        for (alive_at_ms, wall_ms) in [(9_000, 8_000), (2_000, 3_000)] {
+            let view = RunView { alive_at_ms: Some(alive_at_ms), ..RunView::default() };
+            let view =
+                RunView { agents: Agents::from_rows(&rows).expect("agents"), last_at_ms: 4_000, ..view };
+            let root = view.agents().root().expect("a root");
+            assert_eq!((view.figures(60_000).own(root).wall_ms, view.elapsed_ms(60_000)), (wall_ms, wall_ms));
+        }
     }
 }

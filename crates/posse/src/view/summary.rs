@@ -35,6 +35,8 @@ pub struct RunSummary {
     pub ended_at_ms: Option<i64>,
     /// The process that executes it, if any.
     pub holder: Option<Holder>,
+    /// When its last lease holder renewed the lease, in milliseconds since 1970, if no process executes it.
+    pub alive_at_ms: Option<i64>,
     /// Why its row or its head is unreliable, if it is; [`Posse::verify`](crate::Posse::verify) reports every problem.
     pub damage: Option<String>,
 }
@@ -54,6 +56,7 @@ impl From<RunEntry> for RunSummary {
             created_at_ms: entry.row.created_at_ms,
             ended_at_ms: entry.row.ended_at_ms,
             holder: entry.holder,
+            alive_at_ms: entry.alive_at_ms,
             damage: entry.damage,
         }
     }
@@ -73,12 +76,15 @@ pub struct ListedRun {
     pub run: RunSummary,
     /// What its agents wait for; empty if it has ended or is damaged.
     pub blocked: BlockedAgents,
-    /// Whether it completed, but its root or a required sub-agent ran out of turns.
+    /// Whether it ended because its root or a required sub-agent ran out of turns.
     pub is_turn_limited: bool,
-    /// When its last event was, in milliseconds since 1970, if it is interrupted.
+    /// Until when its last lease holder is known to have lived, in milliseconds since 1970, if it is interrupted.
     pub stopped_at_ms: Option<i64>,
-    /// What its agents spent. The usage of a replay is that of the recorded run.
+    /// What its agents spent. The usage of a replay is that of the recorded run. In an interrupted run, the calls without
+    /// a reply were cut off.
     pub usage: Usage,
+    /// Whether no call was answered, and one in progress is of unknown price: what the run spends is unknown.
+    pub is_cost_unknown: bool,
 }
 
 impl ListedRun {
@@ -91,14 +97,23 @@ impl ListedRun {
                 ListStatus::Waiting
             }
             (None, ShownStatus::Recorded(RunStatus::Running)) => ListStatus::Running,
-            // It completed, but its work may be unfinished.
-            (None, ShownStatus::Recorded(RunStatus::Completed)) if self.is_turn_limited => {
+            // Whether it completed or failed, its work may be unfinished, and more turns help.
+            (None, ShownStatus::Recorded(RunStatus::Completed | RunStatus::Failed))
+                if self.is_turn_limited =>
+            {
                 ListStatus::TurnLimit
             }
             (None, ShownStatus::Recorded(RunStatus::Completed)) => ListStatus::Completed,
             (None, ShownStatus::Recorded(RunStatus::Failed)) => ListStatus::Failed,
             (None, ShownStatus::Recorded(RunStatus::Cancelled)) => ListStatus::Cancelled,
         }
+    }
+
+    /// Whether a list of the runs with this status has it. A run that failed at its turn limit is also a failed one.
+    pub fn has_status(&self, status: ListStatus) -> bool {
+        let is_failed =
+            status == ListStatus::Failed && self.run.damage.is_none() && self.run.status == RunStatus::Failed;
+        self.status() == status || is_failed
     }
 
     /// Whether it replays a recorded run, and so spends nothing.
@@ -124,7 +139,7 @@ pub enum ListStatus {
     Interrupted,
     /// It ended with an accepted result.
     Completed,
-    /// It completed, but its root or a required sub-agent ran out of turns.
+    /// It ended, completed or failed, because its root or a required sub-agent ran out of turns.
     TurnLimit,
     /// It ended without an accepted result.
     Failed,
@@ -146,6 +161,11 @@ impl ListStatus {
         Self::Cancelled,
         Self::Damaged,
     ];
+
+    /// The status with this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
 
     /// The status as a word.
     pub fn as_str(self) -> &'static str {

@@ -9,13 +9,9 @@ use posse_domain::id::AgentId;
 use posse_domain::printable;
 
 use super::{ViewEvent, ViewPart};
-use crate::api::timestamp;
 
 /// Longest reason in the words about a wait.
 const REASON_MAX_CHARS: usize = 120;
-/// How much of that is the end of a longer reason.
-const REASON_END_CHARS: usize = 20;
-
 /// A wait that ends later than this is shown with its date, because a time of day would be ambiguous.
 const FAR_MS: i64 = 12 * 60 * 60 * 1_000;
 
@@ -39,25 +35,51 @@ impl ProviderWait {
         Self { agent: agent.clone(), provider: provider.clone(), reason: reason.clone(), until_ms: *until_ms }
     }
 
-    /// The wait with its reason and its end as of `now_ms`, in one line without control characters. A time of day is in
+    /// The wait with its reason and its end as of `now_ms`, in one line without control characters. The time of day is in
     /// the reader's time zone.
     pub fn words(&self, now_ms: i64, zone: &TimeZone) -> String {
-        let reason = shortened(&printable::line(&self.reason));
         let is_far = self.until_ms.saturating_sub(now_ms) > FAR_MS;
-        let until = if is_far { timestamp(self.until_ms) } else { time_of_day(self.until_ms, zone) };
-        format!("waits for {}: {reason} (until {until})", printable::line(&self.provider))
+        let form = if is_far { "%Y-%m-%d %H:%M" } else { "%H:%M:%S" };
+        let at = Timestamp::from_millisecond(self.until_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+        let at = at.to_zoned(zone.clone()).strftime(form).to_string();
+        self.words_with(&format!("at {at}"), &format!("until {at}"))
+    }
+
+    /// The same for a view that is drawn again and again: how long it still waits.
+    pub fn words_now(&self, now_ms: i64) -> String {
+        // Rounded up: the wait is not over as long as it is shown.
+        let seconds = self.until_ms.saturating_sub(now_ms).max(0).saturating_add(999) / 1_000;
+        let left = match seconds {
+            0..60 => format!("{seconds} s"),
+            60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+            _ => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        };
+        self.words_with(&format!("in {left}"), &format!("for {left}"))
+    }
+
+    /// What happened, the retry and its time first, and then the words of the provider, which may be long.
+    fn words_with(&self, retry_at: &str, waits_until: &str) -> String {
+        let reason = printable::line(&self.reason);
+        let (reason, retry) = match reason.rsplit_once(", retry ") {
+            Some((reason, retry)) => (reason, format!(", retry {retry} {retry_at}")),
+            None => (reason.as_str(), format!(", {waits_until}")),
+        };
+        let (what, more) = reason.split_once(": ").unwrap_or((reason, ""));
+        let what = first_words(what, REASON_MAX_CHARS);
+        let left = REASON_MAX_CHARS.saturating_sub(what.chars().count());
+        let more = if more.is_empty() { String::new() } else { format!(": {}", first_words(more, left)) };
+        format!("waits for {}: {what}{retry}{more}", printable::line(&self.provider))
     }
 }
 
-/// A reason of limited length. A long one keeps its end, which has the number of the retry.
-fn shortened(reason: &str) -> String {
-    let length = reason.chars().count();
-    if length <= REASON_MAX_CHARS {
-        return reason.to_owned();
+/// The first words of a text, at most this many characters of it.
+fn first_words(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
     }
-    let start: String = reason.chars().take(REASON_MAX_CHARS - REASON_END_CHARS).collect();
-    let end: String = reason.chars().skip(length - REASON_END_CHARS + 1).collect();
-    format!("{start}…{end}")
+    let start: String = text.chars().take(most.saturating_sub(1)).collect();
+    let whole = start.rsplit_once(' ').map_or(start.as_str(), |(words, _)| words);
+    format!("{}…", whole.trim_end_matches([',', ';', ' ']))
 }
 
 /// A time of day in this time zone, with milliseconds.
@@ -116,11 +138,39 @@ mod tests {
         let hour_ms = 60 * 60 * 1_000;
         let east = TimeZone::fixed(jiff::tz::offset(2));
         let soon = wait(12 * hour_ms).words(0, &east);
-        assert_eq!(soon, "waits for acme: slow down (until 14:00:00.000)");
-        let long = format!("{}, retry 3 of 29", "slow ".repeat(40));
-        assert_eq!(shortened(&long).chars().count(), REASON_MAX_CHARS);
-        assert!(shortened(&long).ends_with(", retry 3 of 29"), "{}", shortened(&long));
+        assert_eq!(soon, "waits for acme: slow down, until 14:00:00");
         let tomorrow = wait(24 * hour_ms).words(0, &east);
-        assert_eq!(tomorrow, "waits for acme: slow down (until 1970-01-02T00:00:00.000Z)");
+        assert_eq!(tomorrow, "waits for acme: slow down, until 1970-01-02 02:00");
+        assert_eq!(wait(90_001).words_now(0), "waits for acme: slow down, for 1 min 31 s");
+    }
+
+    #[test]
+    fn a_retry_is_named_before_the_words_of_the_provider_which_are_cut_between_words() {
+        let agent: AgentId = "aaaaaaaa.1".parse().expect("an agent");
+        let wait = |reason: String| {
+            ProviderWait::new(
+                &agent,
+                &ProviderWaitStarted { provider: "acme".to_owned(), reason, until_ms: 3_500 },
+            )
+        };
+        let limited = wait("rate limited (429): nope, retry 3 of 29".to_owned());
+        let utc = TimeZone::UTC;
+        assert_eq!(limited.words_now(0), "waits for acme: rate limited (429), retry 3 of 29 in 4 s: nope");
+        assert_eq!(
+            limited.words(0, &utc),
+            "waits for acme: rate limited (429), retry 3 of 29 at 00:00:03: nope"
+        );
+        assert_eq!(
+            limited.words_now(9_000),
+            "waits for acme: rate limited (429), retry 3 of 29 in 0 s: nope"
+        );
+        let long = wait(format!("rate limited (429): {}, retry 3 of 29", "slow down ".repeat(40).trim_end()));
+        let words = long.words_now(0);
+        assert!(words.ends_with(" slow down…") || words.ends_with(" slow…"), "{words}");
+        assert!(
+            words.starts_with("waits for acme: rate limited (429), retry 3 of 29 in 4 s: slow down "),
+            "{words}"
+        );
+        assert!(words.chars().count() < 190, "{words}");
     }
 }

@@ -48,7 +48,7 @@ async fn a_client_reads_what_is_printed_about_a_run() {
     let listed = posse.listed_runs(1, |_| true).await.expect("a list").remove(0);
     assert_eq!(listed.status(), ListStatus::Waiting);
     let label = &listed.run.holder.as_ref().expect("a process executes it").label;
-    assert_eq!(read_back(&api::RunSummary::new(&listed, 0))["holder"], json!(label));
+    assert_eq!(read_back(&api::RunSummary::new(&listed, None, 0))["holder"], json!(label));
 
     let requests = posse.pending_questions_of(&view).await.expect("requests");
     assert_eq!(requests, posse.pending_questions(run).await.expect("requests"));

@@ -178,7 +178,9 @@ impl From<RuntimeError> for Problem {
             RuntimeError::Stopped { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail)
             }
-            RuntimeError::Damaged { .. } | RuntimeError::Inconsistent { .. } => Problem::failed(detail),
+            RuntimeError::NotStarted { .. }
+            | RuntimeError::Damaged { .. }
+            | RuntimeError::Inconsistent { .. } => Problem::failed(detail),
         }
     }
 }

@@ -91,8 +91,9 @@ impl TakenCaches {
         rustix::fs::flock(&layer.dir, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| "another command is changing it".to_owned())?;
         let lowers: Vec<&OwnedFd> = below.iter().chain([lower]).collect();
-        let mounted =
-            layer.over(&lowers).map_err(|error| format!("the kernel gives no overlay there: {error}"))?;
+        let mounted = layer
+            .over(&lowers)
+            .map_err(|error| format!("the kernel cannot mount an overlay there: {error}"))?;
         self.locked.push(layer.dir);
         Ok(mounted)
     }

@@ -132,7 +132,7 @@ impl DiscoveryResult {
         }
         if more > 0 {
             let files = plural(more, "file");
-            let text = format!("mistakes in {files} of agents and skills");
+            let text = format!("problems in {files} of agents and skills");
             notes.push(Note::info(text).remedy(Remedy::Validate(kinds)));
         }
     }

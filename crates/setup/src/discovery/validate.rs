@@ -125,8 +125,11 @@ fn form_of(path: &Path, holds: DefinitionType) -> Result<Form, SetupError> {
         (DefinitionType::Agents, Some("md")) => Ok(Form::Agent),
         (DefinitionType::Skills, Some("yaml" | "yml")) => Ok(Form::YamlSkill),
         (DefinitionType::Skills, Some("md")) => Ok(Form::SkillFolder),
-        _ => Err(SetupError::usage(format!("{}: this file holds neither", path.display()))
-            .remedy(Remedy::NameFileFor(holds))),
+        _ => Err(SetupError::usage(format!(
+            "{}: this file contains neither an agent nor a skill",
+            path.display()
+        ))
+        .remedy(Remedy::NameFileFor(holds))),
     }
 }
 

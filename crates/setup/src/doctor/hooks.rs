@@ -2,9 +2,9 @@
 
 use posse::api::CheckStatus as Status;
 
-use super::{MachineFinding, hint, passed, short};
+use super::{MachineFinding, hint, not_checked, passed, short};
 use crate::Setup;
-use crate::hooks::unused_matchers_in;
+use crate::hooks::{missing_scripts, unused_matchers_in};
 use crate::notes::Note;
 use crate::settings::hooks::Hook;
 use crate::settings::{Origin, ResolvedSettings};
@@ -13,8 +13,7 @@ use crate::settings::{Origin, ResolvedSettings};
 pub(super) fn hooks(setup: &Setup) -> MachineFinding {
     let (name, cwd) = ("hooks", &setup.environment.cwd);
     let Ok(resolved) = ResolvedSettings::of(setup, cwd) else {
-        let remedy = hint("see the line above");
-        return short(name, Status::Note, "unknown: the settings cannot be used", remedy);
+        return not_checked(name);
     };
     let mut value = counted(&resolved.settings.hooks).unwrap_or_else(|| "none".to_owned());
     let untrusted = resolved.project.iter().filter(|file| !file.is_trusted());
@@ -25,11 +24,13 @@ pub(super) fn hooks(setup: &Setup) -> MachineFinding {
     value.extend(counted(&untrusted).map(|inert| format!("; not trusted, so not run: {inert}")));
     let unused = unused_matchers_in(cwd, &resolved.settings, setup);
     let unused = unused.unwrap_or_else(|error| vec![Note::warning(error.message())]);
-    if unused.is_empty() {
+    let home = setup.environment.home.as_deref();
+    let missing = missing_scripts(&resolved.settings.hooks, cwd, home);
+    if unused.is_empty() && missing.is_empty() {
         return passed(name, value);
     }
-    let unused: Vec<&str> = unused.iter().map(|note| note.text.as_str()).collect();
-    short(name, Status::Note, value, hint(unused.join("; ")))
+    let problems: Vec<String> = missing.into_iter().chain(unused.into_iter().map(|note| note.text)).collect();
+    short(name, Status::Note, value, hint(problems.join("; ")))
 }
 
 /// How many hooks each file has; `None` without hooks.

@@ -10,13 +10,18 @@ mod programs;
 mod sandbox;
 mod state;
 
+use std::time::Duration;
+
 use posse::api::{CheckStatus as Status, MachineCheck, MachineReport};
 use posse::sandbox::{Machine, Sandbox};
 
 use crate::Setup;
-use crate::environment::Environment;
+use crate::models::http;
 use crate::settings::project::ProjectFile;
 use crate::settings::{SEARCH_KEYS, Settings};
+
+/// How long the server of web searches may take to answer.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What a user can do about a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +80,11 @@ fn short(
     MachineFinding { name, status, value: value.into(), remedy: Some(remedy) }
 }
 
+/// A finding about settings that cannot be used.
+fn not_checked(name: &'static str) -> MachineFinding {
+    short(name, Status::Note, "not checked: fix the settings first", hint("`settings` names the problem"))
+}
+
 fn hint(text: impl Into<String>) -> MachineRemedy {
     MachineRemedy::Hint(text.into())
 }
@@ -102,7 +112,8 @@ pub async fn inspect(setup: &Setup, words: &dyn MachineWords) -> MachineReport {
     findings.push(hooks::hooks(setup));
     findings.push(models::providers(&resolved, environment, words));
     findings.push(models::prices(&resolved, environment));
-    findings.push(search(environment));
+    findings.extend(sandbox::reads(&resolved, environment));
+    findings.push(search(setup).await);
     let check = |MachineFinding { name, status, value, remedy }| MachineCheck {
         name: name.to_owned(),
         status,
@@ -123,7 +134,9 @@ fn settings(setup: &Setup) -> MachineFinding {
     let (name, environment) = ("settings", &setup.environment);
     let file = environment.settings_file.as_ref();
     let shown = file.map_or_else(|| "the file".to_owned(), |file| file.display().to_string());
-    match Settings::own(environment).and_then(|own| own.check(setup)) {
+    match Settings::own(environment)
+        .and_then(|own| own.check(setup).and_then(|()| setup.sandbox(&own).map(drop)))
+    {
         Err(error) => short(name, Status::Missing, error.message(), hint("fix or remove the file")),
         Ok(()) if file.is_some_and(|file| file.exists()) => passed(name, shown),
         Ok(()) => passed(name, format!("defaults ({shown} does not exist)")),
@@ -153,12 +166,21 @@ fn project_settings(setup: &Setup) -> Vec<MachineFinding> {
     }
 }
 
-fn search(environment: &Environment) -> MachineFinding {
+async fn search(setup: &Setup) -> MachineFinding {
+    let environment = &setup.environment;
     // Names only: a value would end up in a bug report.
     let is_set =
         |name: &&str| environment.variables.iter().any(|(own, value)| own == name && !value.is_empty());
     let present: Vec<&str> = SEARCH_KEYS.into_iter().filter(is_set).collect();
-    let configured = Settings::own(environment).is_ok_and(|settings| settings.search.is_set());
+    let Ok(settings) = Settings::own(environment) else { return not_checked("web search") };
+    let configured = settings.search.is_set();
+    if let Some(url) = settings.search.address().filter(|_| configured)
+        && let Ok(http) = http(&settings, setup)
+        && !http.answers(url, SEARCH_PATIENCE).await
+    {
+        let remedy = hint("start the server, or correct search.url in the settings");
+        return short("web search", Status::Note, format!("{url} does not answer"), remedy);
+    }
     match (configured, present.as_slice()) {
         (true, []) => passed("web search", "configured"),
         (true, keys) => passed("web search", format!("configured; set: {}", keys.join(", "))),

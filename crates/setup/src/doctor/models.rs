@@ -1,7 +1,7 @@
 //! Reports which providers are usable, and what their models cost.
 
 use posse::api::CheckStatus as Status;
-use posse::{ProviderError, prices_taken};
+use posse::{Provider, ProviderError, prices_taken};
 
 use super::{MachineFinding, MachineRemedy, MachineWords, hint, passed, short};
 use crate::environment::Environment;
@@ -27,12 +27,23 @@ pub(super) fn providers(
             (Ok(None), Ok(endpoint)) if !is_local => {
                 ready.push(format!("{name} (no key, {})", endpoint.base_url));
             }
+            // A provider that only the settings name is meant to be used.
+            (_, Err(error @ (ProviderError::NoBaseUrl { .. } | ProviderError::NoKey { .. })))
+                if Provider::find(name).is_none() =>
+            {
+                wrong.push(error.to_string());
+            }
             // Providers of one company take the same key.
             (_, Err(ProviderError::NoKey { variables, .. })) if !absent.contains(&variables) => {
                 absent.push(variables);
             }
             _ => {}
         }
+    }
+    let is_empty =
+        |name: &str| environment.variables.iter().any(|(own, value)| own == name && value.trim().is_empty());
+    for name in absent.iter().flat_map(|names| names.split(" or ")).filter(|name| is_empty(name)) {
+        wrong.push(format!("{name} is set, but empty"));
     }
     let first = providers.first_ready().map(|(_, model)| format!("; {}", words.default_model(&model)));
     let first = first.unwrap_or_default();

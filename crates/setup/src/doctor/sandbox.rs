@@ -8,6 +8,8 @@ use posse::workspace::try_overlays;
 use super::state::writable;
 use super::{MachineFinding, MachineRemedy, hint, passed, short};
 use crate::Setup;
+use crate::environment::Environment;
+use crate::settings::Settings;
 
 pub(super) fn sandbox(level: Result<&Level, &Unavailable>) -> MachineFinding {
     match level {
@@ -69,6 +71,15 @@ pub(super) fn layers(machine: &Machine) -> Vec<MachineFinding> {
         )
     };
     vec![namespaces, landlock, seccomp, cgroups]
+}
+
+/// The paths of `sandbox.read` that do not exist; `None` if all exist.
+pub(super) fn reads(settings: &Settings, environment: &Environment) -> Option<MachineFinding> {
+    let missing = settings.sandbox.missing_reads(environment.home.as_deref());
+    (!missing.is_empty()).then(|| {
+        let value = format!("these paths do not exist: {}", missing.join(", "));
+        short("sandbox.read", Status::Note, value, hint("correct them in the settings, or remove them"))
+    })
 }
 
 /// Whether commands can change a project's caches without changing the user's; `None` if that cannot be tried.

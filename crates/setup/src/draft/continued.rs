@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use posse::{EndedAgent, RunStatus};
+use posse::{Continuation, EndedAgent, RunStatus};
 
 use super::{PlanInput, RunDraft};
 use crate::error::SetupError;
@@ -34,7 +34,7 @@ impl RunDraft {
         }
         let mut draft = self.beside(&earlier, named);
         draft.settings = with_limits(draft.settings, &earlier, named);
-        let mut continuation = earlier.continuation.clone();
+        let mut continuation = Continuation { is_retry: true, ..earlier.continuation.clone() };
         let is_root = id.is_root();
         if is_root && earlier.plan.is_none() && earlier.request.terms.skill.is_none() && earlier.has_replied()
         {
@@ -102,7 +102,8 @@ impl RunDraft {
 
 /// The first message of a run that continues where an earlier one stopped.
 fn again(earlier: &EndedAgent) -> String {
-    let why = earlier.outcome.as_ref().and_then(posse::RunOutcome::why);
+    let why = earlier.outcome.as_ref().and_then(|outcome| outcome.failure.as_ref());
+    let why = why.map(|failure| failure.reason.as_str());
     let why = why
         .map_or_else(|| "it reached its turn limit".to_owned(), |why| why.trim_end_matches('.').to_owned());
     format!(

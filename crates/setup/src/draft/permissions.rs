@@ -32,7 +32,7 @@ impl RunPermissions {
         if let Some(pattern) = self.allow.iter().find(is_denied) {
             let problem = format!("`{pattern}` is also denied, and a denied operation stays denied");
             return Err(SetupError::about(Subject::Permission(Decision::Allow), problem)
-                .remedy(Remedy::Hint("leave out one of the two; nothing was started".to_owned())));
+                .remedy(Remedy::Hint("remove one of the two; nothing was started".to_owned())));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use posse::api::HookCommand;
 use posse::hooks::Matcher;
 use posse::ports::Moment;
 
@@ -10,14 +11,23 @@ use crate::error::SetupError;
 use crate::settings::ResolvedSettings;
 use crate::settings::hooks::Hook;
 
-/// The origins of the hooks that are called before a tool in this directory, and may refuse the call: those of the user's
-/// settings and of trusted files of the project. The matcher is the one that decides in a run.
-pub fn hooks_before(tool: &str, dir: &Path, setup: &Setup) -> Result<Vec<String>, SetupError> {
+/// The hooks that are called before a tool in this directory, and can block the call: those of the user's settings and of
+/// trusted files of the project; then those of files that the user does not trust, which do not run. The matcher is the
+/// one that decides in a run.
+pub fn hooks_before(tool: &str, dir: &Path, setup: &Setup) -> Result<Vec<HookCommand>, SetupError> {
     let resolved = ResolvedSettings::of(setup, dir)?;
     let is_called = |hook: &&Hook| {
         let matcher = Matcher::parse(hook.moment, hook.matcher.as_deref());
         hook.moment == Moment::PreToolUse && matcher.is_ok_and(|matcher| matcher.matches(tool))
     };
-    let origins = resolved.settings.hooks.iter().filter(is_called).map(|hook| hook.origin.to_string());
-    Ok(origins.collect())
+    let shown = |hook: &Hook, runs| HookCommand {
+        origin: hook.origin.to_string(),
+        command: hook.command.clone(),
+        runs,
+    };
+    let running = resolved.settings.hooks.iter().filter(is_called).map(|hook| shown(hook, true));
+    let untrusted = resolved.project.iter().filter(|file| !file.is_trusted());
+    let untrusted =
+        untrusted.filter_map(|file| file.settings.as_ref().ok()).flat_map(|settings| &settings.hooks);
+    Ok(running.chain(untrusted.filter(is_called).map(|hook| shown(hook, false))).collect())
 }

@@ -114,7 +114,7 @@ steps:
         problems(text),
         [
             "2: on_failure: `contineu` is not one of continue, stop (did you mean `continue`?)",
-            "7: step 1 `one`: depends_on: a cycle, in which none can be first: `one` -> `two` -> `one`",
+            "7: step 1 `one`: depends_on: the steps depend on each other in a circle: `one` -> `two` -> `one`",
             "10: step 2 `two`: agent: unknown definition `explorer` (did you mean `explore`?); available: \
              `explore`, `general`, `planner`, `researcher`",
             "13: step 3 `three`: description: is missing",
@@ -202,6 +202,19 @@ fn what_is_missing_is_named() {
     assert_eq!(
         problems("goal: g\nsteps:\n  - words\n"),
         ["3: step 1: a step is a map with `title` and `description`; here is text"]
+    );
+}
+
+#[test]
+fn an_unknown_dependency_is_told_beside_a_missing_title() {
+    let text =
+        "goal: g\nsteps:\n  - {description: a}\n  - {title: b, description: b, depends_on: [nowhere]}\n";
+    assert_eq!(
+        problems(text),
+        [
+            "3: step 1: title: is missing",
+            "4: step 2 `b`: depends_on: unknown step `nowhere` (step 1 has no title); steps are named by title",
+        ]
     );
 }
 

@@ -170,7 +170,7 @@ hooks:
         for (text, part) in [
             (
                 "hooks:\n  PreToolUs: []\n",
-                "settings.yaml:2: unknown key `PreToolUs` (did you mean `PreToolUse`?)",
+                "settings.yaml:2: unknown key `hooks.PreToolUs` (did you mean `PreToolUse`?)",
             ),
             ("hooks:\n  PreToolUse:\n    - hooks: [{type: prompt, command: x}]\n", "settings.yaml:3: "),
             ("hooks:\n  PreToolUse:\n    - hooks: [{type: command}]\n", "the key `command` is missing"),

@@ -228,7 +228,7 @@ keys! {
 pub(super) const SECTIONS: [(&str, &str); 5] = [
     ("agent", "Limits and defaults of runs"),
     ("search", "The provider of web searches"),
-    ("sandbox", "What commands of agents see and may use"),
+    ("sandbox", "What commands of agents can see and use"),
     ("workspace", "How workspaces are made"),
     ("gc", "When workspaces and salvaged work are removed"),
 ];

@@ -23,7 +23,8 @@ const A_NUMBER: &str = "expected a whole number";
 pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
     let cause = innermost(error);
     let at = cause.location().or_else(|| error.location());
-    let mut problem = describe(cause);
+    let within = at.map(|at| keys_above(text, at)).unwrap_or_default();
+    let mut problem = describe(cause, &within);
     if problem.starts_with(A_NUMBER)
         && let Some(found) = at.and_then(|at| scalar_at(text, at))
     {
@@ -38,16 +39,65 @@ pub(super) fn in_file(error: &Error, text: &str, path: &Path) -> SetupError {
     // Only for a value of the wrong type is the key above it certainly the right one.
     let above = problem.starts_with("expected ");
     let key = at.and_then(|at| key_before(text, at, above)).filter(|_| !names_itself);
-    let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", shown(key)));
+    let path_of = |key: &str| {
+        let above = within.strip_suffix(&[key.to_owned()][..]).unwrap_or(&within);
+        whole(above, key)
+    };
+    let problem = key.map_or(problem.clone(), |key| format!("{}: {problem}", path_of(key)));
     SetupError::usage(format!("{}{place}: {problem}", path.display()))
         .hint("fix the file and try again; nothing was started")
 }
 
-fn describe(error: &Error) -> String {
+/// A key with those above it, such as `sandbox.level`.
+fn whole(above: &[String], key: &str) -> String {
+    let above = above.iter().map(|key| format!("{}.", shown(key)));
+    above.chain([shown(key).into_owned()]).collect()
+}
+
+/// The keys that a position lies in, the outermost first: those of the lines above with less indentation, and on its own
+/// line those with an open brace.
+fn keys_above(text: &str, at: Location) -> Vec<String> {
+    let Some((before, _)) = split_at(text, at) else { return Vec::new() };
+    let number = usize::try_from(at.line()).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().take(number).collect();
+    let Some((own, above)) = lines.split_last() else { return Vec::new() };
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut keys = Vec::new();
+    let mut inner = indent(own);
+    for line in above.iter().rev() {
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with('#') || indent(line) >= inner {
+            continue;
+        }
+        inner = indent(line);
+        keys.extend(key_at_end(trimmed.split(':').next().unwrap_or_default()));
+    }
+    keys.reverse();
+    let mut open = Vec::new();
+    for (position, c) in before.char_indices() {
+        match c {
+            '{' => open.push(before[..position].trim_end().strip_suffix(':').and_then(key_at_end)),
+            '}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    keys.extend(open.into_iter().flatten());
+    keys
+}
+
+/// The key at the end of a text, without quotes.
+fn key_at_end(text: &str) -> Option<String> {
+    let text = text.trim_end_matches(['"', '\'']);
+    let start =
+        text.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').map_or(0, |at| at + 1);
+    Some(text[start..].to_owned()).filter(|key| !key.is_empty())
+}
+
+fn describe(error: &Error, above: &[String]) -> String {
     match error {
         Error::SerdeUnknownField { field, expected, .. } => {
             let meant = hint(nearest(field, expected.iter().copied()));
-            format!("unknown key `{}`{meant}; known keys: {}", shown(field), expected.join(", "))
+            format!("unknown key `{}`{meant}; known keys: {}", whole(above, field), expected.join(", "))
         }
         Error::SerdeUnknownVariant { variant, expected, .. } => {
             format!("`{}` is not one of {}", shown(variant), expected.join(", "))

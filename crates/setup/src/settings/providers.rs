@@ -34,9 +34,7 @@ impl TryFrom<String> for ProviderName {
         let wrong = |why: &str| Err(format!("`{}` cannot be the name of a provider: {why}", shown(&name)));
         match name.as_str() {
             "" => wrong("it is empty"),
-            taken if TAKEN.contains(&taken) => {
-                wrong(&format!("`{taken}/…` are models without one; choose another"))
-            }
+            taken if TAKEN.contains(&taken) => wrong(&format!("`{taken}` is reserved; choose another name")),
             other if other.contains('/') => wrong("what follows the first `/` is the model; remove the `/`"),
             other if other.contains(|c: char| c.is_whitespace() || c.is_control()) => {
                 wrong("it has spaces in it; remove them")
@@ -298,7 +296,7 @@ prices:
         for (text, part) in [
             (
                 "providers:\n  lab:\n    base_uri: x\n",
-                "settings.yaml:3: unknown key `base_uri` (did you mean `base_url`?)",
+                "settings.yaml:3: unknown key `providers.lab.base_uri` (did you mean `base_url`?)",
             ),
             ("providers:\n  lab: {requests_per_minute: 0}\n", "settings.yaml:2: "),
             ("providers:\n  lab: {key: sk-canary, tools: none}\n", "settings.yaml:2: "),
@@ -314,8 +312,14 @@ prices:
                 "providers:\n  lab:\n    key: canary\n    key_env: LAB\n",
                 "settings.yaml:3: providers.lab has both `key` and `key_env`",
             ),
-            ("providers:\n  lab:\n    sk-canary: x\n", "settings.yaml:3: unknown key `sk-c…`; known keys:"),
-            ("providers:\n  lab:\n    0123456789canary: x\n", "settings.yaml:3: unknown key `0123…`"),
+            (
+                "providers:\n  lab:\n    sk-canary: x\n",
+                "settings.yaml:3: unknown key `providers.lab.sk-c…`; known keys:",
+            ),
+            (
+                "providers:\n  lab:\n    0123456789canary: x\n",
+                "settings.yaml:3: unknown key `providers.lab.0123…`",
+            ),
             ("x-a-long-text-of-many-words-that-is-no-canary: x\n", "settings.yaml:1: unknown key `x-a-…`"),
             ("providers:\n  lab: sk-canary\n", "settings.yaml:2: "),
             ("providers:\n  lab: {format: sk-canary}\n", "settings.yaml:2: "),

@@ -54,6 +54,12 @@ impl SandboxSettings {
         Ok(value)
     }
 
+    /// The paths that commands may read, as they are written, and that do not exist.
+    pub(crate) fn missing_reads(&self, home: Option<&Path>) -> Vec<&str> {
+        let paths = self.read.iter().flat_map(|read| &read.value).map(String::as_str);
+        paths.filter(|path| absolute(path, home).is_some_and(|path| !path.exists())).collect()
+    }
+
     /// Applies these settings to the options.
     pub fn apply(&self, home: Option<&Path>, options: SandboxOptions) -> Result<SandboxOptions, SetupError> {
         let mut read = options.read;

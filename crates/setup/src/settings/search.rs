@@ -54,6 +54,11 @@ impl SearchSettings {
         self.provider.is_some()
     }
 
+    /// The provider's address, if the settings name it.
+    pub fn address(&self) -> Option<&str> {
+        self.url.as_ref().map(|url| url.value.as_str())
+    }
+
     /// The provider, with its key from the variables. A missing key is reported to the agent that searches, because a
     /// run without searches needs no key.
     pub fn search(&self, variables: &[(String, String)]) -> Result<Search, SetupError> {
@@ -177,7 +182,7 @@ mod tests {
         let error = read("search: {provider: google}\n").expect_err("unknown");
         assert!(error.starts_with("error: settings.yaml:1: "), "{error}");
         let error = read("search:\n  provder: brave\n").expect_err("unknown");
-        assert!(error.contains("unknown key `provder` (did you mean `provider`?)"), "{error}");
+        assert!(error.contains("unknown key `search.provder` (did you mean `provider`?)"), "{error}");
     }
 
     #[test]

@@ -91,17 +91,17 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
     for (text, start) in [
         (
             "agent:\n  max_dept: 3\n",
-            "error: settings.yaml:2: unknown key `max_dept` (did you mean `max_depth`?)",
+            "error: settings.yaml:2: unknown key `agent.max_dept` (did you mean `max_depth`?)",
         ),
         ("modell: x\n", "error: settings.yaml:1: unknown key `modell` (did you mean `model`?)"),
-        ("agent:\n  max_depth: deep\n", "error: settings.yaml:2: max_depth: expected a whole number"),
+        ("agent:\n  max_depth: deep\n", "error: settings.yaml:2: agent.max_depth: expected a whole number"),
         (
             "agent: {max_depth: yes, max_turns: 3}\n",
-            "error: settings.yaml:1: max_depth: expected a whole number of at least 0, found `yes`\n",
+            "error: settings.yaml:1: agent.max_depth: expected a whole number of at least 0, found `yes`\n",
         ),
         (
             "agent:\n  max_turns: many # or so\n",
-            "error: settings.yaml:2: max_turns: expected a whole number of at least 1, or `none`, found `many`\n",
+            "error: settings.yaml:2: agent.max_turns: expected a whole number of at least 1, or `none`, found `many`\n",
         ),
         ("agent: {max_turns: 0}\n", "error: settings.yaml:1: "),
         ("rules: {bash: deny}\n", "error: settings.yaml:1: rules: expected a list"),

@@ -108,7 +108,7 @@ impl GcKeys {
 fn at_least_one(key: &str, value: Option<WithOrigin<u64>>) -> Result<Option<u64>, SetupError> {
     match value {
         Some(WithOrigin { value: 0, origin }) => {
-            Err(SetupError::usage(format!("{origin}: workspace.{key} is 0: then no run could have files"))
+            Err(SetupError::usage(format!("{origin}: workspace.{key} must be at least 1"))
                 .hint("remove it to use the default"))
         }
         value => Ok(value.map(|value| value.value)),
@@ -206,7 +206,7 @@ mod tests {
             assert!(error.starts_with(&format!("error: {named}")), "{error}");
         }
         for (text, named) in [
-            ("workspace:\n  coppy: [x]\n", "unknown key `coppy` (did you mean `copy`?)"),
+            ("workspace:\n  coppy: [x]\n", "unknown key `workspace.coppy` (did you mean `copy`?)"),
             ("gc:\n  workspaces: 7\n", "an age such as `7d`"),
             ("gc: {salvages: 7d}\n", "(did you mean `salvage`?)"),
         ] {

@@ -100,6 +100,25 @@ pub async fn a_dead_lease_holder_is_replaced_after_its_lease(world: &dyn World) 
     append(&*other, &key, 1, 2, 1).await;
 }
 
+/// A list says when the last holder of an expired lease renewed it, and nothing about a lease that is live or released.
+pub async fn a_list_says_when_an_expired_lease_was_renewed(world: &dyn World) {
+    let (store, other, key) = (world.open(), world.open(), key(1));
+    let alive_at_ms = async || other.runs(&key.tenant, "", 1).await.unwrap()[0].alive_at_ms;
+    create(&*store, &key).await;
+    world.advance(2 * LEASE);
+    let created_at_ms = alive_at_ms().await.expect("it is over");
+    let epoch = claim_granted(&*store, &key).await;
+    assert_eq!(alive_at_ms().await, None, "the lease is live");
+    world.advance(MOST);
+    store.heartbeat(&key, epoch).await.unwrap();
+    world.advance(2 * LEASE);
+    let ms = i64::try_from((2 * LEASE + MOST).as_millis()).unwrap();
+    assert_eq!(alive_at_ms().await, Some(created_at_ms + ms), "until its last heartbeat");
+    let epoch = claim_granted(&*store, &key).await;
+    store.release(&key, epoch).await.unwrap();
+    assert_eq!(alive_at_ms().await, None, "a released lease");
+}
+
 /// A live process that does not renew its lease loses its runs when the lease is over, and not before.
 pub async fn a_silent_lease_holder_is_replaced_after_its_lease(world: &dyn World) {
     let (store, other, key) = (world.open(), world.open(), key(1));

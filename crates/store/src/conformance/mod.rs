@@ -93,6 +93,7 @@ macro_rules! conformance_tests {
             leases::a_process_that_lost_its_lease_is_fenced,
             leases::a_dead_lease_holder_is_replaced_at_once_where_the_store_notices_death,
             leases::a_dead_lease_holder_is_replaced_after_its_lease,
+            leases::a_list_says_when_an_expired_lease_was_renewed,
             leases::a_silent_lease_holder_is_replaced_after_its_lease,
             leases::an_expired_lease_binds_its_holder_to_nothing_until_another_claims,
             leases::heartbeats_keep_a_lease,

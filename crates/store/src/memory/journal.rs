@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use posse_domain::event::{Link, StoredEvent, chain};
 use posse_domain::hash::Hash;
@@ -54,12 +55,14 @@ struct Lease {
     handle: HandleNo,
     label: Arc<str>,
     expiry: Expiry,
+    length: Duration,
 }
 
 impl Lease {
     fn of(process: &Process) -> Self {
         let (boot, until_ms) = (process.clock.boot().to_owned(), process.clock.until_ms(process.lease));
-        Self { handle: process.handle, label: process.label.clone(), expiry: Expiry { boot, until_ms } }
+        let (label, length) = (process.label.clone(), process.lease);
+        Self { handle: process.handle, label, expiry: Expiry { boot, until_ms }, length }
     }
 }
 
@@ -300,7 +303,9 @@ impl Data {
     fn entry(&self, key: &RunKey, run: &Run, clock: &LeaseClock) -> RunEntry {
         let (row, agents) = (run.row.clone(), run.agents.len() as u64);
         let (head, holder) = (run.head(), self.holder(run, clock));
-        RunEntry { run: key.run.clone(), row, agents, head, holder, damage: None }
+        let over = run.lease.as_ref().filter(|_| holder.is_none());
+        let alive_at_ms = over.and_then(|lease| clock.renewed_at_ms(&lease.expiry, lease.length));
+        RunEntry { run: key.run.clone(), row, agents, head, holder, alive_at_ms, damage: None }
     }
 
     pub(super) fn agents(&self, key: &RunKey) -> Result<Vec<AgentRow>, StoreError> {

@@ -301,7 +301,12 @@ fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
         row.get::<_, Option<i64>>(column).map(|number| u64::try_from(number.unwrap_or(0)).unwrap_or(0))
     };
     let epoch = number(11)?;
-    let lease = Lease::from_row(row, 12)?.filter(|lease| lease.is_live(context));
+    let (live, over): (Option<Lease>, Option<Lease>) = match Lease::from_row(row, 12)? {
+        Some(lease) if lease.is_live(context) => (Some(lease), None),
+        lease => (None, lease),
+    };
+    let options = &context.options;
+    let alive_at_ms = over.and_then(|lease| options.clock.renewed_at_ms(&lease.expiry, options.lease));
     Ok(RunEntry {
         run,
         row: RunRow {
@@ -316,7 +321,8 @@ fn run_entry(row: &Row<'_>, context: &Context, run: RunId) -> Answer<RunEntry> {
         },
         agents: number(16)?,
         head: Head { seq: number(9)?, hash: hash.unwrap_or(Hash::ZERO) },
-        holder: lease.map(|lease| lease.into_holder(context, epoch)),
+        holder: live.map(|lease| lease.into_holder(context, epoch)),
+        alive_at_ms,
         damage,
     })
 }

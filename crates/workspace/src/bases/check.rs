@@ -1,6 +1,7 @@
 //! Compares the files of a state with its manifest: by their stat at the first use in a process, by their content in the
 //! background and on request.
 
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -51,10 +52,9 @@ fn changed_file(files: &Path, manifest: &Manifest) -> Option<String> {
     // Beneath the handle of its directory, a file is found in one step.
     let groups: Vec<&[Entry]> =
         manifest.entries.chunk_by(|one, next| directory_of(&one.path) == directory_of(&next.path)).collect();
-    let changed = parallel::map(groups.len(), |at| {
-        Ok::<Option<&Entry>, RepositoryError>(changed_in_group(&root, groups[at]))
-    });
-    let first = changed.ok()?.into_iter().flatten().next();
+    let Ok(changed) =
+        parallel::map(groups.len(), |at| Ok::<_, Infallible>(changed_in_group(&root, groups[at])));
+    let first = changed.into_iter().flatten().next();
     first.map(|entry| notes::readable(&entry.path))
 }
 

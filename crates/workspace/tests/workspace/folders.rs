@@ -192,7 +192,11 @@ fn a_directory_inside_a_repository_is_a_folder_of_its_own() {
     let space = world.spaces().open(RUN).expect("opened");
     assert_eq!(names_of(&space, &begun.snapshot.commit), ["inside"]);
     assert_eq!(begun.head, None);
-    assert!(begun.notes.iter().any(|note| note.contains("not its top")), "{:?}", begun.notes);
+    assert!(
+        begun.notes.iter().any(|note| note.contains("a subdirectory of a git repository")),
+        "{:?}",
+        begun.notes
+    );
     assert!(fingerprint(&world.folder()) == before);
 }
 

@@ -106,7 +106,10 @@ fn a_last_reply_that_still_calls_tools_is_not_a_report() {
         let Next::Fail(broken) = told.next() else { panic!("{text}: {:?}", told.next()) };
         assert_eq!((broken.kind, broken.code), (FailKind::Execution, Code::TurnLimit), "{text}");
         let reason = &broken.reason;
-        assert!(reason.contains("used up its 1 turn,") && reason.contains("called tools"), "{reason}");
+        assert!(
+            reason.contains("reached its limit of 1 turn;") && reason.contains("called tools"),
+            "{reason}"
+        );
         assert_eq!(broken.report, None, "what it said is in its trace, and is no report");
         // Calls in a report turn are not part of the conversation.
         assert!(said(&told.machine).last().expect("said").ends_with("[]"));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use posse::atomic_file::{self, ExistingFile};
-use posse::{Plan, Posse, RunOutcome, RunRequest, RunStatus};
+use posse::{Plan, Posse, RunOutcome, RunRequest, RunStatus, api};
 use posse_setup::plan::file::report;
 use posse_setup::plan::planning::{PlanningSession, PlanningStep};
 use posse_setup::{RunDirectory, RunDraft};
@@ -41,6 +41,9 @@ pub(crate) struct MakeArgs {
     /// The working directory [default: the current one]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Print one JSON object with the plan
+    #[arg(long)]
+    json: bool,
 }
 
 /// The result of asking the planner.
@@ -62,7 +65,7 @@ pub(crate) fn make(args: &MakeArgs, context: &Context) -> Result<Exit, CliError>
     let mut planning = print_noted(runtime::looking(async { Ok(preparing.await) })?)?;
     match ask_planner(&mut planning, context)? {
         PlannerOutcome::Ended(exit) => Ok(exit),
-        PlannerOutcome::Answer(answer) => hand_over(&planning.file_text(&answer), target),
+        PlannerOutcome::Answer(answer) => hand_over(&planning.file_text(&answer), target, args.json),
     }
 }
 
@@ -161,9 +164,16 @@ async fn ask(
     }
 }
 
-fn hand_over(plan: &str, target: Option<Target>) -> Result<Exit, CliError> {
-    if let Some(target) = target {
+fn hand_over(plan: &str, target: Option<Target>, json: bool) -> Result<Exit, CliError> {
+    if let Some(target) = &target {
         target.write(plan)?;
+    }
+    if json {
+        let file = target.map(|target| target.path.display().to_string());
+        Output::new().json(&api::WrittenPlan { text: plan.to_owned(), file })?;
+        return Ok(Exit::DONE);
+    }
+    if let Some(target) = target {
         note(&format!("written to {}", target.path.display()));
     } else {
         let mut output = Output::new();

@@ -4,13 +4,14 @@ use posse::view::{AgentView, BlockedOn, IntegrationProgress, Stage};
 use posse::{RunView, first_line};
 
 use super::{DrawOptions, Row, Tint, cost, elapsed, files_fact};
-use crate::blocked::on_provider;
 use crate::term;
 use crate::text::count;
-use crate::view::width::text_columns;
+use crate::view::width::{clip, text_columns};
 
 /// Longest title: the agent's activity needs room too.
 const TITLE_MAX_CHARS: usize = 40;
+/// Columns of a shortened title. A narrower row has none.
+const TITLE_MIN_COLUMNS: usize = 8;
 /// Longest operation.
 const OPERATION_MAX_CHARS: usize = 200;
 /// Columns that are kept for an activity before figures and the title get any.
@@ -28,7 +29,7 @@ pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: D
     row.push(Tint::Plain, format!(" {}", agent.definition));
     let until = agent.completed_at_ms.unwrap_or(drawing.now_ms);
     let time = elapsed(agent.created_at_ms, until);
-    let activity = activity(run, agent);
+    let activity = activity(run, agent, drawing.now_ms);
     let fixed: usize =
         row.pieces.iter().map(|(_, text)| text_columns(text)).sum::<usize>() + 2 + text_columns(&time);
     let mut left = drawing.columns.saturating_sub(fixed);
@@ -51,25 +52,35 @@ pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: D
 
 /// The figures and the title for which there is room: turns first, then the title, then the rest.
 fn choose(agent: &AgentView, is_folded: bool, mut left: usize) -> (Vec<String>, Option<String>) {
-    let mut fits = |text: &str| {
-        let needed = text_columns(text);
-        let fits = needed <= left;
-        left -= if fits { needed } else { 0 };
-        fits
-    };
     let turn = (agent.turn > 0).then(|| {
         let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
         format!("turn {}{limit}", agent.turn)
     });
-    let mut figures: Vec<String> = turn.filter(|turn| fits(&format!(", {turn}"))).into_iter().collect();
+    let mut figures: Vec<String> =
+        turn.filter(|turn| fits(&format!(", {turn}"), &mut left)).into_iter().collect();
     let skill = agent.skill.as_ref().map(|skill| format!(" for skill {skill}")).unwrap_or_default();
     let title = match agent.title.as_str() {
         "" => skill,
         title => format!("{skill}: {}", first_line(title, TITLE_MAX_CHARS)),
     };
-    let title = (!title.is_empty() && fits(&title)).then_some(title);
-    figures.extend(more_figures(agent, is_folded).into_iter().filter(|figure| fits(&format!(", {figure}"))));
+    // A title is shortened before it goes: it says more than tokens.
+    let title = match clip(&title, left.max(TITLE_MIN_COLUMNS)).0 {
+        title if title.is_empty() || text_columns(&title) > left => None,
+        title => Some(title),
+    };
+    left -= title.as_deref().map_or(0, text_columns);
+    figures.extend(
+        more_figures(agent, is_folded).into_iter().filter(|figure| fits(&format!(", {figure}"), &mut left)),
+    );
     (figures, title)
+}
+
+/// Whether a text fits into the columns that are left, and takes them.
+fn fits(text: &str, left: &mut usize) -> bool {
+    let needed = text_columns(text);
+    let fits = needed <= *left;
+    *left -= if fits { needed } else { 0 };
+    fits
 }
 
 /// The less important figures, the most important first.
@@ -91,7 +102,7 @@ fn more_figures(agent: &AgentView, is_folded: bool) -> Vec<String> {
         figures.push(format!("{} tokens", count(own)));
     }
     if tree > own {
-        figures.push(format!("{} with its children", count(tree)));
+        figures.push(format!("{} tokens with its children", count(tree)));
     }
     if agent.background {
         figures.push("background".to_owned());
@@ -109,7 +120,7 @@ fn activity_tint(run: &RunView, agent: &AgentView) -> Tint {
 }
 
 /// What an agent does now or waits for.
-fn activity(run: &RunView, agent: &AgentView) -> String {
+fn activity(run: &RunView, agent: &AgentView, now_ms: i64) -> String {
     let blocked = run.blocked().of(&agent.id);
     match (agent.stage(), blocked) {
         (Stage::Completed, ..) if agent.is_turn_limited() => "completed at its turn limit".to_owned(),
@@ -118,7 +129,7 @@ fn activity(run: &RunView, agent: &AgentView) -> String {
             let operation: String = question.asked.operation.chars().take(OPERATION_MAX_CHARS).collect();
             format!("needs your approval: {}", term::visible_line(&operation))
         }
-        (Stage::Running, Some(BlockedOn::Provider(wait))) => on_provider(wait),
+        (Stage::Running, Some(BlockedOn::Provider(wait))) => wait.words_now(now_ms),
         (Stage::Running, None) if agent.is_saying() => agent.last_lines(1).pop().unwrap_or_default(),
         (Stage::Running, None) if agent.asking => "waits for its model".to_owned(),
         (Stage::Running, None) if agent.open_children > 0 => match agent.open_children {

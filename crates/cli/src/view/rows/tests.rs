@@ -142,10 +142,8 @@ fn who_waits_for_a_provider_is_shown_with_until_when() {
     let script = "- times: 1\n  error: {status: 429, message: slow down, retry_after_ms: 1100, limited: true}\n- reply: {text: done}\n";
     let mut saw = Vec::new();
     trees(script, |tree| saw.push(drawn(tree, 10).remove(0)));
-    let waits: Vec<&String> = saw
-        .iter()
-        .filter(|row| row.contains("waits for the model: slow down, retry 1 of 29 (until "))
-        .collect();
+    let waits: Vec<&String> =
+        saw.iter().filter(|row| row.contains("waits for the model: slow down, retry 1 of 29 in ")).collect();
     assert_eq!(waits.len(), 1, "{saw:?}");
 }
 

@@ -132,10 +132,7 @@ impl StepCheck<'_, '_> {
             [("tokens", budget.tokens), ("agents", budget.agents), ("wall_ms", budget.wall_ms)]
         {
             if limit == Some(0) {
-                self.wrong(
-                    "budget",
-                    format!("{name} is 0, with which nothing can be done; no limit is `none`"),
-                );
+                self.wrong("budget", format!("{name} must not be 0; `none` is no limit"));
             }
         }
     }

@@ -14,9 +14,8 @@ const LISTED_MAX: usize = 3;
 
 pub(super) fn check(found: &mut CheckProgress<'_>, context: &PlanContext) {
     titles(found);
-    // A title that was not parsed would make every step that depends on it look wrong.
     let has_all_titles = !found.unread.any(&["title"]);
-    let lost = dependencies(found, has_all_titles);
+    let lost = dependencies(found);
     let graph = Graph::of(found.plan);
     let reach = graph.reach();
     cycles(found, &graph, &reach);
@@ -43,8 +42,12 @@ fn titles(found: &mut CheckProgress<'_>) {
 }
 
 /// Reports dependencies on unknown steps. Returns for each step whether it has one.
-fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool> {
+fn dependencies(found: &mut CheckProgress<'_>) -> Vec<bool> {
     let plan: &Plan = found.plan;
+    // The name may be meant as the title of a step whose title is missing or could not be read.
+    let untitled = (0..plan.steps.len()).find(|position| found.unread.contains(Some(*position), "title"));
+    let untitled =
+        untitled.map(|position| format!(" (step {} has no title)", position + 1)).unwrap_or_default();
     let mut lost = vec![false; plan.steps.len()];
     for (position, step) in plan.steps.iter().enumerate() {
         for (item, name) in step.depends_on.iter().enumerate() {
@@ -53,12 +56,14 @@ fn dependencies(found: &mut CheckProgress<'_>, has_all_titles: bool) -> Vec<bool
                 found.add(Some(position), "depends_on", Some(item), problem);
             } else if !plan.steps.iter().any(|other| other.title == *name) {
                 lost[position] = true;
-                if found.is_full() || !has_all_titles {
+                if found.is_full() {
                     continue;
                 }
                 let others = plan.steps.iter().map(|other| other.title.as_str());
-                let hint = hint(nearest(name, others.filter(|title| *title != step.title)));
-                let problem = format!("unknown step {}{hint}; steps are named by title", quoted(name));
+                let hint =
+                    hint(nearest(name, others.filter(|title| *title != step.title && !title.is_empty())));
+                let problem =
+                    format!("unknown step {}{hint}{untitled}; steps are named by title", quoted(name));
                 found.add(Some(position), "depends_on", Some(item), problem);
             }
         }
@@ -70,7 +75,7 @@ fn cycles(found: &mut CheckProgress<'_>, graph: &Graph, reach: &Reachability) {
     for cycle in graph.cycles(reach) {
         let around = cycle.iter().chain(cycle.first());
         let titles: Vec<String> = around.map(|at| quoted(&found.plan.steps[*at].title)).collect();
-        let problem = format!("a cycle, in which none can be first: {}", titles.join(" -> "));
+        let problem = format!("the steps depend on each other in a circle: {}", titles.join(" -> "));
         found.add(cycle.first().copied(), "depends_on", None, problem);
     }
 }
@@ -103,7 +108,7 @@ fn describe(plan: &Plan, step: &Step, met: &[usize]) -> String {
     }
     let names = names.join(", ");
     let unowned = step.owns.is_empty() || met.iter().any(|at| plan.steps[*at].owns.is_empty());
-    let why = if unowned { " (a step that can write and says nothing owns everything)" } else { "" };
+    let why = if unowned { " (a step without `owns` can change every file)" } else { "" };
     format!(
         "could run at the same time as {names} and change the same files{why}; order them with `depends_on`, \
          or give each its own paths in `owns`"

@@ -1,6 +1,7 @@
 //! Operations that start runs, send them commands, and answer their questions.
 
 use axum::http::StatusCode;
+use posse::api::CancelState;
 use posse::{AgentId, AgentState, QuestionScope, RunId, StoredApproval, api};
 use posse_setup::Notes;
 
@@ -95,7 +96,9 @@ async fn end(call: Call, at_once: bool) -> Result<Reply, Problem> {
     if is_interrupted && let Ok(slot) = call.state.host.slot() {
         call.state.host.resume_with(slot, posse.clone(), &run).await?;
     }
-    stored(&call, &agent).await
+    let state =
+        if is_executed(&call, &agent).await? { CancelState::Requested } else { CancelState::AtResume };
+    Reply::with_status(StatusCode::ACCEPTED, &api::CancelResult::new(&agent, state, None))
 }
 
 /// Sends a message to an agent.
@@ -116,13 +119,13 @@ pub(super) async fn send(call: Call) -> Result<Reply, Problem> {
         return Err(Problem::conflict(ProblemCode::AgentEnded, detail));
     }
     posse.send(&agent, &request.text).await?;
-    stored(&call, &agent).await
+    let sent = api::SentMessage::new(&agent, is_executed(&call, &agent).await?);
+    Reply::with_status(StatusCode::ACCEPTED, &sent)
 }
 
-async fn stored(call: &Call, agent: &AgentId) -> Result<Reply, Problem> {
-    let carried = call.state.posse.summary(&agent.run()).await?.holder.is_some();
-    let stored = api::StoredCommand { agent: agent.to_string(), carried };
-    Reply::with_status(StatusCode::ACCEPTED, &stored)
+/// Whether a process executes the run of an agent.
+async fn is_executed(call: &Call, agent: &AgentId) -> Result<bool, Problem> {
+    Ok(call.state.posse.summary(&agent.run()).await?.holder.is_some())
 }
 
 /// Answers a question.

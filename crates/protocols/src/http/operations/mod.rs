@@ -169,7 +169,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "getReport",
         "The report of an agent; `0` is the root.",
         &[],
-        Object("Report", 200),
+        Object("ReportResult", 200),
         |call| Box::pin(runs::report(call)),
     ),
     reads(
@@ -267,7 +267,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "sendMessage",
         "Send a message to an agent.",
         Some(schema::<SendMessage>),
-        Object("StoredCommand", 202),
+        Object("SentMessage", 202),
         |call| Box::pin(commands::send(call)),
     ),
     acts(
@@ -275,7 +275,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "cancel",
         "Cancel a run, or one of its agents with its subtree.",
         Some(schema::<EndRun>),
-        Object("StoredCommand", 202),
+        Object("CancelResult", 202),
         |call| Box::pin(commands::cancel(call)),
     ),
     acts(
@@ -283,7 +283,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         "kill",
         "The same, and stop its tool calls at once.",
         Some(schema::<EndRun>),
-        Object("StoredCommand", 202),
+        Object("CancelResult", 202),
         |call| Box::pin(commands::kill(call)),
     ),
     acts(

@@ -40,7 +40,15 @@ pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     let has_more = listed.len() > limit;
     listed.truncate(limit);
     let next = listed.last().filter(|_| has_more).map(|last| Cursor::of(&last.run).text());
-    let runs = listed.iter().map(|run| api::RunSummary::new(run, now_ms())).collect();
+    let mut runs = Vec::with_capacity(listed.len());
+    for run in &listed {
+        // A damaged run is listed nevertheless: it must not hide the others.
+        let continues = match run.run.damage {
+            None => posse.continues(&run.run.run).await?,
+            Some(_) => None,
+        };
+        runs.push(api::RunSummary::new(run, continues.as_ref(), now_ms()));
+    }
     Reply::object(&api::RunPage { runs, next })
 }
 
@@ -132,12 +140,16 @@ pub(super) async fn stats(call: Call) -> Result<Reply, Problem> {
 pub(super) async fn report(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
     let agent = call.agent(&run)?;
-    let record = call.state.posse.agent(&agent).await?;
-    let report = call.state.posse.report(&agent).await?;
+    let posse = &call.state.posse;
+    let record = posse.agent(&agent).await?;
+    let report = posse.report(&agent).await?;
     let report = report
         .ok_or_else(|| Problem::conflict(ProblemCode::NotThere, format!("{agent} has not reported yet")))?;
-    let turns_exhausted = record.agent.is_turn_limited();
-    Reply::object(&api::Report { agent: agent.to_string(), report, turns_exhausted })
+    // For information only: reports that cannot be written to files must not hide this one.
+    let files = posse.write_reports(&agent).await.ok().flatten();
+    let dir = files.map(|files| files.dir.display().to_string());
+    let checks = posse.checks(&agent).await?;
+    Reply::object(&api::ReportResult::new(&record, report, &checks, dir))
 }
 
 /// Shows the changes of an agent.
@@ -164,11 +176,12 @@ pub(super) async fn explain(call: Call) -> Result<Reply, Problem> {
     let found = call.run().await?;
     let agent = call.agent(&found.run)?;
     let operation = call.query.one("operation").unwrap_or_default();
-    let explanation = call.state.posse.explain(&agent, operation).await?;
+    let explained = call.state.posse.explain(&agent, operation).await?;
+    let sandbox = if explained.command.is_some() { call.state.setup.sandbox_level().await } else { None };
     let tool = operation.split([':', '@']).next().unwrap_or_default().trim().to_owned();
     let setup = call.state.setup.clone();
     let hooks = blocking(move || hooks_before(&tool, Path::new(&found.dir), &setup)).await??;
-    Reply::object(&api::Explanation::new(&explanation).with_hooks(hooks))
+    Reply::object(&api::Explanation::new(&explained).with_sandbox(sandbox).with_hooks(hooks))
 }
 
 /// Lists the questions of all runs, or of the run in the path.

@@ -149,7 +149,7 @@ fn check_ownership(
         && specifier.is_some_and(|path| !owns.iter().any(|owned| ownership::holds(owned, path)));
     if outside {
         let owns = owns.join(", ");
-        let text = format!("this agent may only change {owns}");
+        let text = format!("this agent owns {owns} and cannot change other files");
         let verdict = Verdict { decision: Decision::Deny, because: DecisionReason::NotOwned { owns } };
         return Err((ToolFailure { code: Code::OwnershipViolation, text }, verdict));
     }
@@ -240,7 +240,7 @@ pub(super) fn resolve_answer(
     if question.approval != approval {
         // An undamaged journal has no answer for a different operation. If this journal has one, the answer is not
         // used.
-        return Err(denied(format!("`{}` is not what a person was asked about", brief(operation))));
+        return Err(denied(format!("`{}`: the user was asked about another operation", brief(operation))));
     }
     match (question.state, verdict.decision) {
         (QuestionState::Denied { by: AnsweredBy::Host, .. }, _) => {
@@ -248,7 +248,7 @@ pub(super) fn resolve_answer(
         }
         (QuestionState::Denied { by: AnsweredBy::Person, reason }, _) => {
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            Err(denied(format!("a person said no to `{}`{why}", brief(operation))))
+            Err(denied(format!("the user denied `{}`{why}", brief(operation))))
         }
         // The rules decide again, because an approval lifts only an `ask`.
         (QuestionState::Allowed, _) => match verdict.clone().consented() {
@@ -295,7 +295,7 @@ fn no_approver_to_ask(
     by_hook: bool,
 ) -> ToolFailure {
     let why = if id.is_root() {
-        "needs a user's permission, and no user can be asked"
+        "needs approval, and no user is available"
     } else {
         "needs permission, and sub-agents cannot request permission"
     };

@@ -115,5 +115,5 @@ fn is_cut(call: &CallInFlight) -> bool {
 
 /// The result of a call that is not executed because time is up.
 pub(crate) fn time_is_up() -> ToolFailure {
-    ToolFailure { code: Code::Timeout, text: "not executed: the time for work is used up".to_owned() }
+    ToolFailure { code: Code::Timeout, text: "not executed: the time limit was reached".to_owned() }
 }

@@ -495,6 +495,6 @@ fn objection(answer: HookAnswer) -> Option<String> {
 }
 
 fn not_started(reason: &str) -> Failure {
-    let reason = format!("a hook does not let it start: {reason}");
+    let reason = format!("a hook blocked it: {reason}");
     Failure { kind: FailKind::Policy, code: Code::PermissionDenied, reason, report: None }
 }

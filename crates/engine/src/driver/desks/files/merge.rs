@@ -152,15 +152,15 @@ impl FilesDesk {
                 None
             }
             Ok(Merge::Conflict { files }) => {
-                let reason = format!("its change does not merge with what its parent has: {}", named(&files));
+                let reason = format!("merge conflict with the parent in {}", named(&files));
                 core.emit(child.clone(), WorktreeConflicted { ours: request.ours, files });
                 Some(rejected(child, Code::IntegrationConflict, reason))
             }
             Ok(Merge::Refused { code: refused, problems }) => {
                 let (failure, why) = if refused == RefusedCode::Ownership {
-                    (Code::OwnershipViolation, "it changed what it does not own")
+                    (Code::OwnershipViolation, "it changed files that it does not own")
                 } else {
-                    (Code::PermissionDenied, "it changed what no agent may change")
+                    (Code::PermissionDenied, "it changed files that no agent may change")
                 };
                 let reason = format!("{why}: {}", named(&problems));
                 core.emit(child.clone(), WorktreeConflicted { ours: request.ours, files: problems });

@@ -230,7 +230,7 @@ fn end_provider_wait(core: &mut Core, id: &AgentId) -> Option<String> {
 
 fn no_answer(reason: Option<String>) -> Failure {
     let minutes = UNANSWERED_MAX.as_secs() / 60;
-    let reason = reason.unwrap_or_else(|| "it does not answer".to_owned());
+    let reason = reason.unwrap_or_else(|| "it does not respond".to_owned());
     Failure {
         kind: FailKind::Execution,
         code: Code::ModelError,

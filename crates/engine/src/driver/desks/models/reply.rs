@@ -93,6 +93,7 @@ impl ModelDesk {
             usage: reserved.as_usage(),
             estimated: true,
             tag: None,
+            // Filled in with the event's time.
             elapsed_ms: 0,
             cut_off: false,
             summary,
