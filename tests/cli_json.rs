@@ -90,6 +90,7 @@ fn every_object_of_every_verb_has_its_version() {
 const WITHOUT_JSON: &[(&str, &str)] = &[
     ("top", "a full-screen view"),
     ("demo", "shows a run to a user"),
+    ("serve", "a server, which prints its URL"),
     ("completions", "a script for a shell"),
     ("man", "pages for a reader"),
     ("plan schema", "is JSON"),

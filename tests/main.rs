@@ -60,6 +60,8 @@ mod cli_web;
 mod cli_widths;
 mod cli_workspace_kinds;
 mod escape;
+mod http_api;
+mod http_client;
 mod models_agents_md;
 mod models_keys;
 mod models_limits;

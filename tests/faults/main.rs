@@ -8,7 +8,11 @@ mod disks;
 mod embedder;
 mod follow;
 mod home;
+#[path = "../http_client.rs"]
+#[expect(dead_code, reason = "the stories of the other binary use the rest")]
+mod http_client;
 mod kills;
 mod leases;
 mod mail;
 mod repeat;
+mod serve;

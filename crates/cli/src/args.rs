@@ -102,6 +102,7 @@ pub(crate) enum Command {
     Init(commands::init::InitArgs),
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
+    Serve(commands::serve::ServeArgs),
     #[command(visible_alias = "completion")]
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),

@@ -9,11 +9,12 @@ use crate::output::output_width;
 use crate::view::width::hanging;
 
 /// The verbs by what a user wants to do.
-const GROUPS: [(&str, &[&str]); 6] = [
+const GROUPS: [(&str, &[&str]); 7] = [
     ("Start", &["run", "continue", "retry", "plan", "demo", "resume"]),
     ("Look", &["ps", "show", "top", "attach", "logs", "trace", "report", "diff", "stats", "explain", "wait"]),
     ("Decide", &["approvals", "approve", "deny", "send", "cancel", "kill"]),
     ("Change your files", &["apply", "salvage"]),
+    ("Serve", &["serve"]),
     ("Housekeeping", &["rm", "gc", "verify", "export"]),
     (
         "Set up",
@@ -121,6 +122,7 @@ posse approve --yes k3f 1 call_2_1   # in a script",
     ("kill", "posse kill @\nposse kill k3f 2"),
     ("apply", "posse apply @\nposse apply k3f.3\nposse apply k3f --unfinished\nposse apply --undo"),
     ("salvage", "posse salvage\nposse salvage k3f.2 --restore ../rescued"),
+    ("serve", "posse serve\nposse serve --resume\nposse serve --listen 127.0.0.1:0"),
     ("rm", "posse rm k3f\nposse rm @ @2 --yes"),
     ("gc", "posse gc --dry-run\nposse gc\nposse gc --runs 30d --yes"),
     ("verify", "posse verify\nposse verify --all"),

@@ -19,6 +19,7 @@ use crate::error::{OpenError, SetupError};
 use crate::settings::Settings;
 
 /// The environment of a user, with what a front end adds: tools, models, and test hooks.
+#[derive(Clone)]
 pub struct Setup {
     /// The user's environment, which all functions of this crate use.
     pub environment: Environment,

@@ -33,6 +33,7 @@ pub(crate) mod rm;
 pub(crate) mod run;
 pub(crate) mod salvage;
 pub(crate) mod send;
+pub(crate) mod serve;
 pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod skills;
@@ -87,6 +88,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Init(args) => init::init(&args, context),
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
+        Command::Serve(args) => serve::serve(&args, context),
         Command::Completions(args) => completions::completions(&args, context),
         Command::Man(args) => man::man(&args),
         Command::Background(args) => background::background(&args, context),

@@ -17,8 +17,10 @@ mod export;
 mod files;
 mod machine;
 mod models;
+mod pages;
 mod permission;
 mod plan;
+mod progress;
 mod report;
 mod run;
 mod schema;
@@ -40,11 +42,13 @@ pub use machine::{
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
 pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
+pub use pages::{EventPage, QuestionList, RunPage, StartedRun};
 pub use permission::{
     Answer, AnswerDecision, BeyondRules, CommandLimits, Explanation, HookCommand, LayerDecision, Question,
     StoredApproval,
 };
 pub use plan::{PlanCheck, PlanProblem, WrittenPlan};
+pub use progress::{AgentTaskEvent, Delta, DeltaPart, TaskEvent, TaskState};
 pub use report::{CheckResult, ReportResult};
 pub use run::{
     Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,

@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AllStats, Answer, ApplyResult, CancelResult, DefinitionCheck,
-    DiffResult, Event, Explanation, ExportResult, GcResult, InitResult, MachineReport, ModelList, Outcome,
-    PlanCheck, Question, ReportResult, RevokedApprovals, RunDetail, RunReference, RunStats, RunSummary,
-    Salvage, SentMessage, SettingsList, SkillDetail, SkillList, StoredApproval, TrustList, VERSION,
-    Verification, WrittenPlan,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, CancelResult,
+    DefinitionCheck, Delta, DiffResult, Event, EventPage, Explanation, ExportResult, GcResult, InitResult,
+    MachineReport, ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals,
+    RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SentMessage, SettingsList, SkillDetail,
+    SkillList, StartedRun, StoredApproval, TrustList, VERSION, Verification, WrittenPlan,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
@@ -70,6 +70,12 @@ objects! {
     RevokedApprovals,
     InitResult,
     WrittenPlan,
+    RunPage,
+    EventPage,
+    QuestionList,
+    StartedRun,
+    AgentTaskEvent,
+    Delta,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.
@@ -94,8 +100,9 @@ pub fn json_schema() -> Value {
 fn add<T: Object>(generator: &mut SchemaGenerator, objects: &mut Map<String, Value>) {
     let mut schema = T::json_schema(generator).to_value();
     schema["properties"]["version"] = json!({ "const": VERSION });
-    if let Some(required) = schema["required"].as_array_mut() {
-        required.push("version".into());
+    match schema.get_mut("required").and_then(Value::as_array_mut) {
+        Some(required) => required.push("version".into()),
+        None => schema["required"] = json!(["version"]),
     }
     objects.insert(T::schema_name().into_owned(), schema);
 }

@@ -1,0 +1,132 @@
+//! `posse serve`.
+
+use std::net::SocketAddr;
+
+use posse_protocols::http::{ResumedRuns, ServeError, Server};
+
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::{Output, note, print_notes};
+use crate::runtime;
+use crate::signals::Signals;
+use crate::term;
+use crate::text::plural;
+
+/// Serve the HTTP API to programs on this machine
+///
+/// Prints the URL with the token that clients need, and serves until Ctrl-C or SIGTERM: then the runs that it executes
+/// stop as they are, and can be resumed. Runs of other processes are shown too. `/api/openapi.json` describes the API.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// The address to listen on, of this machine alone; port 0 chooses a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7766", value_parser = address)]
+    listen: SocketAddr,
+    /// Take over all interrupted runs first
+    #[arg(long)]
+    resume: bool,
+}
+
+/// An address with a port. `localhost` is the usual loopback address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "expected an address and a port, such as `127.0.0.1:7766`, `[::1]:7766` or `localhost:0`".to_owned()
+    })
+}
+
+/// Serves until a signal arrives.
+pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliError> {
+    runtime::driving(async {
+        let mut signals = Signals::listen()?;
+        let server = Server::bind(context, args.listen).await?;
+        let mut output = Output::new();
+        output.own(&format!("http://{}/?token={}\n", server.address(), server.token()))?;
+        output.flush()?;
+        if args.resume {
+            match signals.unless_one_comes(Box::pin(server.resume_interrupted())).await {
+                Ok(resumed) => print_resumed(&resumed?),
+                Err(ask) => return Ok(ask.exit()),
+            }
+        }
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let serving = server.serve(async {
+            // The sender lives until the signal.
+            let _ = stopped.await;
+        });
+        tokio::pin!(serving);
+        tokio::select! {
+            _ = serving.as_mut() => return Ok(Exit::DONE),
+            _ = signals.next() => {}
+        }
+        note("stopping; one more signal stops at once");
+        let _ = stop.send(());
+        tokio::select! {
+            open = serving => {
+                if !open.is_empty() {
+                    let open: Vec<String> = open.iter().map(ToString::to_string).collect();
+                    note(&format!("can be resumed: {}", open.join(", ")));
+                }
+                Ok(Exit::DONE)
+            }
+            ask = signals.next() => Ok(ask.exit()),
+        }
+    })
+}
+
+/// Says which interrupted runs are executed again.
+fn print_resumed(resumed: &ResumedRuns) {
+    let ResumedRuns { resumed, failed, notes } = resumed;
+    print_notes(notes);
+    if resumed.is_empty() && failed.is_empty() {
+        note("no run was interrupted");
+    }
+    if !resumed.is_empty() {
+        let runs: Vec<String> = resumed.iter().map(ToString::to_string).collect();
+        note(&format!("resumed {}: {}", plural(resumed.len() as u64, "run"), runs.join(", ")));
+    }
+    for (run, why) in failed {
+        note(&format!("warning: run {run} was not resumed: {}", term::line(why)));
+    }
+}
+
+impl From<ServeError> for CliError {
+    fn from(error: ServeError) -> Self {
+        let message = error.to_string();
+        match error {
+            ServeError::NotLoopback(_) => CliError::usage(message).hint(
+                "listen on 127.0.0.1, and reach it from elsewhere through a tunnel, such as `ssh -L 7766:127.0.0.1:7766 HOST`",
+            ),
+            ServeError::Listen { error, .. } => {
+                let error = match error.kind() {
+                    std::io::ErrorKind::AddrInUse => "another process listens there",
+                    std::io::ErrorKind::AddrNotAvailable => "this machine does not have the address",
+                    std::io::ErrorKind::PermissionDenied => "you may not listen there",
+                    _ => return CliError::failed(message),
+                };
+                let (address, _) = message.rsplit_once(": ").unwrap_or((&message, ""));
+                CliError::failed(format!("{address}: {error}"))
+                    .hint("name another address with --listen; `--listen 127.0.0.1:0` chooses a free port")
+            }
+            ServeError::Open(error) => error.into(),
+            ServeError::Token(_) => CliError::failed(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_port_and_may_be_named_localhost() {
+        for (text, expected) in
+            [("localhost:0", "127.0.0.1:0"), ("127.0.0.1:7766", "127.0.0.1:7766"), ("[::1]:80", "[::1]:80")]
+        {
+            assert_eq!(address(text), Ok(expected.parse().expect("an address")), "{text}");
+        }
+        for wrong in ["localhost", "localhost:", "localhost:x", ":7766", "example.org:80"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The limits of the server. Each has a name, and is part of the OpenAPI document where a client can meet it.
+
+use std::time::Duration;
+
+/// Connections that are open at the same time. More wait until one is closed.
+pub(super) const CONNECTIONS_MAX: usize = 1_024;
+/// Streams that are open at the same time; the other connections stay free for requests.
+pub(super) const STREAMS_MAX: usize = 768;
+/// Runs that this process executes at the same time.
+pub(super) const RUNS_MAX: usize = 64;
+
+/// The line and the headers of a request.
+pub(super) const HEADERS_MAX_BYTES: usize = 16 * 1024;
+/// How many headers a request has.
+pub(super) const HEADERS_MAX: usize = 64;
+/// How long a client may take to send the headers of its next request.
+pub(super) const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// The body of a request: the longest task with the longest context fits.
+pub(super) const BODY_MAX_BYTES: usize = 2 * posse::REQUEST_MAX_BYTES + 64 * 1024;
+/// How long a client may take to send a body.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may not read what is written to it. Then its connection is closed, and it can resume.
+pub(super) const WRITE_STALL: Duration = Duration::from_mins(1);
+/// How often a stream without news shows that it is open.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How much of a journal is put into one piece of a stream.
+pub(super) const PIECE_MAX_BYTES: usize = 64 * 1024;
+
+/// Runs on a page, unless a client says how many.
+pub(super) const RUNS_PAGE: u64 = 50;
+/// The most runs on a page.
+pub(super) const RUNS_PAGE_MAX: u64 = 500;
+/// Limit of runs that are searched for those of a page.
+pub(super) const RUNS_SEARCHED_MAX: u32 = 10_000;
+/// How many runs may start while a page is made, without a run of the page being missed.
+pub(super) const RUNS_MEANWHILE_MAX: u32 = 64;
+/// Limit of runs in the sums of all runs.
+pub(super) const RUNS_COUNTED_MAX: u32 = 10_000;
+/// Events on a page, unless a client says how many.
+pub(super) const EVENTS_PAGE: u64 = 100;
+/// The most events on a page.
+pub(super) const EVENTS_PAGE_MAX: u64 = 1_000;
+/// A page ends after the event that makes it longer than this.
+pub(super) const EVENTS_PAGE_BYTES: usize = 4 * 1024 * 1024;
+/// Events that are looked at for one page, whether the filters leave them out or not.
+pub(super) const EVENTS_LOOKED_AT_MAX: u64 = 20_000;
+
+/// An idempotency key.
+pub(super) const KEY_MAX_BYTES: usize = 128;
+/// Idempotency keys that are remembered with their answers. Those of started runs are in the journal.
+pub(super) const KEYS_MAX: usize = 1_024;
+/// Limit of runs that are searched for an idempotency key, the newest first.
+pub(super) const KEYED_RUNS_MAX: u32 = 10_000;
+
+/// How long requests that have begun may take once the server drains.
+pub(super) const DRAIN_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a run may take to stop once the server drains. Its journal is complete at every moment.
+pub(super) const STOP_PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,359 @@
+//! The server: accepts connections of this machine, checks every request, executes operations, and drains.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, get, on};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use posse::RunId;
+use posse_setup::execution::is_interrupted;
+use posse_setup::settings::Settings;
+use posse_setup::{Notes, OpenError, Setup, SetupError, models};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+
+use super::access::{check_origin, check_token};
+use super::connection::GuardedConnection;
+use super::hosting::{ResumeOutcome, why};
+use super::idempotency::{KeptReply, RequestKey};
+use super::limits::{
+    BODY_MAX_BYTES, BODY_TIMEOUT, CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES,
+    HEADERS_TIMEOUT, RUNS_SEARCHED_MAX,
+};
+use super::openapi::openapi;
+use super::operations::{Call, Effect, OPERATIONS, Operation};
+use super::problem::{Problem, ProblemCode};
+use super::query::Query;
+use super::reply::{JSON, Reply, harden};
+use super::state::ServerState;
+use super::token::{Token, TokenError};
+
+/// The path of the OpenAPI document.
+const OPENAPI: &str = "/api/openapi.json";
+/// The only path that needs no token.
+const TOP: &str = "/";
+/// What is at the top of the server.
+const WELCOME: &str = "This is a server of Posse.\n\nThe API is beneath /api/v1, and /api/openapi.json describes it. \
+                       Send the token of the server as `Authorization: Bearer TOKEN`.\n";
+/// How long the server waits before it accepts again after the operating system refused it.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server did not start. Nothing listens.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Other machines could reach the address.
+    #[error("{0} can be reached from other machines, and this server is not encrypted")]
+    NotLoopback(SocketAddr),
+    /// The address cannot be listened on.
+    #[error("{address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
+    /// The state directory cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// There is no token.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+}
+
+impl From<SetupError> for ServeError {
+    fn from(error: SetupError) -> Self {
+        Self::Open(error.into())
+    }
+}
+
+/// The interrupted runs that a server was to take over.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ResumedRuns {
+    /// Those that it executes.
+    pub resumed: Vec<RunId>,
+    /// Those that it could not take over, each with the reason.
+    pub failed: Vec<(RunId, String)>,
+    /// What the user should know about the present settings and definitions of these runs.
+    pub notes: Notes,
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    state: Arc<ServerState>,
+}
+
+impl Server {
+    /// Listens, opens the state directory of the user, and reads or makes the token.
+    pub async fn bind(setup: &Setup, address: SocketAddr) -> Result<Self, ServeError> {
+        if !address.ip().is_loopback() {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let failed = |error| ServeError::Listen { address, error };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let registry = models::usual(setup)?;
+        let posse = setup.open(registry, &Settings::own(&setup.environment)?)?;
+        let token = Token::load(setup.state_dir()?)?;
+        let state = Arc::new(ServerState::new(Arc::new(setup.clone()), posse, token));
+        Ok(Self { listener, address, state })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token that a client needs.
+    pub fn token(&self) -> &str {
+        self.state.token.text()
+    }
+
+    /// Takes over all interrupted runs of the state directory.
+    pub async fn resume_interrupted(&self) -> Result<ResumedRuns, posse::Error> {
+        let state = &self.state;
+        let mut all = ResumedRuns::default();
+        for run in state.posse.runs("", RUNS_SEARCHED_MAX).await?.into_iter().filter(is_interrupted) {
+            let notes = &mut all.notes;
+            let resumed = async {
+                let slot = state.host.slot()?;
+                state.host.resume(slot, &run, &state.posse, &state.setup, notes).await
+            };
+            match resumed.await {
+                Ok(ResumeOutcome::Executed) => all.resumed.push(run.run),
+                // Another process was first, or it has ended: nothing is left to do.
+                Ok(ResumeOutcome::Held(_) | ResumeOutcome::Ended) => {}
+                Err(problem) => all.failed.push((run.run, why(&problem))),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Serves until `stop`, then drains: no request begins, requests that have begun end, streams tell their clients to
+    /// come back, and the runs stop as they are. Returns the runs that can be resumed.
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> Vec<RunId> {
+        let Self { listener, state, .. } = self;
+        let service = TowerToHyperService::new(router(&state));
+        let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let mut connections = JoinSet::new();
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                Some(_) = connections.join_next() => continue,
+                accepted = accept(&listener, &slots) => accepted,
+            };
+            match accepted {
+                Some((connection, slot)) => {
+                    let serving = serve_connection(connection, service.clone(), Arc::clone(&state));
+                    connections.spawn(async move {
+                        serving.await;
+                        drop(slot);
+                    });
+                }
+                None => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(listener);
+        state.drain();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        // A client that does not read keeps nothing alive.
+        let _ = tokio::time::timeout(DRAIN_PATIENCE, ended).await;
+        let open = state.host.stop().await;
+        connections.shutdown().await;
+        open
+    }
+}
+
+/// The next connection, once there may be one more; `None` if the operating system refused it.
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = Arc::clone(slots).acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((connection, _)) => Some((connection, slot)),
+        Err(error) => {
+            tracing::warn!(%error, "a connection was not accepted");
+            None
+        }
+    }
+}
+
+async fn serve_connection(
+    connection: TcpStream,
+    service: TowerToHyperService<Router>,
+    state: Arc<ServerState>,
+) {
+    // Events are small, and each is sent at once.
+    let _ = connection.set_nodelay(true);
+    let connection = TokioIo::new(GuardedConnection::new(connection));
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS_TIMEOUT)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEADERS_MAX_BYTES)
+        .serve_connection(connection, service);
+    tokio::pin!(serving);
+    let mut draining = state.draining();
+    let drained = async move {
+        // The sender lives as long as the server.
+        let _ = draining.wait_for(|is_draining| *is_draining).await;
+    };
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = drained => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+}
+
+/// The routes, from the table of operations.
+fn router(state: &Arc<ServerState>) -> Router {
+    let mut router = Router::new();
+    for operation in OPERATIONS {
+        let method = match operation.effect {
+            Effect::Reads => MethodFilter::GET,
+            Effect::Acts => MethodFilter::POST,
+        };
+        let state = Arc::clone(state);
+        let answer = move |request: Request| respond(Arc::clone(&state), operation, request);
+        router = router.route(operation.path, on(method, answer));
+    }
+    let document = Bytes::from(openapi().to_string());
+    let description = move || async move { ([(header::CONTENT_TYPE, JSON)], document) };
+    router
+        .route(OPENAPI, get(description))
+        .route(TOP, get(async || WELCOME))
+        .fallback(async || {
+            Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
+        })
+        .method_not_allowed_fallback(async |request: Request| {
+            let detail = format!("this path has no {}", request.method());
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail)
+        })
+        .layer(middleware::from_fn_with_state(Arc::clone(state), check))
+}
+
+/// Checks where a request comes from, and its token, before anything else of it is read.
+async fn check(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+    let is_open = request.uri().path() == TOP;
+    let checked = check_origin(request.headers())
+        .and_then(|()| if is_open { Ok(()) } else { check_token(request.headers(), &state.token) });
+    let checked = checked.and_then(|()| {
+        if state.is_draining() {
+            let detail = "the server is about to end, and accepts no requests";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail))
+        } else {
+            Ok(())
+        }
+    });
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    };
+    harden(&mut response);
+    response
+}
+
+async fn respond(state: Arc<ServerState>, operation: &'static Operation, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let is_read = operation.effect == Effect::Reads;
+    match answer(state, operation, request).await {
+        Ok(reply) => reply.into_response(is_read, &headers),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Executes an operation.
+async fn answer(
+    state: Arc<ServerState>,
+    operation: &'static Operation,
+    request: Request,
+) -> Result<Reply, Problem> {
+    let (mut parts, body) = request.into_parts();
+    let query = Query::read(parts.uri.query().unwrap_or_default(), operation.query)?;
+    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
+    let params = params.map_err(|_| {
+        Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
+    })?;
+    let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let headers = parts.headers;
+    let body = if operation.effect == Effect::Acts { read_body(&headers, body).await? } else { Bytes::new() };
+    if operation.body.is_some() && !body.is_empty() {
+        check_content(&headers)?;
+    }
+    if operation.effect == Effect::Reads {
+        let call = Call { state, path, query, headers, body, key: None };
+        return (operation.handler)(call).await;
+    }
+    if operation.body.is_none() && !body.is_empty() && &body[..] != b"{}" {
+        let detail = "this operation has no body";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail));
+    }
+    let key = RequestKey::of(&headers, parts.uri.path(), &body)?;
+    let call = Call { state: Arc::clone(&state), path, query, headers, body, key: key.clone() };
+    // A client that goes away must not leave an operation half done.
+    let acting = tokio::spawn(async move {
+        let Some(key) = key else { return (operation.handler)(call).await };
+        let slot = state.keys.slot(&key)?;
+        let kept = slot.get_or_try_init(|| async {
+            match (operation.handler)(call).await? {
+                Reply::Whole(status, content, body) => Ok(KeptReply { status, content, body }),
+                Reply::Stream(_) | Reply::Over => Err(Problem::failed("a stream has no key")),
+            }
+        });
+        let KeptReply { status, content, body } = kept.await?.clone();
+        Ok(Reply::Whole(status, content, body))
+    });
+    acting.await.map_err(|error| Problem::failed(error.to_string()))?
+}
+
+/// Reads the whole body of a request, within its limits.
+async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    let too_large = || {
+        let detail = format!("the body has more than the {BODY_MAX_BYTES} bytes accepted");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, ProblemCode::TooLarge, detail)
+    };
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    if announced.is_some_and(|length: usize| length > BODY_MAX_BYTES) {
+        return Err(too_large());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_MAX_BYTES).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => {
+            Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, error.to_string()))
+        }
+        Err(_) => {
+            let detail = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, ProblemCode::TooSlow, detail))
+        }
+    }
+}
+
+/// Refuses a body that a form of a page could send.
+fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
+    let content = headers.get(header::CONTENT_TYPE).and_then(|content| content.to_str().ok());
+    let media = content.map(|content| content.split(';').next().unwrap_or_default().trim());
+    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    let detail = "the body must be JSON, with the content type application/json";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ProblemCode::InvalidRequest, detail)
+        .field(header::CONTENT_TYPE.as_str()))
+}
