@@ -33,6 +33,8 @@ impl<'a> Tmux<'a> {
         tmux.current_dir(self.home.project()).env_clear();
         tmux.envs(posse.get_envs().filter_map(|(name, value)| Some((name, value?))));
         tmux.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", folder.display())).env("LANG", "C.UTF-8");
+        // The shell of a user who cannot log in starts no command.
+        tmux.env("SHELL", "/bin/sh");
         // Without it nothing is shown, so a story that needs it is not skipped. Install the package `tmux`.
         tmux.output().expect("tmux is not installed")
     }
