@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use posse::scripted::{FnModel, ScriptedAnswer, ScriptedCall};
-use posse::{Budget, NewRun, Posse, RunStatus};
+use posse::{Budget, EventKind, NewRun, Posse, RunStatus};
 
 use crate::Plan;
+use crate::command::ms;
 use crate::report::Report;
 
 const WRITERS: usize = 100;
@@ -24,6 +25,10 @@ const DIRS_PER_DIR: usize = 50;
 const ROUNDS: usize = 3;
 /// Limit of all writers of a run together.
 const LIMIT_S: f64 = 2.0;
+/// Limit of a workspace: how much longer a child's first write takes than its second.
+const WORKSPACE_LIMIT_MS: f64 = 2.0;
+/// Number of children whose writes are timed, one after the other. Their median counts.
+const TIMED_WRITERS: usize = 21;
 /// How much longer they may need in the large folder, which has to be read and checked once. More would mean that a writer
 /// costs something for each file of the project.
 const SLOWER_MAX: f64 = 1.5;
@@ -46,6 +51,14 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
         let name = format!("{writers} writers, {files} files, after the snapshot of the folder");
         report.plain(name, best.started.as_secs_f64(), "s");
         merged.push(best.started.as_secs_f64());
+        let timed = if plan.quick { 1 } else { TIMED_WRITERS };
+        let times = write_times(home.path(), &project, timed).await;
+        let spawned = median(times.iter().map(|times| times.since_spawn));
+        report.plain(format!("from spawn to first write in the journal, {files} files"), ms(spawned), "ms");
+        let workspace = ms(median(times.iter().map(|times| times.first)))
+            - ms(median(times.iter().map(|times| times.second)));
+        let name = format!("a workspace: first write beyond the second, {files} files");
+        report.at_most(name, workspace, "ms", WORKSPACE_LIMIT_MS);
     }
     if let [small, large] = merged[..] {
         let name = format!("{writers} writers after the snapshot, large folder beside small");
@@ -77,6 +90,79 @@ async fn once(home: &Path, project: &Path, writers: usize) -> RunTimes {
     let failed: Vec<&str> = finished.failed.iter().map(|child| child.reason.as_str()).collect();
     assert_eq!((finished.status, files), (RunStatus::Completed, writers as u64), "{failed:?}");
     took
+}
+
+/// When the writes of a child were durable in the journal.
+#[derive(Default)]
+struct WriteTimes {
+    /// From the child's creation to the result of its first write: two model calls' commits, the workspace and the write.
+    since_spawn: Duration,
+    /// From the intent of its first write to the result: the workspace is made in between.
+    first: Duration,
+    /// The same for its second write.
+    second: Duration,
+}
+
+/// Runs children one after the other, each of which writes twice, and times them by the events as a subscriber receives them.
+async fn write_times(home: &Path, project: &Path, writers: usize) -> Vec<WriteTimes> {
+    let posse = Posse::builder()
+        .state_dir(home.join("state"))
+        .model("mock/writers", FnModel::new(move |request| one_after_the_other(request, writers)))
+        .open()
+        .expect("a store");
+    let new = NewRun::new("Write every part.").model("mock/writers").dir(project).budget(Budget::NONE);
+    let run = posse.start(new).await.expect("a run");
+    let mut events = posse.events(run.id(), 0);
+    let mut times: Vec<WriteTimes> = Vec::new();
+    let (mut spawned, mut intended) = (Instant::now(), Instant::now());
+    loop {
+        let event = events.next().await.expect("an event");
+        match event.kind {
+            EventKind::SubagentCreated => {
+                spawned = Instant::now();
+                times.push(WriteTimes::default());
+            }
+            EventKind::ToolIntended if event.agent_id.depth() == 1 => intended = Instant::now(),
+            EventKind::ToolFinished if event.agent_id.depth() == 1 => {
+                let times = times.last_mut().expect("its child was created");
+                if times.first.is_zero() {
+                    (times.since_spawn, times.first) = (spawned.elapsed(), intended.elapsed());
+                } else {
+                    times.second = intended.elapsed();
+                }
+            }
+            EventKind::RunCompleted => break,
+            _ => {}
+        }
+    }
+    assert!(times.len() == writers && times.iter().all(|times| !times.second.is_zero()));
+    times
+}
+
+fn one_after_the_other(request: &posse::ports::ModelRequest, writers: usize) -> ScriptedAnswer {
+    let turn = request.turn as usize;
+    match request.depth {
+        0 if turn <= writers => {
+            let input = serde_json::json!({
+                "subagent_type": "general", "description": "write", "prompt": "Write twice.",
+                "owns": [format!("g0/timed-{turn}/**")],
+            });
+            ScriptedAnswer::text("Next.").call("task", input)
+        }
+        0 => ScriptedAnswer::text("All parts are written."),
+        _ if turn <= 2 => {
+            let number = request.agent.number().unwrap_or_default();
+            let path = format!("g0/timed-{number}/{turn}.txt");
+            ScriptedAnswer::text("Writing.").call("write", serde_json::json!({"path": path, "content": "x\n"}))
+        }
+        _ => ScriptedAnswer::text("Written."),
+    }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    times[times.len() / 2]
 }
 
 /// Each child writes the file that it owns, and reports.
