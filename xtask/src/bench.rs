@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measures what Posse costs, and compares it with the project's own limits.
 //!
-//! `--quick` measures small trees, `--json FILE` stores the figures. Figures are for users and for comparing two
-//! commits on one machine; no test depends on them.
+//! `--quick` measures small trees, `--json FILE` stores the figures, and the names of groups select what is measured.
+//! Figures are for users and for comparing two commits on one machine; no test depends on them.
 
 mod workspaces;
 
@@ -20,16 +20,31 @@ const STORE_SECONDS: &str = "2";
 /// The limit of a figure that is shown beside another one.
 const NO_LIMIT: f64 = f64::INFINITY;
 
+/// What is measured together, by the names that select it.
+const GROUPS: [&str; 4] = ["tree", "store", "hands", "workspaces"];
+
 struct BenchOptions {
     quick: bool,
     smoke: bool,
     json: Option<PathBuf>,
+    /// The groups that are measured; all if it is empty.
+    groups: Vec<String>,
 }
 
 impl BenchOptions {
     /// Figures are measured with the release profile.
     fn profile(&self) -> Profile {
         if self.smoke { Profile::Dev } else { Profile::Dist }
+    }
+
+    /// The figures of a group, if it is selected.
+    fn figures(
+        &self,
+        group: &str,
+        measure: impl FnOnce() -> Result<Value, Failure>,
+    ) -> Result<Value, Failure> {
+        let is_selected = self.groups.is_empty() || self.groups.iter().any(|name| name == group);
+        if is_selected { measure() } else { Ok(json!(null)) }
     }
 }
 
@@ -40,10 +55,11 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     std::fs::create_dir_all(&scratch)
         .map_err(|error| Failure::new(format!("{}: {error}", scratch.display())))?;
     let fresh = FreshDir::new(&scratch.join(format!("run-{}", std::process::id())))?;
-    let tree = tree(&asked, fresh.path())?;
-    let store = if asked.smoke { json!(null) } else { store(&asked, fresh.path())? };
-    let hands = hands(&asked, &scratch)?;
-    let workspaces = workspaces::run(&asked, fresh.path())?;
+    let tree = asked.figures("tree", || tree(&asked, fresh.path()))?;
+    let store =
+        asked.figures("store", || if asked.smoke { Ok(json!(null)) } else { store(&asked, fresh.path()) })?;
+    let hands = asked.figures("hands", || hands(&asked, &scratch))?;
+    let workspaces = asked.figures("workspaces", || workspaces::run(&asked, fresh.path()))?;
     if let Some(path) = &asked.json {
         let all =
             json!({"version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces});
@@ -59,7 +75,7 @@ pub(crate) fn smoke() -> Outcome {
 }
 
 fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
-    let mut asked = BenchOptions { quick: false, smoke: false, json: None };
+    let mut asked = BenchOptions { quick: false, smoke: false, json: None, groups: Vec::new() };
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
@@ -69,8 +85,12 @@ fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
                 let file = args.next().ok_or_else(|| Failure::new("--json needs a file"))?;
                 asked.json = Some(PathBuf::from(file));
             }
+            group if GROUPS.contains(&group) => asked.groups.push(group.to_owned()),
             other => {
-                let text = format!("unknown argument `{other}`; available: --quick, --json FILE");
+                let groups = GROUPS.join(", ");
+                let text = format!(
+                    "unknown argument `{other}`; available: --quick, --json FILE, and the groups {groups}"
+                );
                 return Err(Failure::new(text));
             }
         }
@@ -220,5 +240,16 @@ mod tests {
     fn unknown_arguments_are_refused() {
         assert!(parse(&["--fast".to_owned()]).is_err());
         assert!(parse(&["--json".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn only_selected_groups_are_measured() {
+        let measured = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            let asked = parse(&words).expect("known arguments");
+            GROUPS.map(|group| asked.figures(group, || Ok(json!(1))).expect("a figure") == json!(1))
+        };
+        assert_eq!(measured(&["--quick"]), [true; 4]);
+        assert_eq!(measured(&["store", "--quick", "workspaces"]), [false, true, false, true]);
     }
 }

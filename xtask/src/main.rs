@@ -55,7 +55,7 @@ const VERBS: &[Verb] = &[
     },
     Verb {
         name: "bench",
-        about: "what it costs, beside the limits: [--quick] [--json FILE]",
+        about: "what it costs, beside the limits: [--quick] [--json FILE] [GROUP...]",
         run: bench::run,
     },
     Verb {

@@ -153,7 +153,8 @@ fn one_after_the_other(request: &posse::ports::ModelRequest, writers: usize) -> 
         _ if turn <= 2 => {
             let number = request.agent.number().unwrap_or_default();
             let path = format!("g0/timed-{number}/{turn}.txt");
-            ScriptedAnswer::text("Writing.").call("write", serde_json::json!({"path": path, "content": "x\n"}))
+            ScriptedAnswer::text("Writing.")
+                .call("write", serde_json::json!({"path": path, "content": "x\n"}))
         }
         _ => ScriptedAnswer::text("Written."),
     }
