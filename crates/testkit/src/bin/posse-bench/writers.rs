@@ -51,8 +51,8 @@ pub(crate) async fn measure(plan: &Plan, report: &mut Report) {
         let name = format!("{writers} writers, {files} files, after the snapshot of the folder");
         report.plain(name, best.started.as_secs_f64(), "s");
         merged.push(best.started.as_secs_f64());
-        let timed = if plan.quick { 1 } else { TIMED_WRITERS };
-        let times = write_times(home.path(), &project, timed).await;
+        let written = if plan.quick { 1 } else { TIMED_WRITERS };
+        let times = write_times(home.path(), &project, written).await;
         let spawned = median(times.iter().map(|times| times.since_spawn));
         report.plain(format!("from spawn to first write in the journal, {files} files"), ms(spawned), "ms");
         let workspace = ms(median(times.iter().map(|times| times.first)))
