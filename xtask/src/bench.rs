@@ -12,6 +12,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::command::{FreshDir, Profile, Program, build, capture, cargo, root, run as run_command};
+use crate::fresh_filesystem::FreshFilesystem;
 use crate::{Failure, Outcome};
 
 /// Duration of each measurement of the store, in seconds.
@@ -37,6 +38,21 @@ impl BenchOptions {
         if self.smoke { Profile::Dev } else { Profile::Dist }
     }
 
+    /// The filesystem of its own that figures are measured on, where one can be mounted.
+    fn disk(&self, dir: &FreshDir) -> Option<FreshFilesystem> {
+        if self.smoke {
+            return None;
+        }
+        let made = FreshFilesystem::new(dir);
+        made.map_err(|why| {
+            println!(
+                "no filesystem of its own ({why}): if many files were removed from this disk lately, those figures are \
+                 worse"
+            );
+        })
+        .ok()
+    }
+
     /// The figures of a group, if it is selected.
     fn figures(
         &self,
@@ -55,11 +71,12 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     std::fs::create_dir_all(&scratch)
         .map_err(|error| Failure::new(format!("{}: {error}", scratch.display())))?;
     let fresh = FreshDir::new(&scratch.join(format!("run-{}", std::process::id())))?;
-    let tree = asked.figures("tree", || tree(&asked, fresh.path()))?;
-    let store =
-        asked.figures("store", || if asked.smoke { Ok(json!(null)) } else { store(&asked, fresh.path()) })?;
+    let disk = asked.disk(&fresh);
+    let dir = disk.as_ref().map_or_else(|| fresh.path(), FreshFilesystem::path);
+    let tree = asked.figures("tree", || tree(&asked, dir))?;
+    let store = asked.figures("store", || if asked.smoke { Ok(json!(null)) } else { store(&asked, dir) })?;
     let hands = asked.figures("hands", || hands(&asked, &scratch))?;
-    let workspaces = asked.figures("workspaces", || workspaces::run(&asked, fresh.path()))?;
+    let workspaces = asked.figures("workspaces", || workspaces::run(&asked, dir))?;
     if let Some(path) = &asked.json {
         let all =
             json!({"version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces});

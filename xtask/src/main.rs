@@ -10,6 +10,7 @@ mod ci;
 mod command;
 mod docs;
 mod faults;
+mod fresh_filesystem;
 mod fuzz;
 mod licences;
 mod matrix;

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Mode as Permissions, OFlags};
 use super::content::open_beneath;
 use super::files_progress::{CountedReader, FilesCounter};
 use super::manifest::{Entry, Manifest, Stat};
-use super::object::Mode;
+use super::object::{Mode, ObjectType};
 use super::objects::{Reader, TreeFile};
 use super::{Git, ObjectId, RepositoryError, disk, names, notes, scan};
 use posse_files::parallel;
@@ -30,6 +30,8 @@ const COPY_BYTES: u64 = 64 * 1024 * 1024;
 const READERS: usize = 2;
 /// Longest target of a symlink.
 const MAX_TARGET_BYTES: u64 = 4096;
+/// Up to this many files are read in this process: a git process takes longer to start. More are shared by several.
+const READ_HERE_MAX: usize = 200;
 /// How many files of one directory a thread gets at once.
 const GROUP_FILES: usize = 256;
 
@@ -154,9 +156,12 @@ impl Checkout<'_> {
 
     /// Writes the files that could not be copied.
     fn write_objects(&self, root: &OwnedFd, stats: &mut [Option<Stat>]) -> Result<(), RepositoryError> {
-        let missing: Vec<usize> = (0..self.files.len())
+        let mut missing: Vec<usize> = (0..self.files.len())
             .filter(|at| stats[*at].is_none() && self.is_written(&self.files[*at]))
             .collect();
+        if missing.len() <= READ_HERE_MAX {
+            missing = self.write_objects_here(root, &missing, stats)?;
+        }
         if missing.is_empty() {
             return Ok(());
         }
@@ -175,6 +180,30 @@ impl Checkout<'_> {
             stats[*at] = Some(stat);
         }
         Ok(())
+    }
+
+    /// Writes files whose objects can be read in this process, and returns the others.
+    fn write_objects_here(
+        &self,
+        root: &OwnedFd,
+        missing: &[usize],
+        stats: &mut [Option<Stat>],
+    ) -> Result<Vec<usize>, RepositoryError> {
+        let Some(stored) = self.git.stored_objects().filter(|_| !missing.is_empty()) else {
+            return Ok(missing.to_vec());
+        };
+        let mut left = Vec::new();
+        for at in missing.iter().copied() {
+            let file = &self.files[at];
+            let Some((ObjectType::Blob, content)) = stored.read(&file.oid) else {
+                left.push(at);
+                continue;
+            };
+            let written = self.one_from_object(root, file, content.len() as u64, &mut content.as_slice());
+            stats[at] = Some(written.map_err(|error| self.failed(&file.path, &error))?);
+            self.count(1);
+        }
+        Ok(left)
     }
 
     fn write_some_objects(&self, root: &OwnedFd, part: &[usize]) -> Result<Vec<Stat>, RepositoryError> {

@@ -13,7 +13,7 @@ use posse_domain::permission::{Approvals, PathRules};
 use posse_engine::ports::{CallContext, CallFiles, SeenFiles, StopSignal, WorkspaceId, Workspaces};
 use posse_files::{ExpectedFile, RelPath, Stop, WorkspaceDirs};
 use posse_sandbox::{Mounts, Sandbox, SandboxOptions, WorkspaceViews};
-use posse_workspace::{Faults, LocalWorkspaces, ObjectId, RunSpace, WorkspaceSettings};
+use posse_workspace::{Faults, LocalFiles, LocalWorkspaces, ObjectId, RunSpace, WorkspaceSettings};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::kind::init;
@@ -76,6 +76,21 @@ fn readers_of_a_thin_state_share_its_layers() {
     let whole = space.shared(&base).expect("shared");
     assert_eq!(on_disk(&whole), files_of(&space, &base));
     assert_eq!(overlays_of(&mounts), 4, "those of the children and of the readers");
+}
+
+#[test]
+fn a_workspace_over_a_new_state_starts_no_git() {
+    let (mut world, mounts) = world();
+    let (base, space) = begun(&world);
+    let commit = thin(&world, &space, &base);
+    space.release(RUN, 1);
+    // Whoever calls this program fails.
+    world.options.git = "/proc/self/no-git".into();
+    let files = LocalFiles::new(&world.state(), world.options.clone()).with_mounts(mounts);
+    let without_git = files.open(RUN).expect("opened");
+    let made = without_git.make(&format!("{RUN}.1"), 1, &commit).expect("made").dir;
+    assert_eq!(on_disk(&made), files_of(&space, &commit));
+    assert!(mark_of(&world, &commit).contains("\"depth\":1"), "a thin layer");
 }
 
 #[test]
