@@ -92,7 +92,7 @@ fn a_disk_that_is_full_while_the_first_base_is_laid_out_leaves_the_run_to_be_res
 mount -t tmpfs -o size=16m none "$POSSE_HOME" || exit 9
 "$POSSE" "$@" > first; echo "first $?"
 "$POSSE" ps --json; echo "ps $?"
-mount -o remount,size=256m none "$POSSE_HOME"
+mount -o remount,size=2g none "$POSSE_HOME"
 "$POSSE" resume --last --json > second; echo "second $?"
 "$POSSE" verify --all; echo "verify $?"
 "#;

@@ -1,5 +1,6 @@
 //! Measures the disk usage of a directory tree.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +14,7 @@ use super::{ListingPermission, OPEN_MAX, is_self_or_above, list, parts_of};
 /// The unit of the kernel's block counts.
 pub const BLOCK_BYTES: u64 = 512;
 
-/// The disk usage of a directory with all its content. Entries that vanish meanwhile count nothing, and a path that is
+/// The disk usage of a directory with all its content: what its removal would free. Entries that vanish meanwhile count nothing, and a path that is
 /// not a directory counts itself. Mounted filesystems are not counted. Nothing is changed. If the machine lacks a
 /// resource, so that a part could not be read, that is the error.
 pub fn bytes_beneath(path: &Path) -> io::Result<u64> {
@@ -52,6 +53,8 @@ struct Level {
 #[derive(Default)]
 struct TreeSize {
     bytes: u64,
+    /// How many names of each file with several were found.
+    found_names: HashMap<(u64, u64), u64>,
     levels: Vec<Level>,
     /// The shortage that kept a directory from being read.
     short_of: Option<Errno>,
@@ -110,10 +113,17 @@ impl TreeSize {
         above.dir = found.filter(is_same);
     }
 
-    /// A file with several hard links counts its share for each.
+    /// A file with several names counts once all of them were found: one that has another name elsewhere would not be
+    /// freed with the tree.
     fn add(&mut self, stat: &Stat) {
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        let names = if is_dir { 1 } else { stat.st_nlink.max(1) };
-        self.bytes += u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES / names;
+        if !is_dir && stat.st_nlink > 1 {
+            let found = self.found_names.entry((stat.st_dev, stat.st_ino)).or_default();
+            *found += 1;
+            if *found != stat.st_nlink {
+                return;
+            }
+        }
+        self.bytes += u64::try_from(stat.st_blocks).unwrap_or_default() * BLOCK_BYTES;
     }
 }

@@ -225,6 +225,11 @@ fn files_count_once_however_many_names_they_have_and_deep_ones_count_too() {
     fs::hard_link(all.path().join("f"), all.path().join("g")).expect("linked");
     let once = bytes_beneath(all.path()).expect("summed");
     assert!((1 << 20..3 << 19).contains(&once), "{once}");
+    let elsewhere = place();
+    fs::hard_link(all.path().join("f"), elsewhere.path().join("h")).expect("linked");
+    let without = bytes_beneath(all.path()).expect("summed");
+    assert!(without < 1 << 20, "a removal would not free it: {without}");
+    fs::remove_file(elsewhere.path().join("h")).expect("removed");
     nest(all.path(), 5_000, OsStr::new("d"), |_| ());
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut dir = openat(CWD, all.path(), flags, Mode::empty()).expect("opened");
