@@ -16,6 +16,7 @@ use crate::display::DisplayArgs;
 use crate::exit::Exit;
 use crate::help;
 use crate::ids::RunArg;
+use crate::output::fitting;
 use crate::runtime;
 use crate::term;
 
@@ -155,7 +156,7 @@ pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     }
     // An error quotes typed text, which may have been copied from anywhere.
     let text = in_our_words(error).unwrap_or_else(|| without_wrong_tips(&error.render().to_string()));
-    drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
+    drop(std::io::stderr().write_all(fitting(&term::clean(&text)).as_bytes()));
     Exit::USAGE.into()
 }
 
