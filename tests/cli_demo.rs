@@ -72,7 +72,8 @@ fn the_folder_of_a_demo_goes_with_its_run() {
     let before = outside();
     let (first, second) = (demo(), demo());
     assert_eq!((folders().len(), outside() - before), (2, 1), "only the state directory was created");
-    let used = home.posse(&["show", "--json", &first]).exits(0).json()["dir"].as_str().expect("a path").to_owned();
+    let used =
+        home.posse(&["show", "--json", &first]).exits(0).json()["dir"].as_str().expect("a path").to_owned();
     let plan = home.posse(&["gc", "--dry-run"]).exits(0).stdout;
     assert!(!plan.contains("demos"), "they are in use: {plan}");
     home.posse(&["rm", "--yes", &first]).exits(0);

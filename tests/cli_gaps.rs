@@ -73,7 +73,11 @@ fn a_directory_that_does_not_exist_is_named() {
 #[test]
 fn the_help_has_no_colour_that_was_not_asked_for() {
     let home = home(IDLE);
-    for args in [&["--color=never", "help"][..], &["--color", "never", "help", "run"], &["run", "--help", "--color=never"]] {
+    for args in [
+        &["--color=never", "help"][..],
+        &["--color", "never", "help", "run"],
+        &["run", "--help", "--color=never"],
+    ] {
         let (written, _) = on_terminal(on_a_real_terminal(&home, args), 80, 24);
         assert!(written.contains("Usage:") && !written.contains('\u{1b}'), "{args:?}: {written:?}");
     }
@@ -84,7 +88,9 @@ fn the_help_has_no_colour_that_was_not_asked_for() {
 
 #[test]
 fn a_failed_call_is_told_in_words_before_its_code() {
-    let home = home("- when: {turn: 1}\n  reply: {tool_calls: [{name: read, input: {path: none.txt}}]}\n- reply: {text: Done.}\n");
+    let home = home(
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: read, input: {path: none.txt}}]}\n- reply: {text: Done.}\n",
+    );
     let run = run(&home, &[]);
     let logs = home.posse(&["logs", &run]).exits(0).stdout;
     let line = logs.lines().find(|line| line.contains("read failed: ")).expect("a failed call");

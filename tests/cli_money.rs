@@ -210,7 +210,10 @@ fn a_script_costs_nothing_and_no_price_of_it_is_unknown() {
     let home = Home::new();
     home.write("script.yaml", "- reply: {text: done}\n");
     let done = home.posse(&["run", "--max-usd", "1", "--model", "scripted/script.yaml", "go"]).exits(0);
-    assert!(done.stderr.contains(" ms, $0.00, 1 agent") || done.stderr.contains(" s, $0.00, 1 agent"), "{done:?}");
+    assert!(
+        done.stderr.contains(" ms, $0.00, 1 agent") || done.stderr.contains(" s, $0.00, 1 agent"),
+        "{done:?}"
+    );
     for args in [&["ps"][..], &["show"], &["stats"], &["trace"]] {
         let page = home.posse(args).exits(0).stdout;
         assert!(page.contains("$0.00") && !page.contains("unknown"), "{args:?}: {page}");

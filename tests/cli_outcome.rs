@@ -104,8 +104,15 @@ fn an_interrupted_run_shows_the_same_maximum_as_the_cancelled_one_that_it_become
     }
     assert_eq!((&ps["usage"]["usd_known"], &ps["usage"]), (&json!(0.0045), &show["usage"]));
     let all = home.posse(&["stats", "--json"]).exits(0).json();
-    assert_eq!((&all["total"]["usage"], &all["by_day"][0]["usage"]), (&show["usage"], &show["usage"]), "{all}");
-    assert!(all["total"]["wall_ms"].as_u64().is_some_and(|time| time > 0), "its agents have not ended: {all}");
+    assert_eq!(
+        (&all["total"]["usage"], &all["by_day"][0]["usage"]),
+        (&show["usage"], &show["usage"]),
+        "{all}"
+    );
+    assert!(
+        all["total"]["wall_ms"].as_u64().is_some_and(|time| time > 0),
+        "its agents have not ended: {all}"
+    );
     assert!(home.posse(&["stats"]).exits(0).stdout.contains("($0.0045 known, 1 call was cut off)"));
     assert_eq!(child["usd_known"], 0.0);
     let page = home.posse(&["show", &run]).exits(0).stdout;

@@ -168,7 +168,8 @@ fn sped_up(script: &str) -> String {
 /// Creates the project, a repository in a new folder of the state directory. It is kept as long as the run, so that the
 /// result can be read.
 fn project(context: &Context) -> Result<PathBuf, CliError> {
-    let failed = |error: std::io::Error| CliError::failed(format!("the demo's folder cannot be made: {error}"));
+    let failed =
+        |error: std::io::Error| CliError::failed(format!("the demo's folder cannot be made: {error}"));
     let folder = context.open_for_commands()?.demo_folder().map_err(failed)?;
     for (name, text) in PROJECT {
         let path = folder.join(name);

@@ -17,8 +17,8 @@ use crate::runtime;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
 use crate::text::{
-    UNKNOWN_COST, at_least, at_least_cell, bytes, cost_cell, cost_of_view, count, duration, local_time, now_ms,
-    plural, tokens,
+    UNKNOWN_COST, at_least, at_least_cell, bytes, cost_cell, cost_of_view, count, duration, local_time,
+    now_ms, plural, tokens,
 };
 use crate::view::rows::{Tint, files_fact};
 use crate::view::width::wrapped;

@@ -171,7 +171,10 @@ mod tests {
 
     #[test]
     fn the_root_is_silent_unless_asked_for() {
-        assert_eq!(StreamedText::new(false, false, None).take(&delta("k3f9ab2c", DeltaPart::Text, "x\n")), "");
+        assert_eq!(
+            StreamedText::new(false, false, None).take(&delta("k3f9ab2c", DeltaPart::Text, "x\n")),
+            ""
+        );
         let verbose = StreamedText::new(false, true, None).take(&delta("k3f9ab2c", DeltaPart::Text, "x\n"));
         assert_eq!(verbose, "k3f9ab2c ↳ x\n");
     }

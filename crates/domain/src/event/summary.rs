@@ -4,8 +4,8 @@ use super::{AnsweredBy, Change, EventBody, Purpose, QuestionAnswer, QueuedFor};
 use crate::code::Code;
 use crate::lifecycle::{CloseReason, FailKind, cancelled};
 use crate::message::pictures;
-use crate::shown_model;
 use crate::permission::Decision;
+use crate::shown_model;
 use crate::text::{Text, first_line};
 
 /// Maximum number of characters of a text in a summary.
@@ -89,9 +89,15 @@ impl EventBody {
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
-                format!("turn {}: asked {} to summarise the conversation", e.turn, shown(&shown_model(&e.model)))
+                format!(
+                    "turn {}: asked {} to summarise the conversation",
+                    e.turn,
+                    shown(&shown_model(&e.model))
+                )
             }
-            EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&shown_model(&e.model))),
+            EventBody::ModelCalled(e) => {
+                format!("turn {}: sent to {}", e.turn, shown(&shown_model(&e.model)))
+            }
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ProviderWaitStarted(e) => {
                 format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))

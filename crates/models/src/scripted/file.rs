@@ -13,7 +13,9 @@ use serde_saphyr::Spanned;
 
 use super::answer::{ScriptedAnswer, ScriptedCall};
 use super::error::ScriptError;
-use super::raw::{RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRule, RawTokenPrices, RawUsage, RawWhen};
+use super::raw::{
+    RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRule, RawTokenPrices, RawUsage, RawWhen,
+};
 use super::rule::{Rule, RuleConditions};
 use super::{DEFAULT_FACTS, problem};
 

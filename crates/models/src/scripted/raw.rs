@@ -164,7 +164,11 @@ impl<'de> Visitor<'de> for PriceVisitor {
     }
 
     fn visit_str<E: de::Error>(self, word: &str) -> Result<RawPrice, E> {
-        if word == UNKNOWN { Ok(RawPrice::Unknown) } else { Err(E::invalid_value(Unexpected::Str(word), &self)) }
+        if word == UNKNOWN {
+            Ok(RawPrice::Unknown)
+        } else {
+            Err(E::invalid_value(Unexpected::Str(word), &self))
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawPrice, A::Error> {

@@ -10,7 +10,8 @@ use crate::settings::hooks::Hook as Written;
 
 /// Programs that run the file which is their first argument.
 const INTERPRETERS: [&str; 14] = [
-    "sh", "bash", "dash", "zsh", "ksh", "fish", "source", ".", "python", "python3", "node", "ruby", "perl", "php",
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "source", ".", "python", "python3", "node", "ruby", "perl",
+    "php",
 ];
 /// Programs that start the command which follows them.
 const PREFIXES: [&str; 8] = ["exec", "env", "command", "time", "nohup", "nice", "sudo", "!"];
@@ -28,9 +29,11 @@ pub(crate) fn missing_scripts(hooks: &[Written], dir: &Path, home: Option<&Path>
         let mut found = Scripts { dir: Some(dir.to_owned()), home, missing: Vec::new() };
         found.look(&hook.command, 0);
         let of_hook = found.missing.into_iter();
-        missing.extend(of_hook.map(|word| {
-            format!("{}: hooks.{}: `{word}` does not exist", hook.origin, hook.moment.name())
-        }));
+        missing.extend(
+            of_hook.map(|word| {
+                format!("{}: hooks.{}: `{word}` does not exist", hook.origin, hook.moment.name())
+            }),
+        );
     }
     missing
 }
