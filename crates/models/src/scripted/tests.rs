@@ -257,7 +257,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         input_tokens: 1200,
         output_tokens: 80,
         cached_tokens: 200,
-        micro_usd: None,
+        micro_usd: Some(0),
         cache_write_tokens: 0,
         reasoning_tokens: 0,
         ..Usage::ZERO
@@ -269,7 +269,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         input_tokens: 6,
         output_tokens: 4,
         cached_tokens: 0,
-        micro_usd: None,
+        micro_usd: Some(0),
         cache_write_tokens: 0,
         reasoning_tokens: 0,
         ..Usage::ZERO
@@ -418,7 +418,7 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:1: unknown field \"tokens\", expected one of ",
         ),
         ("facts: {price: {input: -1, output: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: -1 is not an amount"),
-        ("facts: {price: free}\nrules:\n- reply: {}\n", "or `unknown`"),
+        ("facts: {price: free}\nrules:\n- reply: {}\n", "plan.yaml:1: found string \"free\", expected a map with `input` and `output`, or `unknown`"),
         ("facts: {price: {input: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: the field `output` is missing"),
         ("- reply: {tool_calls: [{name: x, input: {a: .nan}}]}\n", "plan.yaml:1: a: "),
         ("- &a [*a]\n", "plan.yaml:1: "),
