@@ -52,6 +52,31 @@ fn a_notice_is_not_promised_where_there_is_no_terminal_for_it() {
 }
 
 #[test]
+fn the_refused_operations_are_cut_like_other_events() {
+    let call = |path: &str| format!("{{name: write, input: {{path: {path}, content: x}}}}");
+    let home = home(&format!(
+        "- when: {{turn: 1}}\n  reply: {{tool_calls: [{}, {}]}}\n- reply: {{text: Done.}}\n",
+        call("one.txt"),
+        call("two.txt")
+    ));
+    let run = run(&home, &["--deny", "write"]);
+    let refused = |flags: &[&str]| home.posse(&[&["logs", "--refused", &run], flags].concat());
+    assert_eq!(refused(&[]).exits(0).stdout.lines().count(), 2);
+    let last = refused(&["--tail", "1"]).exits(0).stdout;
+    assert!(last.lines().count() == 1 && last.contains("two.txt"), "{last}");
+    refused(&["--kind", "tool_finished"]).exits(2);
+}
+
+#[test]
+fn a_plan_for_an_agent_that_cannot_start_others_is_told_why() {
+    let home = home(IDLE);
+    home.write("plan.yaml", "goal: look\nsteps:\n  - {title: one, description: Look., agent: explore}\n");
+    let refused =
+        home.posse(&["run", MODEL[0], MODEL[1], "--agent", "explore", "--plan", "plan.yaml"]).exits(2);
+    assert!(refused.stderr.contains("the run's agent cannot start sub-agents"), "{}", refused.stderr);
+}
+
+#[test]
 fn a_directory_that_does_not_exist_is_named() {
     let home = home(IDLE);
     run(&home, &[]);

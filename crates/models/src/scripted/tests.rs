@@ -418,7 +418,10 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:1: unknown field \"tokens\", expected one of ",
         ),
         ("facts: {price: {input: -1, output: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: -1 is not an amount"),
-        ("facts: {price: free}\nrules:\n- reply: {}\n", "plan.yaml:1: found string \"free\", expected a map with `input` and `output`, or `unknown`"),
+        (
+            "facts: {price: free}\nrules:\n- reply: {}\n",
+            "plan.yaml:1: found string \"free\", expected a map with `input` and `output`, or `unknown`",
+        ),
         ("facts: {price: {input: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: the field `output` is missing"),
         ("- reply: {tool_calls: [{name: x, input: {a: .nan}}]}\n", "plan.yaml:1: a: "),
         ("- &a [*a]\n", "plan.yaml:1: "),
