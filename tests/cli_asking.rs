@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 
 use crate::cli_permissions::check_explained;
@@ -19,10 +20,19 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn open(mut command: Command) -> Self {
+    pub(crate) fn open(command: Command) -> Self {
+        // A terminal without a size, on which no line is broken.
+        Self::with_columns(command, 0)
+    }
+
+    pub(crate) fn with_columns(mut command: Command, columns: u16) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&terminal).expect("granted");
         unlockpt(&terminal).expect("unlocked");
+        if columns > 0 {
+            let size = Winsize { ws_col: columns, ws_row: 24, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&terminal, size).expect("a size");
+        }
         let name = ptsname(&terminal, Vec::new()).expect("a name").into_string().expect("UTF-8");
         let other = OpenOptions::new().read(true).write(true).open(name).expect("the other side");
         let copy = || Stdio::from(other.try_clone().expect("a copy"));

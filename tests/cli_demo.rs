@@ -55,3 +55,32 @@ fn without_a_sandbox_the_demo_skips_its_checks_says_so_and_ends_well() {
     assert!(done.stderr.contains("the demo's checks are skipped"), "{}", done.stderr);
     assert!(done.stdout.contains("4. write the release notes (task 4): integrated"), "{}", done.stdout);
 }
+
+#[test]
+fn the_folder_of_a_demo_goes_with_its_run() {
+    let home = Home::new();
+    home.not_replayed("its runs are removed");
+    let folders = || -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(home.state_dir().join("demos")).expect("folders").flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let demo = || {
+        home.posse(&["demo", "--fast"]).exits(0);
+        home.posse(&["ps", "-q", "-n", "1"]).exits(0).stdout.trim().to_owned()
+    };
+    let outside = || std::fs::read_dir(home.project().parent().expect("a home")).expect("listed").count();
+    let before = outside();
+    let (first, second) = (demo(), demo());
+    assert_eq!((folders().len(), outside() - before), (2, 1), "only the state directory was created");
+    let used =
+        home.posse(&["show", "--json", &first]).exits(0).json()["dir"].as_str().expect("a path").to_owned();
+    let plan = home.posse(&["gc", "--dry-run"]).exits(0).stdout;
+    assert!(!plan.contains("demos"), "they are in use: {plan}");
+    home.posse(&["rm", "--yes", &first]).exits(0);
+    assert!(!folders().iter().any(|folder| folder.to_str() == Some(&used)) && folders().len() == 1);
+    let would = home.posse(&["gc", "--runs", "0", "--dry-run"]).exits(0).stdout;
+    assert!(would.contains("would remove folder ") && folders().len() == 1, "{would}");
+    let cleaned = home.posse(&["gc", "--runs", "0", "--yes"]).exits(0).stdout;
+    assert!(cleaned.contains("removed folder ") && folders().is_empty(), "{cleaned}");
+    home.posse(&["show", &second]).exits(2);
+}

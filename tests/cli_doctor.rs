@@ -160,6 +160,10 @@ fn settings_that_cannot_work_are_found() {
     note("sandbox.read", "value", "these paths do not exist: /nowhere/at/all");
     home.write_settings("hooks: {PreToolUse: [{hooks: [{type: command, command: './none.sh --all'}]}]}\n");
     note("hooks", "remedy", "`./none.sh` does not exist");
+    home.write_settings(
+        "hooks: {PreToolUse: [{hooks: [{type: command, command: 'cat | bash hooks/none.sh --all'}]}]}\n",
+    );
+    note("hooks", "remedy", "`hooks/none.sh` does not exist");
     home.write_settings("search: {provider: searxng, url: 'http://127.0.0.1:9'}\n");
     note("web search", "value", "http://127.0.0.1:9 does not answer");
     home.write_settings("sandbox: {env: [DEPLOY_TOKEN]}\n");

@@ -5,6 +5,7 @@ use std::fs;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::cli_terminal::{on_a_real_terminal, on_terminal};
 use crate::support::{Home, run_of};
 
 const MODEL: [&str; 2] = ["--model", "scripted/../script.yaml"];
@@ -34,6 +35,96 @@ fn flags_that_exclude_each_other_are_refused_and_one_that_acts_later_is_explaine
     let started = home.posse(&["run", "-d", "--apply", MODEL[0], MODEL[1], "go"]).exits(0);
     assert!(started.stderr.contains("is applied to the checkout when the run has completed"));
     home.posse(&["wait", started.stdout.trim()]).exits(0);
+}
+
+#[test]
+fn a_notice_is_not_promised_where_there_is_no_terminal_for_it() {
+    let home = home(IDLE);
+    let refused = home.posse(&["run", "-d", "--notify", MODEL[0], MODEL[1], "go"]).exits(2).stderr;
+    assert!(refused.contains("--notify: a run in the background has no terminal"), "{refused}");
+    assert!(refused.contains("`posse wait --notify`") && !home.state_dir().exists(), "{refused}");
+    let run = run(&home, &[]);
+    for (flags, notices) in [(&["wait", "--notify"][..], 1), (&["wait"], 0)] {
+        let command = on_a_real_terminal(&home, &[flags, &[&run]].concat());
+        let (written, _) = on_terminal(command, 80, 24);
+        assert_eq!(written.matches(&format!("Posse: run {run} completed")).count(), notices, "{written:?}");
+    }
+}
+
+#[test]
+fn the_refused_operations_are_cut_like_other_events() {
+    let call = |path: &str| format!("{{name: write, input: {{path: {path}, content: x}}}}");
+    let home = home(&format!(
+        "- when: {{turn: 1}}\n  reply: {{tool_calls: [{}, {}]}}\n- reply: {{text: Done.}}\n",
+        call("one.txt"),
+        call("two.txt")
+    ));
+    let run = run(&home, &["--deny", "write"]);
+    let refused = |flags: &[&str]| home.posse(&[&["logs", "--refused", &run], flags].concat());
+    assert_eq!(refused(&[]).exits(0).stdout.lines().count(), 2);
+    let last = refused(&["--tail", "1"]).exits(0).stdout;
+    assert!(last.lines().count() == 1 && last.contains("two.txt"), "{last}");
+    refused(&["--kind", "tool_finished"]).exits(2);
+}
+
+#[test]
+fn a_plan_for_an_agent_that_cannot_start_others_is_told_why() {
+    let home = home(IDLE);
+    home.write("plan.yaml", "goal: look\nsteps:\n  - {title: one, description: Look., agent: explore}\n");
+    let refused =
+        home.posse(&["run", MODEL[0], MODEL[1], "--agent", "explore", "--plan", "plan.yaml"]).exits(2);
+    assert!(refused.stderr.contains("the run's agent cannot start sub-agents"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_named() {
+    let home = home(IDLE);
+    run(&home, &[]);
+    for flags in [&["--json"][..], &["-q"], &[]] {
+        let refused = home.posse(&[&["ps", "--dir", "nowhere"], flags].concat()).exits(2).stderr;
+        assert!(refused.contains("nowhere does not exist"), "{refused}");
+    }
+    home.write("sub/file", "");
+    assert!(home.posse(&["ps", "--dir", "sub/file"]).exits(2).stderr.contains("is not a directory"));
+    // Runs of a directory that was removed are listed nevertheless.
+    let dir = home.project().with_file_name("gone");
+    fs::create_dir(&dir).expect("made");
+    let of_dir = run(&home, &["--dir", dir.to_str().expect("UTF-8")]);
+    fs::remove_dir_all(&dir).expect("removed");
+    let listed = home.posse(&["ps", "-q", "--dir", dir.to_str().expect("UTF-8")]).exits(0).stdout;
+    assert_eq!(listed, format!("{of_dir}\n"));
+}
+
+#[test]
+fn the_help_has_no_colour_that_was_not_asked_for() {
+    let home = home(IDLE);
+    for args in [
+        &["--color=never", "help"][..],
+        &["--color", "never", "help", "run"],
+        &["run", "--help", "--color=never"],
+    ] {
+        let (written, _) = on_terminal(on_a_real_terminal(&home, args), 80, 24);
+        assert!(written.contains("Usage:") && !written.contains('\u{1b}'), "{args:?}: {written:?}");
+    }
+    let (written, _) = on_terminal(on_a_real_terminal(&home, &["help"]), 80, 24);
+    assert!(written.contains('\u{1b}'), "{written:?}");
+    assert!(home.posse(&["--color=always", "help"]).exits(0).stdout.contains('\u{1b}'));
+}
+
+#[test]
+fn a_failed_call_is_told_in_words_before_its_code() {
+    let home = home(
+        "- when: {turn: 1}\n  reply: {tool_calls: [{name: read, input: {path: none.txt}}]}\n- reply: {text: Done.}\n",
+    );
+    let run = run(&home, &[]);
+    let logs = home.posse(&["logs", &run]).exits(0).stdout;
+    let line = logs.lines().find(|line| line.contains("read failed: ")).expect("a failed call");
+    let said = line.split_once("read failed: ").expect("words").1;
+    assert!(said.starts_with('`') && said.ends_with(')') && said.contains(" ("), "{line}");
+    let trace = home.posse(&["trace", &run]).exits(0).stdout;
+    let mut lines = trace.lines().skip_while(|line| !line.contains("read failed ("));
+    let (first, second) = (lines.next().expect("a call"), lines.next().expect("its result"));
+    assert!(first.contains(", call call_") && second.trim_start().starts_with('`'), "{first}\n{second}");
 }
 
 #[test]

@@ -102,19 +102,9 @@ const WITHOUT_JSON: &[(&str, &str)] = &[
 #[test]
 fn every_verb_that_prints_data_has_json() {
     let home = Home::new();
-    let mut left: Vec<Vec<String>> = home.verbs().into_iter().map(|verb| vec![verb]).collect();
-    while let Some(words) = left.pop() {
-        let mut args: Vec<&str> = words.iter().map(String::as_str).collect();
-        let name = args.join(" ");
-        args.push("--help");
+    for name in home.verbs_and_subverbs() {
+        let args: Vec<&str> = name.split(' ').chain(["--help"]).collect();
         let help = home.posse(&args).exits(0).stdout;
-        let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-        let commands = commands.take_while(|line| !line.is_empty());
-        let inner = commands
-            .filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|word| !word.is_empty()));
-        left.extend(
-            inner.filter(|word| *word != "help").map(|word| [&words[..], &[word.to_owned()]].concat()),
-        );
         let has_json = help.lines().any(|line| line.trim_start().starts_with("--json"));
         let is_listed = WITHOUT_JSON.iter().any(|(verb, _)| *verb == name);
         assert!(

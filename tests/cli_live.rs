@@ -93,11 +93,11 @@ fn a_narrower_window_leaves_no_rubbish() {
         // A row that is cut at the new width was drawn with it.
         let width: usize = columns.parse().expect("a number");
         let is_drawn = |screen: &str| {
-            let totals = screen.lines().find(|line| line.contains(" · price unknown"));
+            let totals = screen.lines().find(|line| line.contains(" · $0.00"));
             totals.is_some_and(|line| line.chars().count() == width - 1 && line.ends_with('…'))
         };
         let screen = tmux.until_it("the tree at its new width", is_drawn);
-        for once in ["coder", "change it\u{20}", "price unknown", KEYS] {
+        for once in ["coder", "change it\u{20}", "$0.00", KEYS] {
             let count = screen.matches(once).count();
             assert!(count <= 1, "{columns}: {once} {count} times\n{screen}");
         }
@@ -224,6 +224,26 @@ fn the_third_ctrl_c_stops_and_leaves_the_run_resumable() {
     drop(lock);
     home.write("script.yaml", &script(0));
     home.posse(&["resume", &run]).exits(0);
+}
+
+#[test]
+fn three_ctrl_c_in_one_burst_are_three() {
+    let home = home(STUCK_MS);
+    let tmux = Tmux::open(&home, 80, 24);
+    tmux.enters(RUN);
+    until_stuck(&tmux);
+    let run = last_run(&home);
+    // The kernel merges three signals that arrive at once, but not three keys.
+    tmux.types(&["C-c", "C-c", "C-c"]);
+    tmux.until(&format!("`posse resume {run}`"));
+    tmux.until_prompt();
+    tmux.enters("echo code=$?");
+    tmux.until("code=130");
+    home.write("script.yaml", &script(0));
+    // The cancellation was recorded before the process stopped, or was not.
+    let resumed = home.posse(&["resume", &run]);
+    assert!(matches!(resumed.code, Some(0 | 3)), "{resumed:?}");
+    home.posse(&["verify", &run]).exits(0);
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn a_sub_agent_without_a_price_is_refused_where_money_is_limited_and_spoils_no_r
 fn a_limit_of_a_project_that_cannot_be_held_stops_nothing_until_it_is_trusted() {
     let home = Home::new();
     home.write(".posse/settings.yaml", "agent: {max_usd: 5}\n");
-    home.write("script.yaml", "- reply: {text: done}\n");
+    home.write("script.yaml", "facts: {price: unknown}\nrules: [{reply: {text: done}}]\n");
     let run = |flags: &[&str]| {
         home.posse(&[&["run", "--json", "--model", "scripted/script.yaml"], flags, &["go"]].concat())
     };
@@ -203,6 +203,30 @@ fn a_limit_of_a_project_that_cannot_be_held_stops_nothing_until_it_is_trusted() 
     assert!(trusted.contains("--max-usd none"), "{trusted}");
     run(&["--max-usd", "none"]).exits(0);
     run(&["--max-usd", "1"]).exits(2);
+}
+
+#[test]
+fn a_script_costs_nothing_and_no_price_of_it_is_unknown() {
+    let home = Home::new();
+    home.write("script.yaml", "- reply: {text: done}\n");
+    let done = home.posse(&["run", "--max-usd", "1", "--model", "scripted/script.yaml", "go"]).exits(0);
+    assert!(
+        done.stderr.contains(" ms, $0.00, 1 agent") || done.stderr.contains(" s, $0.00, 1 agent"),
+        "{done:?}"
+    );
+    for args in [&["ps"][..], &["show"], &["stats"], &["trace"]] {
+        let page = home.posse(args).exits(0).stdout;
+        assert!(page.contains("$0.00") && !page.contains("unknown"), "{args:?}: {page}");
+    }
+    let show = home.posse(&["show", "--json"]).exits(0).json();
+    assert_eq!((&show["usage"]["usd_at_most"], &show["usage"]["unpriced_tokens"]), (&json!(0.0), &json!(0)));
+    // Its name in a list is that of its file, and its path is in the object.
+    let path = home.project().canonicalize().expect("a path").join("script.yaml");
+    assert_eq!(show["model"], format!("scripted/{}", path.display()));
+    for args in [&["stats"][..], &["show"], &["trace"], &["logs"]] {
+        let page = home.posse(args).exits(0).stdout;
+        assert!(page.contains("scripted/script.yaml") && !page.contains("scripted//"), "{args:?}: {page}");
+    }
 }
 
 #[test]

@@ -103,10 +103,24 @@ fn an_interrupted_run_shows_the_same_maximum_as_the_cancelled_one_that_it_become
         assert!(usage["usd_at_most"].as_f64().is_some_and(|most| most > 0.1), "{usage}");
     }
     assert_eq!((&ps["usage"]["usd_known"], &ps["usage"]), (&json!(0.0045), &show["usage"]));
+    let all = home.posse(&["stats", "--json"]).exits(0).json();
+    assert_eq!(
+        (&all["total"]["usage"], &all["by_day"][0]["usage"]),
+        (&show["usage"], &show["usage"]),
+        "{all}"
+    );
+    assert!(
+        all["total"]["wall_ms"].as_u64().is_some_and(|time| time > 0),
+        "its agents have not ended: {all}"
+    );
+    assert!(home.posse(&["stats"]).exits(0).stdout.contains("($0.0045 known, 1 call was cut off)"));
     assert_eq!(child["usd_known"], 0.0);
     let page = home.posse(&["show", &run]).exits(0).stdout;
     assert!(page.contains("($0.0045 known, 1 call was cut off)"), "{page}");
     assert!(page.contains(&format!("2 agents; continue it with `posse resume {run}`\n")), "{page}");
+    // When its process ended is not known, only until when it lived.
+    assert!(page.contains("interrupted after at least ") && page.contains(" ≥"), "{page}");
+    assert!(home.posse(&["ps"]).exits(0).stdout.contains(" ≥"));
     assert!(home.posse(&["ps"]).exits(0).stdout.contains("≤$"));
     let trace = home.posse(&["trace", &format!("{run}.1")]).exits(0).stdout;
     assert!(trace.starts_with(&format!("agent {run}.1: general, depth 1, interrupted\n")), "{trace}");
@@ -127,7 +141,9 @@ fn an_interrupted_run_shows_the_same_maximum_as_the_cancelled_one_that_it_become
 
 #[test]
 fn a_call_in_progress_at_an_unknown_price_is_not_shown_as_free() {
-    let home = home(&format!("- reply: {{text: done}}\n  latency_ms: {FOR_EVER}\n"));
+    let home = home(&format!(
+        "facts: {{price: unknown}}\nrules: [{{reply: {{text: done}}, latency_ms: {FOR_EVER}}}]\n"
+    ));
     let mut going = started(&home, &[]);
     let run = run_of(&going.until_event("", "agent.model_called"));
     let running = home.posse(&["ps", "--json"]).exits(0).json();
@@ -181,7 +197,7 @@ fn known_costs_add_up_beside_unknown_prices() {
         )
     };
     home.write("priced.yaml", &script("facts: {price: {input: 3, output: 15}}, "));
-    home.write("unpriced.yaml", &script(""));
+    home.write("unpriced.yaml", &script("facts: {price: unknown}, "));
     for model in ["scripted/priced.yaml", "scripted/unpriced.yaml", "scripted/priced.yaml"] {
         home.posse(&["run", "--model", model, "do it"]).exits(0);
     }

@@ -54,7 +54,7 @@ fn the_events_and_the_result_are_json_lines() {
             "type": "result", "version": 1, "run": run, "status": "completed", "text": "It is in src/main.rs.",
             "usage": {
                 "input_tokens": 3400, "output_tokens": 170, "cached_tokens": 0, "cache_write_tokens": 0,
-                "reasoning_tokens": 0, "usd_known": 0.0, "usd_at_most": null, "unpriced_tokens": 3570,
+                "reasoning_tokens": 0, "usd_known": 0.0, "usd_at_most": 0.0, "unpriced_tokens": 0,
                 "cut_off_calls": 0, "cut_off_tokens_at_most": 0,
             },
             "elapsed_ms": 0, "refused": [], "refused_count": 0, "unchanged": [], "turns": 4, "agents": 2, "failed": [], "turns_exhausted": false, "turn_limited": [], "exit": 0,

@@ -101,7 +101,7 @@ fn the_closing_line_is_whole_however_narrow_the_terminal_is() {
         let (written, code) = on_terminal(command, columns, 24);
         assert_eq!(code, Some(0), "{written}");
         let screen = last_frame(&written);
-        let whole = ", price unknown, 1 agent, 1 turn, 1000 tokens in, 100 out\n";
+        let whole = ", $0.00, 1 agent, 1 turn, 1000 tokens in, 100 out\n";
         // It is broken between words.
         assert!(screen.replace('\n', " ").contains(whole.trim_end()), "{columns}: {screen}");
     }

@@ -37,8 +37,17 @@ pub(crate) const ORDINARY_USER: u32 = 65_534;
 
 impl Home {
     pub(crate) fn new() -> Self {
+        Self::at(tempfile::tempdir().expect("a directory"))
+    }
+
+    /// A home with a path of a fixed length, for outputs in which lines are broken after a path.
+    pub(crate) fn with_short_path() -> Self {
+        Self::at(tempfile::tempdir_in("/tmp").expect("a directory"))
+    }
+
+    fn at(dir: TempDir) -> Self {
         let home = Self {
-            dir: tempfile::tempdir().expect("a directory"),
+            dir,
             settings: Mutex::default(),
             is_bare: AtomicBool::new(false),
             variables: Mutex::default(),
@@ -182,6 +191,26 @@ impl Home {
         let verbs: Vec<String> = verbs.filter(|verb| *verb != "help").map(str::to_owned).collect();
         assert!(verbs.len() > 20, "{help}");
         verbs
+    }
+
+    /// The verbs of the command and the verbs beneath them, such as `plan check`.
+    pub(crate) fn verbs_and_subverbs(&self) -> Vec<String> {
+        let mut left = self.verbs();
+        let mut all = Vec::new();
+        while let Some(verb) = left.pop() {
+            let mut args: Vec<&str> = verb.split(' ').collect();
+            args.push("--help");
+            let help = self.posse(&args).exits(0).stdout;
+            let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+            let names = listed
+                .take_while(|line| !line.is_empty())
+                .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+                .filter(|name| !name.is_empty() && *name != "help");
+            left.extend(names.map(|name| format!("{verb} {name}")));
+            all.push(verb);
+        }
+        all.sort();
+        all
     }
 
     /// Runs the command on a machine without namespaces: inside one whose limit is zero.

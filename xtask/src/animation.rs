@@ -43,8 +43,8 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     let mut process = demo.spawn().map_err(failed)?;
     // The command keeps copies of the other end; reading ends when the process closes its own.
     drop(demo);
-    let temporary = format!("{}/", fresh.path().display());
-    let frames = record(terminal, &temporary);
+    let home = format!("{}/", fresh.path().display());
+    let frames = record(terminal, &home);
     let status = process.wait().map_err(failed)?;
     if !status.success() {
         return Err(Failure::new(format!("the demo ended with {status}")));
@@ -71,9 +71,9 @@ fn pseudo_terminal() -> std::io::Result<(OwnedFd, std::fs::File)> {
     Ok((terminal, other))
 }
 
-/// The frames that the program draws until it ends, each with the time at which it appears. The directory for temporary
-/// files is shown as `/tmp/`.
-fn record(terminal: OwnedFd, temporary: &str) -> Vec<(Duration, Frame)> {
+/// The frames that the program draws until it ends, each with the time at which it appears. The home directory is
+/// shown as `~/`.
+fn record(terminal: OwnedFd, home: &str) -> Vec<(Duration, Frame)> {
     let mut input = std::fs::File::from(terminal);
     let mut screen = TerminalEmulator::new(usize::from(COLUMNS), usize::from(ROWS));
     let mut frames: Vec<(Duration, Frame)> = Vec::new();
@@ -85,7 +85,7 @@ fn record(terminal: OwnedFd, temporary: &str) -> Vec<(Duration, Frame)> {
         pending.extend_from_slice(&buffer[..read]);
         // A character may be cut at the end of a read.
         let whole = pending.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
-        let text = String::from_utf8_lossy(&pending[..whole]).replace(temporary, "/tmp/");
+        let text = String::from_utf8_lossy(&pending[..whole]).replace(home, "~/");
         pending.drain(..whole);
         screen.print(&text);
         let (at, frame) = (began.elapsed(), screen.frame());

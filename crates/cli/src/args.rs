@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, FromArgMatches, Parser, Subcommand};
 
 use posse::nearest;
 
@@ -16,6 +16,7 @@ use crate::display::DisplayArgs;
 use crate::exit::Exit;
 use crate::help;
 use crate::ids::RunArg;
+use crate::output::fitting;
 use crate::runtime;
 use crate::term;
 
@@ -112,8 +113,24 @@ pub(crate) enum Command {
 
 /// Parses the arguments, the program's name first.
 pub(crate) fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
-    let matches = help::command().try_get_matches_from(args)?;
+    let matches = help::command().color(colour_of_help(&args)).try_get_matches_from(args)?;
     Cli::from_arg_matches(&matches)
+}
+
+/// When the parser's own texts, help and errors, are coloured: as `--color` says, wherever it is typed. The parser prints
+/// some of them before it has read the flag.
+fn colour_of_help(args: &[OsString]) -> ColorChoice {
+    let mut words = args.iter().filter_map(|arg| arg.to_str()).take_while(|arg| *arg != "--");
+    let mut choice = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let when = if word == "--color" { words.next() } else { word.strip_prefix("--color=") };
+        choice = match when {
+            Some("always") => ColorChoice::Always,
+            Some("never") => ColorChoice::Never,
+            _ => choice,
+        };
+    }
+    choice
 }
 
 /// Says what can be typed, where there is no terminal for a prompt.
@@ -123,7 +140,7 @@ pub(crate) fn refuse_nothing() -> Exit {
 }
 
 /// Prints the output of clap: help and version on standard output, errors on standard error.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+pub(crate) fn refuse(error: &clap::Error, args: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         // A closed pipe needs no help text.
         drop(error.print());
@@ -134,12 +151,12 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         && HELP_FLAGS.contains(&typed.as_str())
     {
         // `posse help --help`
-        drop(help::command().print_long_help());
+        drop(help::command().color(colour_of_help(args)).print_long_help());
         return Exit::DONE.into();
     }
     // An error quotes typed text, which may have been copied from anywhere.
     let text = in_our_words(error).unwrap_or_else(|| without_wrong_tips(&error.render().to_string()));
-    drop(std::io::stderr().write_all(term::clean(&text).as_bytes()));
+    drop(std::io::stderr().write_all(fitting(&term::clean(&text)).as_bytes()));
     Exit::USAGE.into()
 }
 

@@ -5,6 +5,7 @@ use std::io::{BufRead, IsTerminal};
 use rustix::termios::{QueueSelector, tcflush};
 
 use crate::error::CliError;
+use crate::output::fitting;
 use crate::questions::write_out;
 
 /// Whether a user at a terminal can be asked.
@@ -21,7 +22,7 @@ pub(crate) fn confirm(question: &str, undone: &str) -> Result<bool, CliError> {
     let stdin = std::io::stdin();
     // Input that was typed before the question is not an answer to it.
     let _ = tcflush(&stdin, QueueSelector::IFlush);
-    write_out(&format!("{question} [y/N] "));
+    write_out(&format!("{} ", fitting(&format!("{question} [y/N]"))));
     let mut line = String::new();
     let read = stdin.lock().read_line(&mut line);
     read.map_err(|error| CliError::failed(format!("the terminal cannot be read: {error}")))?;

@@ -18,7 +18,7 @@ use crate::message::MessagePrompt;
 use crate::output::note;
 use crate::questions::{QuestionPrompter, Step};
 use crate::signals::{Ask, Signals};
-use crate::view::{TerminalEvent, View, Wish, next_report};
+use crate::view::{Key, TerminalEvent, View, Wish, next_report};
 
 /// How long a stop waits until the run's lease is released. After that the next lease holder does not wait longer,
 /// because the lock of an ended process is free.
@@ -178,6 +178,9 @@ impl<'a> RunFollower<'a> {
             }
             FollowerEvent::Posted(posted) => self.show(posted?),
             FollowerEvent::Signal(ask) => return self.on_signal(ask).await,
+            FollowerEvent::Terminal(TerminalEvent::Key(Key::Interrupt)) => {
+                return self.on_signal(Ask::Interrupt).await;
+            }
             FollowerEvent::Terminal(TerminalEvent::Key(key)) => {
                 if let Some(wish) = self.view.on_key(key) {
                     return self.on_wish(wish).await;

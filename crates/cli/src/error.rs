@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::commands::apply::{NotApplied, not_undone};
 use crate::exit::Exit;
+use crate::output::fitting;
 use crate::term;
 
 /// Why the command failed.
@@ -109,7 +110,7 @@ impl CliError {
     pub(crate) fn report(&self) -> ExitCode {
         if self.kind != ErrorClass::ReaderGone {
             // Standard error may be closed too. Then the text is lost.
-            drop(std::io::stderr().write_all(self.text().as_bytes()));
+            drop(std::io::stderr().write_all(fitting(&self.text()).as_bytes()));
         }
         self.exit().into()
     }

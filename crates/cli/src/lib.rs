@@ -71,7 +71,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
     let program = program(args.first());
     let cli = match args::parse(args.clone()) {
         Ok(cli) => cli,
-        Err(error) => return args::refuse(&error),
+        Err(error) => return args::refuse(&error, &args),
     };
     let outcome = Context::new(program, extras, cli.display, waiting).and_then(|context| {
         let Some(command) = cli.command else {

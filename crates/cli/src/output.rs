@@ -93,12 +93,12 @@ pub(crate) async fn reader_gone() {
 
 /// Writes a line for users to standard error; on a terminal broken between words. If it is closed, the line is lost.
 pub(crate) fn note(text: &str) {
-    let text = term::clean(text);
-    let text = match error_width() {
-        Some(width) => wrapped(&text, width),
-        None => text.into_owned(),
-    };
-    drop(writeln!(io::stderr(), "{text}"));
+    drop(writeln!(io::stderr(), "{}", fitting(&term::clean(text))));
+}
+
+/// A text for standard error; for a terminal, its lines are broken between words.
+pub(crate) fn fitting(text: &str) -> String {
+    error_width().map_or_else(|| text.to_owned(), |width| wrapped(text, width))
 }
 
 /// The width of the terminal of standard output; `None` if it is no terminal.

@@ -34,6 +34,17 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
+/// How long an interrupted run or agent is known to have lived. It may have lived longer: a process leaves no sign of its
+/// end, only of its life every few seconds.
+pub(crate) fn at_least(ms: u64) -> String {
+    format!("at least {}", duration(ms))
+}
+
+/// The same in a cell of a table.
+pub(crate) fn at_least_cell(ms: u64) -> String {
+    format!("≥{}", duration(ms))
+}
+
 /// How long ago something was.
 pub(crate) fn ago(at_ms: i64, now_ms: i64) -> String {
     let seconds = now_ms.saturating_sub(at_ms).max(0) / 1000;

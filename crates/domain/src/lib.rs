@@ -16,6 +16,7 @@ pub mod id;
 pub mod json_values;
 pub mod lifecycle;
 pub mod message;
+mod model_name;
 pub mod nearest;
 pub mod object_id;
 pub mod ownership;
@@ -31,3 +32,4 @@ pub mod skill;
 pub mod text;
 
 pub use canonical::canonical_json;
+pub use model_name::shown_model;

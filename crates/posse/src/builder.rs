@@ -353,7 +353,8 @@ impl PosseBuilder {
         let tenant = self.options.tenant.clone();
         let system = self.system.unwrap_or_else(|| Arc::new(ProcessSystem::new(Some(records))));
         let parts = Parts { store, models, tools, system, workspaces, hooks, faults: self.faults };
-        let posse = Posse::new(Runtime::new(parts, self.options), tenant, shared, Some(files), replays);
+        let posse =
+            Posse::new(Runtime::new(parts, self.options), tenant, shared, Some(files), state, replays);
         Ok(Posse { hook_failures: failures, approvals: self.approvals, ..posse })
     }
 }

@@ -45,13 +45,16 @@ impl Posse {
         let old =
             |entry: &RunEntry| cleaning.runs_older_than.is_some_and(|age| has_ended_before(entry, age, now));
         let mut gone: HashSet<String> = HashSet::new();
+        let mut dirs: HashSet<String> = HashSet::new();
         for entry in entries.iter().filter(|entry| old(entry)) {
             if self.clean_run(entry, cleaning.dry_run, &mut cleaned).await? {
                 gone.insert(entry.run.to_string());
+                dirs.insert(entry.row.dir.clone());
             }
         }
+        entries.retain(|entry| !gone.contains(entry.run.as_str()));
+        self.clean_folders(&entries, &dirs, cleaning.dry_run, &mut cleaned);
         if let Some(files) = &self.files {
-            entries.retain(|entry| !gone.contains(entry.run.as_str()));
             let phase = |entry: &RunEntry| if is_open(entry) { RunPhase::Open } else { RunPhase::Ended };
             let options = GcOptions {
                 dry_run: cleaning.dry_run,
@@ -67,7 +70,8 @@ impl Posse {
         Ok(cleaned)
     }
 
-    /// Removes one run that has ended: its journal, its workspaces and its salvaged work. Reports as kept what could not be
+    /// Removes one run that has ended: its journal, its workspaces, its salvaged work, and the folder that Posse created for
+    /// it, if it has one. Reports as kept what could not be
     /// removed. A run that has not ended, or whose process still writes its last events, is an error.
     pub async fn remove(&self, run: &RunId) -> Result<GcSummary, Error> {
         let entry = self.store.runs(&self.tenant, run.as_str(), 1).await?.into_iter().next();
@@ -76,7 +80,10 @@ impl Posse {
             return Err(Error::StillRunning(run.clone()));
         }
         let mut removed = GcSummary::default();
-        self.clean_run(&entry, false, &mut removed).await?;
+        if self.clean_run(&entry, false, &mut removed).await? {
+            let remaining = self.store.runs(&self.tenant, "", RUNS_MAX).await?;
+            self.clean_folders(&remaining, &HashSet::from([entry.row.dir]), false, &mut removed);
+        }
         Ok(removed)
     }
 

@@ -58,6 +58,7 @@ mod outcome;
 mod questions;
 mod replay;
 mod reports;
+mod run_folders;
 mod secrets;
 mod system;
 pub mod view;
@@ -102,7 +103,7 @@ pub use posse_domain::request::{
 };
 pub use posse_domain::skill::{DEFAULT_SKILL_AGENT, DiscoveredDefinitions, Skill};
 pub use posse_domain::text::first_line;
-pub use posse_domain::{canonical_json, event, message, printable};
+pub use posse_domain::{canonical_json, event, message, printable, shown_model};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
     ApplyError, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
@@ -168,6 +169,8 @@ pub struct Posse {
     tools: Arc<[Tool]>,
     /// `None` if the files of runs are not kept.
     files: Option<Arc<dyn RunFiles>>,
+    /// The state directory.
+    state: PathBuf,
     /// The directory for the files of replays.
     replays: Option<replay::ReplayHome>,
     hook_failures: Option<hooks::HookFailures>,
@@ -186,10 +189,11 @@ impl Posse {
         tenant: TenantId,
         tools: Arc<[Tool]>,
         files: Option<Arc<dyn RunFiles>>,
+        state: PathBuf,
         replays: Option<replay::ReplayHome>,
     ) -> Self {
         let store = runtime.store().clone();
-        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None }
+        Self { store, runtime, tenant, tools, files, state, replays, hook_failures: None, approvals: None }
     }
 
     /// The failures of [command hooks](PosseBuilder::command_hooks) while runs are executed; `None` without such hooks.

@@ -4,7 +4,6 @@ mod rights;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use posse_domain::code::Code;
 use posse_domain::event::{EventBody, EventKind};
@@ -18,17 +17,12 @@ use posse_workspace::{Layout, RepositoryError};
 
 use crate::base::BaseReader;
 use crate::bundle::{self, BUNDLE_EXTENSION, BaseFile, BundleError};
+use crate::run_folders::{REPLAYS, is_unused, new_folder};
 use crate::view::{ViewEvent, ViewPart};
 use crate::{Error, Posse, ReplayVerdict, RequestField, RunOutcome};
 
-/// The folder of the state directory for the files of replays.
-const REPLAYS: &str = "replays";
-/// How long an unused folder is kept: its run may be about to start.
-const UNUSED_AFTER: Duration = Duration::from_hours(1);
 /// Limit of runs that are read to find the folders in use.
 const RUNS_READ_MAX: u32 = 10_000;
-/// How many names are tried for a new folder.
-const NAME_TRIES: u32 = 1_000;
 
 /// The state directory for the files of replays, and the git program.
 #[derive(Debug, Clone)]
@@ -277,7 +271,9 @@ impl Posse {
         let task = tokio::task::spawn_blocking(move || {
             let unusable = |problem: WorkspaceError| Error::Files { run: run.clone(), problem };
             let failed = |error: RepositoryError| unusable(error.into());
-            let dir = free_name(&home, &run).map_err(unusable)?;
+            let dir = new_folder(&home.state.join(REPLAYS), run.as_str()).map_err(|error| {
+                unusable(WorkspaceError::Unsupported(format!("making a folder for the replay: {error}")))
+            })?;
             let mut layout = Layout::new(&dir).map_err(failed)?;
             match (&source, base) {
                 (Source::Bundle(path), _) => bundle::files(path, |file| {
@@ -312,10 +308,7 @@ impl Posse {
             runs.iter().filter(|run| run.status.is_running()).map(|run| run.dir.as_str()).collect();
         for entry in entries.flatten() {
             let path = entry.path();
-            let is_old = entry.metadata().and_then(|metadata| metadata.modified()).is_ok_and(|modified| {
-                SystemTime::now().duration_since(modified).is_ok_and(|age| age >= UNUSED_AFTER)
-            });
-            if is_old && !used.iter().any(|dir| Path::new(dir) == path) {
+            if is_unused(&path) && !used.iter().any(|dir| Path::new(dir) == path) {
                 // The next replay tries again to remove what cannot be removed now.
                 drop(posse_files::trees::remove(&path));
             }
@@ -356,23 +349,4 @@ impl Posse {
         // A call that was interrupted with its process was sent twice.
         Ok(ReplayVerdict { same: same.min(recorded.unwrap_or(same)), recorded, differs })
     }
-}
-
-/// Creates a folder with an unused name.
-fn free_name(home: &ReplayHome, run: &RunId) -> Result<PathBuf, WorkspaceError> {
-    let all = home.state.join(REPLAYS);
-    let failed =
-        |error: std::io::Error| WorkspaceError::Unsupported(format!("making {}: {error}", all.display()));
-    std::fs::create_dir_all(&all).map_err(failed)?;
-    // The path of a run's folder is stored in canonical form.
-    let all = all.canonicalize().map_err(failed)?;
-    for number in 1..=NAME_TRIES {
-        let dir = all.join(format!("{run}-{number}"));
-        match std::fs::create_dir(&dir) {
-            Ok(()) => return Ok(dir),
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    Err(WorkspaceError::Unsupported(format!("no free name in {}", all.display())))
 }

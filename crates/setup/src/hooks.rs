@@ -1,6 +1,7 @@
 //! Converts the hooks of the settings for a run, and warns about unsafe ones.
 
 mod before_call;
+mod missing_scripts;
 mod reached_files;
 mod unused_matchers;
 mod words;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use posse::hooks::{HOOK_TIMEOUT_DEFAULT, HOOK_TIMEOUT_MAX, HOOKS_MAX, Hook, Matcher};
 use posse_domain::permission::protected;
 
+pub(crate) use self::missing_scripts::missing_scripts;
 use self::reached_files::beneath;
 pub use self::reached_files::{ReachedFiles, reached};
 pub use self::unused_matchers::{unused_matchers, unused_matchers_in};
@@ -77,27 +79,6 @@ pub fn warnings(hooks: &[Written], dir: &Path, root: &Path) -> Vec<Note> {
         }
     }
     all
-}
-
-/// The scripts of hooks that do not exist: the program of each command, if it is named by its path.
-pub(crate) fn missing_scripts(hooks: &[Written], dir: &Path, home: Option<&Path>) -> Vec<String> {
-    let mut missing = Vec::new();
-    for hook in hooks {
-        let first = words::shell_words(&hook.command).into_iter().find(|word| !word.is_empty());
-        let Some(word) = first.filter(|word| word.contains('/') && !word.contains(['*', '`'])) else {
-            continue;
-        };
-        let path = match (word.strip_prefix("~/"), home) {
-            (Some(beneath), Some(home)) => home.join(beneath),
-            _ => dir.join(beneath(&word)),
-        };
-        // A variable is expanded by the shell.
-        if path.to_string_lossy().contains('$') || path.exists() {
-            continue;
-        }
-        missing.push(format!("{}: hooks.{}: `{word}` does not exist", hook.origin, hook.moment.name()));
-    }
-    missing
 }
 
 /// Whether a word of a command names a file of the project that is not protected, links resolved.

@@ -80,7 +80,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     } else {
         let summary =
             if args.undo { undone(&agent, applied.as_ref()) } else { summary(&agent, applied.as_ref()) };
-        output.text(&format!("{summary}\n"))?;
+        output.paragraph(&summary)?;
     }
     output.flush()?;
     Ok(Exit::DONE)

@@ -83,7 +83,7 @@ fn list(json: bool, context: &Context) -> Result<Exit, CliError> {
         return Ok(Exit::DONE);
     }
     if !waiting.is_empty() {
-        output.own("Waiting for an answer (agent, call, operation):\n")?;
+        output.prose("Waiting for an answer (agent, call, operation):\n")?;
         super::answer::list(&waiting, false, &mut output)?;
         note("answer with `posse approve AGENT CALL` or `posse deny AGENT CALL`");
     }

@@ -123,7 +123,7 @@ pub(crate) fn print_validation(report: &ValidationReport, as_json: bool) -> Resu
     } else {
         for warning in &report.warnings {
             let lead = if warning.level == Severity::Note { "note: " } else { "" };
-            output.own(&format!("{lead}{}\n", term::line(&warning_text(warning))))?;
+            output.prose(&format!("{lead}{}\n", term::line(&warning_text(warning))))?;
         }
         let count = plural(report.files.len() as u64, "file");
         let summary = if problems == 0 {
@@ -131,7 +131,7 @@ pub(crate) fn print_validation(report: &ValidationReport, as_json: bool) -> Resu
         } else {
             format!("{} in {count}\n", plural(problems as u64, "problem"))
         };
-        output.own(&summary)?;
+        output.prose(&summary)?;
         output.flush()?;
     }
     Ok(if problems == 0 { Exit::DONE } else { Exit::FAILED })

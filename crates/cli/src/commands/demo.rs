@@ -63,7 +63,7 @@ pub(crate) struct DemoArgs {
 /// Executes the demo run.
 pub(crate) fn demo(args: &DemoArgs, context: &Context) -> Result<Exit, CliError> {
     let models = posse_setup::models::usual(context)?;
-    let folder = project()?;
+    let folder = project(context)?;
     let model = if args.fast { FAST_MODEL } else { MODEL };
     let plan = plan(context, &models)?;
     let draft = RunDraft {
@@ -165,13 +165,12 @@ fn sped_up(script: &str) -> String {
     script.lines().map(line).collect()
 }
 
-/// Creates the project, a repository in a new folder. It is kept, so that the result can be read.
-fn project() -> Result<PathBuf, CliError> {
-    let failed = |error: std::io::Error| {
-        CliError::failed(format!("the demo's folder cannot be made: {error}"))
-            .hint("set TMPDIR to a directory that can be written")
-    };
-    let folder = tempfile::Builder::new().prefix("posse-demo-").tempdir().map_err(failed)?.keep();
+/// Creates the project, a repository in a new folder of the state directory. It is kept as long as the run, so that the
+/// result can be read.
+fn project(context: &Context) -> Result<PathBuf, CliError> {
+    let failed =
+        |error: std::io::Error| CliError::failed(format!("the demo's folder cannot be made: {error}"));
+    let folder = context.open_for_commands()?.demo_folder().map_err(failed)?;
     for (name, text) in PROJECT {
         let path = folder.join(name);
         if let Some(parent) = path.parent() {
@@ -228,7 +227,7 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
         (format!("show {run}"), "every agent with its turns, tokens and time"),
         (format!("logs {run}"), "the journal: every event, in order"),
         (format!("verify {run}"), "the journal is complete and unchanged"),
-        (format!("apply {run}"), "apply it to your working tree"),
+        (format!("apply {run}"), "apply it to the demo's folder"),
     ];
     let mut text = merged_tree(run, folder).unwrap_or_else(|error| format!("\nThe merged tree: {error}\n"));
     text.push_str("\nLook into it:\n");
@@ -236,7 +235,7 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
         let typed = format!("{program} {command}");
         let _ = writeln!(text, "  {typed:32}  # {about}");
     }
-    let _ = write!(text, "\nThe demo's folder is not removed by itself: rm -r {}", folder.display());
+    let _ = write!(text, "\n`{program} rm {run}` removes the run and its folder.");
     text
 }
 

@@ -6,8 +6,9 @@ use posse_setup::doctor::{MachineRemedy, MachineWords, inspect};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, output_width};
 use crate::runtime;
+use crate::view::width::hanging;
 
 /// Width of the columns before a finding; remedies begin beneath it.
 const INDENT: usize = 26;
@@ -29,7 +30,7 @@ pub(crate) fn doctor(args: &DoctorArgs, context: &Context) -> Result<Exit, CliEr
     if args.json {
         output.json(&report)?;
     } else {
-        output.paragraph(&page(&report))?;
+        output.paragraph(&page(&report, output_width()))?;
     }
     output.flush()?;
     Ok(if report.ok { Exit::DONE } else { Exit::FAILED })
@@ -76,7 +77,7 @@ fn listed(promises: &[String]) -> String {
     lines.join("\n")
 }
 
-fn page(report: &MachineReport) -> String {
+fn page(report: &MachineReport, width: Option<usize>) -> String {
     let user = if report.root { "as root" } else { "as an ordinary user" };
     let mut lines = vec![format!("posse {} on Linux {}, {user}", report.posse, report.kernel), String::new()];
     for MachineCheck { name, status, value, remedy } in &report.checks {
@@ -85,7 +86,11 @@ fn page(report: &MachineReport) -> String {
             Status::Note => "note",
             Status::Missing => "MISSING",
         };
-        lines.push(format!("{mark:<8} {name:<16} {value}"));
+        let start = format!("{mark:<8} {name:<16} ");
+        lines.push(match width {
+            Some(width) => hanging(&start, value, width).trim_end().to_owned(),
+            None => format!("{start}{value}"),
+        });
         lines.extend(remedy.as_ref().map(|remedy| format!("{:<INDENT$}{remedy}", "")));
     }
     lines.push(String::new());

@@ -47,7 +47,7 @@ pub(crate) fn gc(args: &GcArgs, context: &Context) -> Result<Exit, CliError> {
     if args.json {
         output.json(&api::GcResult::new(&cleaned, args.dry_run))?;
     } else {
-        output.text(&page(&cleaned, args.dry_run))?;
+        output.prose(&page(&cleaned, args.dry_run))?;
     }
     output.flush()?;
     Ok(Exit::DONE)

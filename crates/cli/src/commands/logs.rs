@@ -49,7 +49,7 @@ pub(crate) struct LogsArgs {
     #[arg(long = "agent", value_name = "AGENT", conflicts_with = "agent")]
     only: Option<PartArg>,
     /// Only operations that were refused, each with the source of the refusal
-    #[arg(long, conflicts_with = "follow")]
+    #[arg(long, conflicts_with_all = ["follow", "kind"])]
     refused: bool,
     /// Print each event as a JSON line
     #[arg(long)]
@@ -199,7 +199,9 @@ async fn print_refused(
             && args.since.is_none_or(|since| one.at_ms >= since.0)
     };
     let mut output = Output::new();
-    for one in refused.iter().filter(is_shown) {
+    let shown: Vec<&RefusedOperation> = refused.iter().filter(is_shown).collect();
+    let skipped = args.tail.map_or(0, |last| shown.len().saturating_sub(last));
+    for one in shown.into_iter().skip(skipped) {
         let start = format!("{:>6}  {}  {:12}  ", one.seq, clock(one.at_ms), one.agent);
         let (operation, reason) = (term::visible_line(&one.operation), term::line(&one.reason));
         let words = format!("{operation}  {reason} ({})", one.code);

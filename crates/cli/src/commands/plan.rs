@@ -104,7 +104,7 @@ fn check(args: &CheckArgs, context: &Context) -> Result<Exit, CliError> {
         return Ok(if judged.is_ok() { Exit::DONE } else { Exit::USAGE });
     }
     let plan = judge.load(&args.file, context, &models)?;
-    output.text(&summary(&plan))?;
+    output.prose(&summary(&plan))?;
     output.flush()?;
     Ok(Exit::DONE)
 }

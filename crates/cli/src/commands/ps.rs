@@ -18,7 +18,7 @@ use crate::output::{Output, note, output_width};
 use crate::runtime;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
-use crate::text::{UNKNOWN_COST, ago, cost_cell, duration, now_ms};
+use crate::text::{UNKNOWN_COST, ago, at_least_cell, cost_cell, duration, now_ms};
 use crate::view::clip;
 use crate::view::rows::Tint;
 
@@ -84,6 +84,15 @@ impl PsArgs {
                     .any(|status| run.has_status(status))
         });
         runs.truncate(usize::try_from(number).unwrap_or(usize::MAX));
+        // A directory that was removed may still have runs.
+        if let Some(dir) = self.dir.as_ref().filter(|_| runs.is_empty()) {
+            let dir = context.environment.cwd.join(dir);
+            if !dir.is_dir() {
+                let is_what = if dir.exists() { "is not a directory" } else { "does not exist" };
+                return Err(CliError::usage(format!("--dir: {} {is_what}", dir.display()))
+                    .hint("`posse ps --all` lists the runs of all directories"));
+            }
+        }
         Ok(runs)
     }
 }
@@ -224,12 +233,18 @@ fn row(listed: &ListedRun, now_ms: i64, home: Option<&Path>) -> [Cell; 8] {
         plain(run.run.as_str()),
         (tint(status), status.as_str().to_owned()),
         plain(run.agents.to_string()),
-        plain(duration(listed.wall_ms(now_ms))),
+        plain(took(listed, now_ms)),
         plain(cost(listed)),
         plain(ago(run.created_at_ms, now_ms)),
         plain(shown_dir(&run.dir, home)),
         plain(term::line(&title(run))),
     ]
+}
+
+/// How long a run took, or has taken so far.
+pub(crate) fn took(listed: &ListedRun, now_ms: i64) -> String {
+    let wall_ms = listed.wall_ms(now_ms);
+    if listed.status() == ListStatus::Interrupted { at_least_cell(wall_ms) } else { duration(wall_ms) }
 }
 
 /// What a run has cost. A replay costs nothing.

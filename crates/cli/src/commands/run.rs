@@ -75,6 +75,9 @@ const REPLAY_TAKES: [&str; 8] = ["request", "model", "dir", "allow", "ask", "den
 /// Starts a run.
 pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
     let (detached, json) = (args.detach, args.json);
+    if detached {
+        refuse_notices(context)?;
+    }
     if let Some(draft) = args.replay()? {
         return replay(draft, detached, json, context);
     }
@@ -98,8 +101,21 @@ pub(crate) fn start(
     json: bool,
     context: &Context,
 ) -> Result<Exit, CliError> {
+    if detached {
+        refuse_notices(context)?;
+    }
     let directory = print_noted(RunDirectory::load(&draft, context))?;
     start_in(draft, &directory, detached, json, context)
+}
+
+/// Refuses `--notify` for a run in the background, which has no terminal.
+fn refuse_notices(context: &Context) -> Result<(), CliError> {
+    if context.display.notifies {
+        let problem = "--notify: a run in the background has no terminal to notify you on";
+        return Err(CliError::usage(problem)
+            .hint("omit it; `posse wait --notify` and `posse attach --notify` notify you of a run's end"));
+    }
+    Ok(())
 }
 
 fn start_in(

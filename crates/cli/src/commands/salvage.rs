@@ -56,8 +56,10 @@ pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, Cli
         })?;
         let files = plural(restored.files, "file");
         let attempt = restored.attempt;
-        output
-            .text(&format!("restored {files} of {agent} (attempt {attempt}) into {}\n", target.display()))?;
+        output.paragraph(&format!(
+            "restored {files} of {agent} (attempt {attempt}) into {}",
+            target.display()
+        ))?;
         output.flush()?;
         return Ok(Exit::DONE);
     }

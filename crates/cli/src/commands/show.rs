@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use jiff::tz::TimeZone;
 use posse::view::{AgentView, RunFigures, ShownStatus, SpendingTotal, Stage};
-use posse::{AgentId, CloseReason, FailKind, Figures, FinalStatus, RunResult, RunView, api};
+use posse::{AgentId, CloseReason, FailKind, Figures, FinalStatus, RunResult, RunView, api, shown_model};
 
 use crate::blocked;
 use crate::conflicts;
@@ -17,7 +17,8 @@ use crate::runtime;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
 use crate::text::{
-    UNKNOWN_COST, bytes, cost_cell, cost_of_view, count, duration, local_time, now_ms, plural, tokens,
+    UNKNOWN_COST, at_least, at_least_cell, bytes, cost_cell, cost_of_view, count, duration, local_time,
+    now_ms, plural, tokens,
 };
 use crate::view::rows::{Tint, files_fact};
 use crate::view::width::wrapped;
@@ -160,6 +161,9 @@ fn agent_row(
     if agent.is_cost_unknown() {
         UNKNOWN_COST.clone_into(&mut cells[USD]);
     }
+    if view.is_interrupted() && agent.completed_at_ms.is_none() {
+        cells[WALL] = at_least_cell(own.wall_ms);
+    }
     let fact = fact.map(|fact| format!(" {fact}")).unwrap_or_default();
     row(names, &cells, format!("{}{fact}", title(agent)))
 }
@@ -167,7 +171,8 @@ fn agent_row(
 fn heading(view: &RunView) -> String {
     let run = view.run().map(|run| run.to_string()).unwrap_or_default();
     let word = view.shown_status().as_str();
-    let took = duration(view.elapsed_ms(now_ms()));
+    let elapsed_ms = view.elapsed_ms(now_ms());
+    let took = if view.is_interrupted() { at_least(elapsed_ms) } else { duration(elapsed_ms) };
     let status = match (view.holder(), view.shown_status()) {
         (Some(holder), _) if view.status().is_running() => format!("{word} for {took}, run by {holder}"),
         _ if view.is_turn_limited() => format!("{word} at its turn limit after {took}"),
@@ -189,7 +194,10 @@ fn heading(view: &RunView) -> String {
     if let Some(recorded) = view.replay_of() {
         let _ = writeln!(text, "a replay of {}", term::line(recorded));
     }
-    let _ = writeln!(text, "started {} in {}", local_time(view.started_at_ms()), term::line(view.dir()));
+    let model = view.agents().root().map(|root| shown_model(&root.model)).unwrap_or_default();
+    let model = term::line(&model);
+    let (started, dir) = (local_time(view.started_at_ms()), term::line(view.dir()));
+    let _ = writeln!(text, "started {started} in {dir}, model {model}");
     text
 }
 
@@ -201,8 +209,9 @@ const NAME_MIN_CHARS: usize = 14;
 /// Turns, calls, tokens in, tokens out, dollars, wall time.
 type Cells = [String; 6];
 
-/// The cell with the cost.
+/// The cells with the cost and the time.
 const USD: usize = 4;
+const WALL: usize = 5;
 
 const FIGURES_HEAD: [&str; 6] = ["TURNS", "CALLS", "IN", "OUT", "USD", "WALL"];
 

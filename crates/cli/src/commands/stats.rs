@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use posse::view::{AgentView, SpendingOfRuns, SpendingTotal};
-use posse::{Figures, RunView, api};
+use posse::view::{AgentView, SpendingOfRuns, SpendingTotal, TotalsByName};
+use posse::{Figures, RunView, api, shown_model};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -81,7 +81,7 @@ fn page(all: &SpendingOfRuns, form: TableForm) -> String {
         let _ = write!(page, "; not counted: {}, which spent nothing", plural(all.replays, "replay"));
     }
     page.push_str("\n\n");
-    page.push_str(&sums("MODEL", all.by_model.iter().map(|(name, sum)| (name.clone(), *sum)), form));
+    page.push_str(&sums("MODEL", by_model(&all.by_model), form));
     page.push('\n');
     let days = all.by_day.iter().rev().map(|(day, sum)| (day.clone(), *sum));
     let days = sums("DAY", days.chain([("total".to_owned(), all.total)]), form);
@@ -112,7 +112,7 @@ fn run_page(view: &RunView, form: TableForm) -> String {
     let by_depth = figures.by_depth().into_iter().map(|(depth, total)| (depth.to_string(), total));
     page.push_str(&sums("DEPTH", by_depth, form));
     page.push('\n');
-    page.push_str(&sums("MODEL", figures.by_model().into_iter(), form));
+    page.push_str(&sums("MODEL", by_model(&figures.by_model()), form));
     let _ = writeln!(page, "\n{}", cost_of_view(view));
     form.width.map_or(page.clone(), |width| wrapped(&page, width))
 }
@@ -157,6 +157,11 @@ fn sums(head: &'static str, rows: impl Iterator<Item = (String, SpendingTotal)>,
     };
     let rows: Vec<[Cell; 9]> = rows.map(row).collect();
     table(columns, &rows, form).concat()
+}
+
+/// Sums by the names of models as users read them.
+fn by_model(totals: &TotalsByName) -> impl Iterator<Item = (String, SpendingTotal)> + '_ {
+    totals.iter().map(|(name, sum)| (shown_model(name).into_owned(), *sum))
 }
 
 /// The day of a time in the user's time zone.

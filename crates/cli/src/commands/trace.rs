@@ -8,7 +8,7 @@ use posse::message::{ToolCall, pictures};
 use posse::view::{BlockedAgents, ShownStatus, Stage};
 use posse::{
     AgentRecord, CloseReason, Code, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName,
-    api,
+    api, shown_model,
 };
 
 use crate::blocked;
@@ -16,10 +16,11 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
-use crate::output::Output;
+use crate::output::{Output, output_width};
 use crate::runtime;
 use crate::term;
 use crate::text::{clock, cost, duration, spent};
+use crate::view::width::wrapped;
 
 /// Show an agent's full transcript: prompts, replies, tool calls
 ///
@@ -49,8 +50,10 @@ pub(crate) fn trace(args: &TraceArgs, context: &Context) -> Result<Exit, CliErro
 
 async fn print(posse: &Posse, record: &AgentRecord, heading: &str, json: bool) -> Result<Exit, CliError> {
     let mut output = Output::new();
+    // As in a pager, no word is broken by the edge of the terminal.
+    let fitting = |text: String| output_width().map_or(text.clone(), |width| wrapped(&text, width));
     if !json {
-        output.own(heading)?;
+        output.own(&fitting(heading.to_owned()))?;
     }
     let mut events = posse.events(&record.agent.id.run(), 0);
     let mut prompts = SystemPrompts::default();
@@ -60,8 +63,8 @@ async fn print(posse: &Posse, record: &AgentRecord, heading: &str, json: bool) -
             if json {
                 output.json(&api::Event::with_images(&event))?;
             } else {
-                output.own(&entry(&event))?;
-                output.own(&prompt.map(|prompt| indented("system prompt:", &prompt)).unwrap_or_default())?;
+                let prompt = prompt.map(|prompt| indented("system prompt:", &prompt)).unwrap_or_default();
+                output.own(&fitting(entry(&event) + &prompt))?;
             }
         }
         if event.kind.ends_run() {
@@ -117,7 +120,7 @@ pub(crate) fn heading(record: &AgentRecord, blocked: &BlockedAgents, run: ShownS
         term::line(&agent.definition),
         agent.depth(),
         term::line(&agent.title),
-        term::line(&contract.execution.model),
+        term::line(&shown_model(&contract.execution.model)),
         tools.join(", "),
         terms(&contract.step),
         agent.own.turns,
@@ -183,23 +186,29 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             (line, texts)
         }
         EventBody::SubagentAttempt(e) => {
-            (format!("attempt {} begins", e.n), vec![format!("{}: {}", e.code, e.reason)])
+            (format!("attempt {} begins", e.n), vec![format!("{} ({})", e.reason, e.code)])
         }
         EventBody::ModelReplied(e) => replied(e),
         EventBody::ContextCompacted(e) => (summary(), vec![e.summary.to_shared().to_string()]),
         EventBody::ToolFinished(e) => {
-            let how = e.code.map_or_else(|| "done".to_owned(), |code| format!("failed ({code})"));
-            let line = format!("{} {how} (call {}, {})", e.tool, e.call_id, duration(e.elapsed_ms));
+            let (how, code) = match e.code {
+                None => ("done", String::new()),
+                Some(Code::Cancelled) => ("cancelled", String::new()),
+                Some(code) => ("failed", format!("{code}, ")),
+            };
+            let took = duration(e.elapsed_ms);
+            let line = format!("{} {how} ({code}call {}, {took})", e.tool, e.call_id);
             let pictures = pictures(&e.images).map(|pictures| format!("[{pictures}]"));
-            (line, std::iter::once(e.output.to_shared().to_string()).chain(pictures).collect())
+            let output = e.without_code(&e.output.to_shared()).to_owned();
+            (line, std::iter::once(output).chain(pictures).collect())
         }
         EventBody::ToolInterrupted(e) => (summary(), vec![e.output.to_shared().to_string()]),
         EventBody::MessageReceived(e) => {
             (format!("message from {}", sender(&e.from)), vec![e.text.to_shared().to_string()])
         }
         EventBody::SubagentRefused(e) => (
-            format!("refused {} (call {})", e.definition, e.call_id),
-            vec![format!("{}: {}", e.code, e.reason)],
+            format!("could not start {} (call {})", e.definition, e.call_id),
+            vec![format!("{} ({})", e.reason, e.code)],
         ),
         EventBody::SubagentWaitingForMerge(e) => {
             let line = if e.turns_exhausted { "finished at its turn limit" } else { "finished" };
@@ -207,12 +216,12 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         }
         EventBody::SubagentFailed(e) => {
             let report = e.report.as_ref().map(|report| report.to_shared().to_string());
-            let ended = if e.kind == FailKind::Cancelled {
-                "cancelled".to_owned()
+            let (ended, reason) = if e.kind == FailKind::Cancelled {
+                ("cancelled", e.reason.clone())
             } else {
-                format!("failed ({})", e.code)
+                ("failed", format!("{} ({})", e.reason, e.code))
             };
-            (ended, [e.reason.clone()].into_iter().chain(report).collect())
+            (ended.to_owned(), [reason].into_iter().chain(report).collect())
         }
         EventBody::RunCompleted(e) => {
             let line = if e.turns_exhausted { "run completed at its turn limit" } else { "run completed" };
@@ -220,7 +229,8 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
         }
         EventBody::RunFailed(e) => {
             let text = e.text.as_ref().map(|text| text.to_shared().to_string());
-            (format!("run failed ({})", e.code), [e.reason.clone()].into_iter().chain(text).collect())
+            let reason = format!("{} ({})", e.reason, e.code);
+            ("run failed".to_owned(), [reason].into_iter().chain(text).collect())
         }
         EventBody::PermissionDecided(e) => {
             let by = e.layer.as_ref().map(|layer| format!(", decided by {layer}")).unwrap_or_default();
@@ -260,8 +270,8 @@ fn replied(e: &ModelReplied) -> (String, Vec<String>) {
             (_, false) => "the model failed",
         };
         return (
-            format!("turn {}: {failed}{after} ({}{status}){cost}", e.turn, error.code),
-            vec![error.message.clone()],
+            format!("turn {}: {failed}{after}{cost}", e.turn),
+            vec![format!("{} ({}{status})", error.message, error.code)],
         );
     }
     if e.summary {

@@ -57,7 +57,7 @@ pub(crate) fn trust(args: &TrustArgs, context: &Context) -> Result<Exit, CliErro
         output.json(&project.list())?;
         return Ok(Exit::DONE);
     }
-    output.own(&page(&project))?;
+    output.prose(&page(&project))?;
     output.flush()?;
     if args.list {
         return Ok(Exit::DONE);

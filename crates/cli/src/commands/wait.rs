@@ -8,7 +8,7 @@ use posse::{AgentId, AgentWaitOutcome, Posse, RunId, WaitOutcome};
 use posse_setup::limit::{TimeLimit, typed};
 
 use crate::context::Context;
-use crate::display::Detail;
+use crate::display::Display;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::WorkArg;
@@ -39,9 +39,9 @@ pub(crate) fn wait(args: &WaitArgs, context: &Context) -> Result<Exit, CliError>
         let agent = args.work.find(&posse, context).await?;
         let waiting = async {
             if agent.is_root() {
-                wait_for_run(&posse, &agent.run(), args.json, context.display.detail).await
+                wait_for_run(&posse, &agent.run(), args.json, context.display).await
             } else {
-                wait_for_agent(&posse, &agent, args.json).await
+                wait_for_agent(&posse, &agent, args.json, context.display).await
             }
         };
         match args.timeout.and_then(|limit| limit.0) {
@@ -59,7 +59,7 @@ fn timed_out(agent: &AgentId, limit: Duration) -> Exit {
     Exit::TIMED_OUT
 }
 
-async fn wait_for_run(posse: &Posse, run: &RunId, json: bool, detail: Detail) -> Result<Exit, CliError> {
+async fn wait_for_run(posse: &Posse, run: &RunId, json: bool, display: Display) -> Result<Exit, CliError> {
     let finished = match posse.wait_while_executed(run).await? {
         WaitOutcome::Ended(finished) => finished,
         WaitOutcome::Interrupted => return Err(interrupted(run)),
@@ -68,12 +68,20 @@ async fn wait_for_run(posse: &Posse, run: &RunId, json: bool, detail: Detail) ->
     if json {
         output.json(&api::Outcome::new(&finished, None))?;
     } else {
-        view::print(&mut output, &finished, detail)?;
+        view::print(&mut output, &finished, display.detail)?;
+    }
+    if display.notifies {
+        view::notify(&format!("run {run} {}", finished.status));
     }
     Ok(Exit::of(&finished))
 }
 
-async fn wait_for_agent(posse: &Posse, agent: &AgentId, json: bool) -> Result<Exit, CliError> {
+async fn wait_for_agent(
+    posse: &Posse,
+    agent: &AgentId,
+    json: bool,
+    display: Display,
+) -> Result<Exit, CliError> {
     let summary = match posse.wait_for_agent(agent).await? {
         AgentWaitOutcome::Closed { summary } | AgentWaitOutcome::RunEnded { summary } => summary,
         AgentWaitOutcome::Interrupted => return Err(interrupted(&agent.run())),
@@ -91,6 +99,9 @@ async fn wait_for_agent(posse: &Posse, agent: &AgentId, json: bool) -> Result<Ex
             output.paragraph(&report)?;
             output.flush()?;
         }
+    }
+    if display.notifies {
+        view::notify(&format!("agent {agent} has ended"));
     }
     let exit = state.agents().get(agent).map_or(RunExit::Failed, RunExit::of_agent);
     Ok(Exit(exit.code()))

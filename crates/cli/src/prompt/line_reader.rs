@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::questions::write_out;
 use crate::signals::{Ask, Signals, listen_to};
 use crate::view::screen_size;
-use crate::view::tty::Keyboard;
+use crate::view::tty::{Interrupts, Keyboard};
 
 /// The terminal marks what is pasted.
 const MARK_PASTES: &str = "\u{1b}[?2004h";
@@ -34,7 +34,7 @@ struct LineScreen {
 
 impl LineScreen {
     fn take() -> Self {
-        let keyboard = Keyboard::take();
+        let keyboard = Keyboard::take(Interrupts::Signal);
         write_out(MARK_PASTES);
         Self { keyboard, drawn: LineFrame::default() }
     }

@@ -8,7 +8,7 @@ use super::open_run::LEGEND;
 use super::runs::RunList;
 use super::state::{Bottom, CONTENT_ROW, Request, State, Tab};
 use crate::term;
-use crate::text::{cost_of_view, duration, plural};
+use crate::text::{at_least, cost_of_view, duration, plural};
 use crate::view::rows::{Row, Tint};
 use crate::view::width::{clip, cut, text_columns};
 use posse::Answer;
@@ -191,7 +191,8 @@ fn heading(state: &State) -> String {
             let id = run.agent.run();
             let listed = state.runs.get(&id).map(|listed| listed.status().as_str());
             let status = listed.unwrap_or_else(|| view.shown_status().as_str());
-            let took = duration(view.elapsed_ms(state.now_ms));
+            let elapsed_ms = view.elapsed_ms(state.now_ms);
+            let took = if view.is_interrupted() { at_least(elapsed_ms) } else { duration(elapsed_ms) };
             let spent = cost_of_view(view);
             let agents = plural(view.agents().counts().all(), "agent");
             let about = match tab {

@@ -8,7 +8,7 @@ use posse_setup::project_runs::Project;
 
 use crate::commands::ps;
 use crate::term;
-use crate::text::{ago, duration};
+use crate::text::ago;
 use crate::view::rows::{Row, Tint};
 use crate::view::width::clip;
 
@@ -129,7 +129,7 @@ impl RunList {
     pub(super) fn row(&self, listed: &ListedRun, now_ms: i64, columns: usize) -> Row {
         let run = &listed.run;
         let cost = ps::cost(listed);
-        let (agents, time) = (run.agents.to_string(), duration(listed.wall_ms(now_ms)));
+        let (agents, time) = (run.agents.to_string(), ps::took(listed, now_ms));
         let cells = Cells {
             run: run.run.as_str(),
             status: listed.status().as_str(),

@@ -15,7 +15,7 @@ use crate::questions::write_out;
 use crate::signals::listen_to;
 use crate::view::keys::Key;
 use crate::view::screen_size;
-use crate::view::tty::{Keyboard, is_in_foreground};
+use crate::view::tty::{Interrupts, Keyboard, is_in_foreground};
 use crate::view::writer::{PATIENCE, TerminalWriter};
 
 /// The other screen without a cursor, and the buttons of the mouse with positions of any size.
@@ -81,7 +81,7 @@ impl FullScreen {
     }
 
     fn enter(&mut self) {
-        self.keyboard = Keyboard::take();
+        self.keyboard = Keyboard::take(Interrupts::Signal);
         self.writer.write(TAKE.as_bytes());
         let (columns, rows) = screen_size();
         self.shown = Buffer::empty(Rect::new(0, 0, columns, rows));

@@ -25,6 +25,8 @@ pub(crate) enum Key {
     Char(char),
     /// A letter with Ctrl.
     Control(char),
+    /// The key that interrupts a program, usually Ctrl-C, if the terminal sends it no signal.
+    Interrupt,
     Mouse(Mouse),
     /// What follows was pasted, until the end.
     PasteStart,

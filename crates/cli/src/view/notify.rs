@@ -14,7 +14,7 @@ pub(super) fn sequences(text: &str) -> String {
 }
 
 /// Writes a notice to the terminal of standard error; nothing if it is not one.
-pub(super) fn write(text: &str) {
+pub(crate) fn write(text: &str) {
     if std::io::stderr().is_terminal() {
         write_out(&sequences(text));
     }

@@ -8,7 +8,7 @@ use super::files_progress::ProgressLines;
 use super::stream::{StreamedText, panel};
 use crate::blocked::on_provider;
 use crate::display::{Detail, Display};
-use crate::output::note;
+use crate::output::{error_width, note};
 use crate::questions::write_out;
 use crate::term;
 
@@ -25,7 +25,7 @@ impl LineView {
         Self {
             display,
             progress: ProgressLines::default(),
-            streamed: StreamedText::new(display.is_coloured, is_verbose),
+            streamed: StreamedText::new(display.is_coloured, is_verbose, error_width()),
         }
     }
 
@@ -52,7 +52,8 @@ impl LineView {
             _ => {}
         }
         if let EventBody::SubagentWaitingForMerge(e) = &event.body {
-            write_out(&panel(&event.agent_id, &e.report.to_shared(), self.display.is_coloured));
+            let is_coloured = self.display.is_coloured;
+            write_out(&panel(&event.agent_id, &e.report.to_shared(), is_coloured, error_width()));
         }
     }
 

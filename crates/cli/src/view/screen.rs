@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::keys::Key;
 use super::paint::{Painter, Size};
 use super::rows::Row;
-use super::tty::{Keyboard, is_in_foreground};
+use super::tty::{Interrupts, Keyboard, is_in_foreground};
 use super::writer::{PATIENCE, TerminalWriter};
 
 /// The assumed size of a terminal that reports none.
@@ -88,7 +88,7 @@ impl LiveScreen {
         if !self.is_taken {
             self.is_taken = true;
             self.suspend = self.suspend.take().or_else(|| signal(SignalKind::from_raw(SIGTSTP)).ok());
-            self.keyboard = Keyboard::take();
+            self.keyboard = Keyboard::take(Interrupts::Key);
             self.writer.write(HIDE_CURSOR);
         }
     }

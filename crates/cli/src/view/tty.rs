@@ -1,5 +1,5 @@
-//! The keyboard of the terminal while the view has it: keys arrive one by one, and are not echoed. Ctrl-C and Ctrl-Z
-//! still send signals.
+//! The keyboard of the terminal while the view has it: keys arrive one by one, and are not echoed. Ctrl-Z still sends a
+//! signal, and Ctrl-C too, unless each press counts.
 
 use std::io::{IsTerminal, PipeWriter};
 use std::thread::JoinHandle;
@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpgrp;
 use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
+    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr, tcgetpgrp,
+    tcsetattr,
 };
 use tokio::sync::mpsc;
 
@@ -17,6 +18,17 @@ use super::keys::{Key, KeyReader};
 const KEYS_MAX: usize = 64;
 /// Bytes of one read.
 const READ_BYTES: usize = 256;
+/// The special code of a terminal for a key that does nothing.
+const DISABLED: u8 = 0;
+
+/// What the key that interrupts a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interrupts {
+    /// It sends a signal. The kernel merges signals: of three presses in one burst, one arrives.
+    Signal,
+    /// It is [`Key::Interrupt`], and each press arrives.
+    Key,
+}
 
 /// The keyboard. Dropping it restores the terminal and discards what was typed and not read.
 pub(crate) struct Keyboard {
@@ -29,7 +41,7 @@ pub(crate) struct Keyboard {
 
 impl Keyboard {
     /// Takes the keyboard; `None` if standard input is no terminal, or one that another job uses.
-    pub(crate) fn take() -> Option<Self> {
+    pub(crate) fn take(interrupts: Interrupts) -> Option<Self> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() || !is_in_foreground() {
             return None;
@@ -37,6 +49,11 @@ impl Keyboard {
         let saved = tcgetattr(&stdin).ok()?;
         let mut modes = saved.clone();
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        let code = modes.special_codes[SpecialCodeIndex::VINTR];
+        let interrupt = letter(code).filter(|_| interrupts == Interrupts::Key);
+        if interrupt.is_some() {
+            modes.special_codes[SpecialCodeIndex::VINTR] = DISABLED;
+        }
         tcsetattr(&stdin, OptionalActions::Now, &modes).ok()?;
         let (sender, keys) = mpsc::channel(KEYS_MAX);
         let mut keyboard = Self { saved, keys, open: None, reader: None };
@@ -55,6 +72,8 @@ impl Keyboard {
                 let mut bytes = [0; READ_BYTES];
                 let Ok(count @ 1..) = rustix::io::read(&stdin, &mut bytes) else { return };
                 for key in reader.read(&bytes[..count]) {
+                    let is_interrupt = matches!(key, Key::Control(c) if interrupt == Some(c));
+                    let key = if is_interrupt { Key::Interrupt } else { key };
                     if sender.blocking_send(key).is_err() {
                         return;
                     }
@@ -72,6 +91,11 @@ impl Keyboard {
             None => std::future::pending().await,
         }
     }
+}
+
+/// The letter that, with Ctrl, is this special code; `None` if it is no letter.
+fn letter(code: u8) -> Option<char> {
+    matches!(code, 1..=26).then(|| char::from(b'a' - 1 + code))
 }
 
 impl Drop for Keyboard {

@@ -81,7 +81,11 @@ pub(crate) fn cut(row: &Row, width: usize) -> Row {
 
 /// The row in several rows, broken between words where possible.
 pub(crate) fn wrap(row: &Row, width: usize) -> Vec<Row> {
-    let mut wrapped = LineWrapper { rows: vec![Row::default()], used: 0, width };
+    wrap_with(row, width, true)
+}
+
+fn wrap_with(row: &Row, width: usize, breaks_words: bool) -> Vec<Row> {
+    let mut wrapped = LineWrapper { rows: vec![Row::default()], used: 0, width, breaks_words };
     for (tint, text) in &row.pieces {
         for (at, line) in text.split('\n').enumerate() {
             if at > 0 {
@@ -96,7 +100,8 @@ pub(crate) fn wrap(row: &Row, width: usize) -> Vec<Row> {
     wrapped.rows
 }
 
-/// A text in lines that fit, broken between words. The lines of a paragraph begin where its first line does.
+/// A text in lines that fit, broken between words. The lines of a paragraph begin where its first line does. A word that is
+/// longer than a line, such as a path or a hash, has a line of its own: the terminal shows all of it, and it can be copied.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let mut whole = String::new();
     for line in text.split_inclusive('\n') {
@@ -107,7 +112,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
             whole.push_str(line);
             continue;
         }
-        let rows = wrap(&Row::plain(rest), width - indent.len());
+        let rows = wrap_with(&Row::plain(rest), width - indent.len(), false);
         let lines: Vec<String> = rows.iter().map(|row| format!("{indent}{}", row.text())).collect();
         whole.push_str(&lines.join("\n"));
         whole.push_str(end);
@@ -135,6 +140,8 @@ struct LineWrapper {
     rows: Vec<Row>,
     used: usize,
     width: usize,
+    /// Whether a word that is longer than a row continues in the next one.
+    breaks_words: bool,
 }
 
 impl LineWrapper {
@@ -150,7 +157,7 @@ impl LineWrapper {
         }
         for c in word.chars() {
             let columns = columns(c);
-            if self.used + columns > self.width {
+            if self.used + columns > self.width && (self.breaks_words || c == ' ') {
                 if c == ' ' {
                     continue;
                 }
@@ -203,6 +210,7 @@ mod tests {
         assert_eq!(wrapped("short\n", 20), "short\n");
         assert_eq!(wrapped("one two three\n  four five six", 9), "one two\nthree\n  four\n  five\n  six");
         assert_eq!(wrapped("one two \n\nthree", 7), "one two\n\nthree");
+        assert_eq!(wrapped("in /a/long/path there", 9), "in\n/a/long/path\nthere", "a path can be copied");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::code::Code;
 use crate::lifecycle::{CloseReason, FailKind, cancelled};
 use crate::message::pictures;
 use crate::permission::Decision;
+use crate::shown_model;
 use crate::text::{Text, first_line};
 
 /// Maximum number of characters of a text in a summary.
@@ -88,9 +89,15 @@ impl EventBody {
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
             EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
-                format!("turn {}: asked {} to summarise the conversation", e.turn, shown(&e.model))
+                format!(
+                    "turn {}: asked {} to summarise the conversation",
+                    e.turn,
+                    shown(&shown_model(&e.model))
+                )
             }
-            EventBody::ModelCalled(e) => format!("turn {}: sent to {}", e.turn, shown(&e.model)),
+            EventBody::ModelCalled(e) => {
+                format!("turn {}: sent to {}", e.turn, shown(&shown_model(&e.model)))
+            }
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ProviderWaitStarted(e) => {
                 format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))
@@ -107,7 +114,7 @@ impl EventBody {
             EventBody::ToolFinished(e) if e.code == Some(Code::Cancelled) => {
                 format!("{} cancelled", shown(&e.tool))
             }
-            EventBody::ToolFinished(e) => format!("{} failed: {}", shown(&e.tool), line(&e.output)),
+            EventBody::ToolFinished(e) => tool_failed(e),
             EventBody::ToolInterrupted(e) => format!("{} interrupted, outcome unknown", shown(&e.tool)),
             EventBody::PermissionDecided(e) => {
                 let decided = match e.decision {
@@ -181,6 +188,16 @@ fn closed(e: &super::SubagentClosed) -> String {
         CloseReason::Integrated => format!("closed: completed{limit}"),
         CloseReason::Failed(kind) => format!("closed: failed ({}){limit}", kind.as_str()),
     }
+}
+
+/// How a call failed. The result that the model reads begins with the code, which is for programs.
+fn tool_failed(e: &super::ToolFinished) -> String {
+    let code = e.code.map(|code| format!(" ({code})")).unwrap_or_default();
+    let why = match &e.output {
+        Text::Here(text) => shown(e.without_code(text)),
+        Text::Stored(_) => line(&e.output),
+    };
+    format!("{} failed: {why}{code}", shown(&e.tool))
 }
 
 fn replied(e: &super::ModelReplied) -> String {

@@ -123,6 +123,12 @@ impl ToolFinished {
         );
         is_forbidden && !self.ok && self.child.is_none()
     }
+
+    /// A result without the error code at its beginning, which is a field of its own. The model reads both.
+    pub fn without_code<'a>(&self, text: &'a str) -> &'a str {
+        let of_code = |code: Code| text.strip_prefix(code.as_str())?.strip_prefix(": ");
+        self.code.and_then(of_code).unwrap_or(text)
+    }
 }
 
 /// The content of a file when an agent last saw it.

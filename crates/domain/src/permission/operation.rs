@@ -51,9 +51,9 @@ pub enum Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doubt::TooLong => "the specifier is too long to decide on",
-            Doubt::ParentDirectory => "a path with `..` cannot be decided on: write the path without it",
-            Doubt::NotBeneath => "the path is not relative to the workspace, and no other can be used",
+            Doubt::TooLong => "the specifier is too long to be checked",
+            Doubt::ParentDirectory => "a path with `..` cannot be checked: write the path without it",
+            Doubt::NotBeneath => "only paths relative to the workspace are allowed",
         })
     }
 }

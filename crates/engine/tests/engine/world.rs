@@ -145,7 +145,7 @@ impl World {
             hold: Arc::new(|_| None),
             hold_end: Arc::new(|_| None),
             admit: Arc::new(|| Admission::Go(Permit::default())),
-            facts: DEFAULT_FACTS,
+            facts: ModelFacts { price: None, ..DEFAULT_FACTS },
             system: Arc::new(TestSystem { began: tokio::time::Instant::now(), drawn: AtomicU64::new(0) }),
             more_tools: Vec::new(),
             hangs: HANGS,

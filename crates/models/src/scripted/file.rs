@@ -13,7 +13,9 @@ use serde_saphyr::Spanned;
 
 use super::answer::{ScriptedAnswer, ScriptedCall};
 use super::error::ScriptError;
-use super::raw::{RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRule, RawUsage, RawWhen};
+use super::raw::{
+    RawCall, RawError, RawFacts, RawFile, RawPrice, RawReply, RawRule, RawTokenPrices, RawUsage, RawWhen,
+};
 use super::rule::{Rule, RuleConditions};
 use super::{DEFAULT_FACTS, problem};
 
@@ -82,12 +84,13 @@ fn facts_of(raw: RawFacts) -> ModelFacts {
     ModelFacts {
         context_tokens: raw.context_tokens.unwrap_or(DEFAULT_FACTS.context_tokens),
         max_output_tokens: raw.max_output_tokens.unwrap_or(DEFAULT_FACTS.max_output_tokens),
-        price: raw.price.map(price_of),
+        price: raw.price.map_or(DEFAULT_FACTS.price, price_of),
     }
 }
 
-fn price_of(RawPrice { input, output, cached }: RawPrice) -> Price {
-    Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) }
+fn price_of(price: RawPrice) -> Option<Price> {
+    let RawPrice::Known(RawTokenPrices { input, output, cached }) = price else { return None };
+    Some(Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) })
 }
 
 fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {

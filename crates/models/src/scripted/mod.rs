@@ -25,8 +25,9 @@
 //! - reply: {text: "Found in a.rs."}
 //! ```
 //!
-//! or a map that also describes the model, with prices in dollars for a million tokens. A model with `context_tokens`
-//! refuses longer requests, as a provider does:
+//! or a map that also describes the model, with prices in dollars for a million tokens. Without `price` it costs nothing;
+//! `price: unknown` is a model whose price Posse does not know. A model with `context_tokens` refuses longer requests, as
+//! a provider does:
 //!
 //! ```yaml
 //! facts: {context_tokens: 100000, max_output_tokens: 4096, price: {input: 3, output: 15, cached: 0.3}}
@@ -49,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use posse_domain::budget::Price;
 use posse_domain::code::Code;
 use posse_domain::event::CallError;
 use posse_engine::ports::{Model, ModelFacts, ModelFailure, ModelReply, ModelRequest, StreamSink};
@@ -59,9 +61,9 @@ use file::ParsedScript;
 pub use function::FnModel;
 pub use rule::{InvalidGlob, Rule, RuleConditions};
 
-/// The facts of a scripted model unless its script sets others.
+/// The facts of a scripted model unless its script sets others. No provider is paid for its replies.
 pub const DEFAULT_FACTS: ModelFacts =
-    ModelFacts { context_tokens: 200_000, max_output_tokens: 8_192, price: None };
+    ModelFacts { context_tokens: 200_000, max_output_tokens: 8_192, price: Some(Price::plain(0, 0)) };
 
 /// A model that answers from rules. Cheap to clone.
 ///

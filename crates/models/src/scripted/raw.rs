@@ -6,7 +6,7 @@ use posse_domain::budget::Usd;
 use posse_domain::event::Purpose;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde_json::{Map, Value};
 use serde_saphyr::Spanned;
 
@@ -26,10 +26,19 @@ pub(super) struct RawFacts {
     pub(super) price: Option<RawPrice>,
 }
 
+/// The price of a model.
+pub(super) enum RawPrice {
+    Unknown,
+    Known(RawTokenPrices),
+}
+
+/// What a script has as an unknown price.
+const UNKNOWN: &str = "unknown";
+
 /// Dollars for a million tokens. Cached input costs the same as other input unless it has its own price.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawPrice {
+pub(super) struct RawTokenPrices {
     pub(super) input: Usd,
     pub(super) output: Usd,
     pub(super) cached: Option<Usd>,
@@ -135,5 +144,34 @@ impl<'de> Visitor<'de> for FileVisitor {
     /// A file that is empty or has only comments.
     fn visit_unit<E>(self) -> Result<RawFile, E> {
         Ok(RawFile(RawScript::default()))
+    }
+}
+
+impl<'de> Deserialize<'de> for RawPrice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PriceVisitor)
+    }
+}
+
+/// Distinguishes the two forms of a price, and keeps the line numbers.
+struct PriceVisitor;
+
+impl<'de> Visitor<'de> for PriceVisitor {
+    type Value = RawPrice;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a map with `input` and `output`, or `{UNKNOWN}`")
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<RawPrice, E> {
+        if word == UNKNOWN {
+            Ok(RawPrice::Unknown)
+        } else {
+            Err(E::invalid_value(Unexpected::Str(word), &self))
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawPrice, A::Error> {
+        RawTokenPrices::deserialize(MapAccessDeserializer::new(map)).map(RawPrice::Known)
     }
 }

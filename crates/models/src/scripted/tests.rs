@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use futures::FutureExt;
 use posse_agent::conversation::{CallResult, Message};
-use posse_domain::budget::Usage;
+use posse_domain::budget::{Price, Usage};
 use posse_domain::code::Code;
 use posse_domain::event::Purpose;
 use posse_engine::ports::StreamPart;
@@ -257,7 +257,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         input_tokens: 1200,
         output_tokens: 80,
         cached_tokens: 200,
-        micro_usd: None,
+        micro_usd: Some(0),
         cache_write_tokens: 0,
         reasoning_tokens: 0,
         ..Usage::ZERO
@@ -269,7 +269,7 @@ fn usage_is_what_is_said_or_an_estimate() {
         input_tokens: 6,
         output_tokens: 4,
         cached_tokens: 0,
-        micro_usd: None,
+        micro_usd: Some(0),
         cache_write_tokens: 0,
         reasoning_tokens: 0,
         ..Usage::ZERO
@@ -289,7 +289,11 @@ fn a_script_may_state_facts_and_a_price() {
     assert_eq!((price.input, price.output, price.cached), (3_000_000, 15_500_000, 3_000_000));
     assert_eq!(ask(&model, request()).expect("a reply").usage.micro_usd, Some(3_000 + 1_550));
     let plain = script("- reply: {}\n").facts();
-    assert_eq!((plain.context_tokens, plain.max_output_tokens, plain.price), (200_000, 8_192, None));
+    // No provider is paid for a script.
+    let free = Some(Price::plain(0, 0));
+    assert_eq!((plain.context_tokens, plain.max_output_tokens, plain.price), (200_000, 8_192, free));
+    let unknown = script("facts: {price: unknown}\nrules: [{reply: {}}]\n");
+    assert_eq!(unknown.facts().price, None);
 }
 
 #[test]
@@ -414,6 +418,10 @@ fn a_mistake_is_named_with_file_line_and_field() {
             "plan.yaml:1: unknown field \"tokens\", expected one of ",
         ),
         ("facts: {price: {input: -1, output: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: -1 is not an amount"),
+        (
+            "facts: {price: free}\nrules:\n- reply: {}\n",
+            "plan.yaml:1: found string \"free\", expected a map with `input` and `output`, or `unknown`",
+        ),
         ("facts: {price: {input: 1}}\nrules:\n- reply: {}\n", "plan.yaml:1: the field `output` is missing"),
         ("- reply: {tool_calls: [{name: x, input: {a: .nan}}]}\n", "plan.yaml:1: a: "),
         ("- &a [*a]\n", "plan.yaml:1: "),

@@ -314,7 +314,7 @@ pub struct RunSummary {
     pub created_at: String,
     /// When it ended.
     pub ended_at: Option<String>,
-    /// How long it took, or has taken so far.
+    /// How long it took, or has taken so far; of an interrupted run, for how long its process is known to have lived.
     pub wall_ms: u64,
     /// What all agents spent.
     pub usage: Usage,
@@ -580,7 +580,7 @@ pub struct RunDetail {
     /// The recorded run or the bundle that it replays, if it is a replay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<String>,
-    /// How long it took, or has been running.
+    /// How long it took, or has been running; of an interrupted run, for how long its process is known to have lived.
     pub elapsed_ms: u64,
     /// What all agents spent.
     pub usage: Usage,

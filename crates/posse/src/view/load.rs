@@ -1,19 +1,19 @@
 //! Loads views and their parts from a store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use posse_domain::budget::Usage;
 use posse_domain::event::{Event, EventKind};
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Approvals;
 use posse_domain::printable;
-use posse_engine::ports::{AgentRow, RunEntry, RunSpending, StoreError};
+use posse_engine::ports::{AgentRow, ModelSpending, RunEntry, RunSpending, StoreError};
 
 use super::continued::ContinuedPart;
 use super::{
     AgentRecord, AgentView, Agents, BlockedAgents, ContinuedAgent, ListedRun, OpenModelCalls, OpenQuestions,
-    PlanView, RefusedOperations, RunSummary, RunView, SpendingOfRuns, TIMELINE_MAX_ENTRIES, Timeline, Tracks,
-    ViewEvent, ViewPart,
+    PlanView, RefusedOperations, RunSummary, RunView, ShownStatus, SpendingOfRuns, SpendingTotal,
+    TIMELINE_MAX_ENTRIES, Timeline, Tracks, ViewEvent, ViewPart,
 };
 use crate::{Error, Posse, RunOutcome};
 
@@ -111,9 +111,9 @@ impl Posse {
         Ok(self.fold_of::<ContinuedPart>(run, []).await?.0)
     }
 
-    /// What the newest runs spent together, at most `limit` of them, in a single query. `day_of` returns the day of a
-    /// time in milliseconds since 1970, which depends on the reader's time zone. With `since_ms`, only runs that started
-    /// at this time or later are in the sums.
+    /// What the newest runs spent together, at most `limit` of them. `day_of` returns the day of a time in milliseconds
+    /// since 1970, which depends on the reader's time zone. With `since_ms`, only runs that started at this time or later
+    /// are in the sums. In an interrupted run, the calls without a reply were cut off.
     pub async fn spending(
         &self,
         limit: u32,
@@ -122,7 +122,23 @@ impl Posse {
     ) -> Result<SpendingOfRuns, Error> {
         let mut runs = self.store.spending(&self.tenant, limit).await?;
         runs.retain(|run| since_ms.is_none_or(|since| run.created_at_ms >= since));
+        let interrupted = self.interrupted_runs(limit).await?;
+        for run in runs.iter_mut().filter(|run| interrupted.contains(&run.run)) {
+            // Rows have neither the calls that were cut off nor the time of agents that have not ended.
+            let view = self.view(&run.run).await?;
+            let totals = view.figures(view.last_at_ms()).by_model();
+            let spent = |sum: SpendingTotal| ModelSpending { agents: sum.agents, figures: sum.figures };
+            run.by_model = totals.into_iter().map(|(model, sum)| (model, spent(sum))).collect();
+        }
         Ok(SpendingOfRuns::new(runs, day_of))
+    }
+
+    /// Those of the newest runs that have not ended and that no process executes.
+    async fn interrupted_runs(&self, limit: u32) -> Result<HashSet<RunId>, Error> {
+        let runs = self.runs("", limit).await?.into_iter();
+        let is_interrupted =
+            |run: &RunSummary| run.damage.is_none() && run.shown_status() == ShownStatus::Interrupted;
+        Ok(runs.filter(is_interrupted).map(|run| run.run).collect())
     }
 
     /// One run as an entry of a list.

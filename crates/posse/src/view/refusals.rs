@@ -223,8 +223,7 @@ fn stated(e: &ToolFinished) -> String {
     let Text::Here(text) = &e.output else { return "see the call's result".to_owned() };
     let text = first_line(text, REASON_MAX_CHARS);
     // The code is a field of its own.
-    let code = e.code.map(|code| format!("{code}: ")).unwrap_or_default();
-    let text = text.strip_prefix(&code).unwrap_or(&text);
+    let text = e.without_code(&text);
     let inner = text.split_once("is not allowed (deny: ").map(|(_, inner)| inner.trim_end_matches(')'));
     inner.unwrap_or(text).to_owned()
 }

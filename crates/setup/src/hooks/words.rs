@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Prefixes of a word that refer to the home directory.
-const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
+pub(super) const HOMES: [&str; 3] = ["~/", "$HOME/", "${HOME}/"];
 
 /// Whether an unquoted character ends a word in a shell.
 fn separates(c: char) -> bool {
@@ -30,8 +30,55 @@ pub(super) fn in_order(command: &str) -> Vec<String> {
     shell_words(command).into_iter().chain(loose).filter(|word| !word.is_empty()).collect()
 }
 
+/// A part of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// A word of a simple command.
+    Word(String),
+    /// The end of a simple command.
+    End,
+}
+
+impl Piece {
+    pub(super) fn word(&self) -> Option<&str> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::End => None,
+        }
+    }
+}
+
+/// The words of a command, divided into simple commands. Files that are read or written by `<` and `>` are omitted.
+pub(super) fn pieces(command: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut is_redirected = false;
+    let mut before = None;
+    for (word, ended_by) in ended_words(command) {
+        if !word.is_empty() && !std::mem::take(&mut is_redirected) {
+            pieces.push(Piece::Word(word));
+        }
+        match ended_by {
+            Some('<' | '>') => is_redirected = true,
+            // `2>&1`
+            Some('&') if before == Some('>') && is_redirected => {}
+            Some(';' | '&' | '|' | '(' | ')' | '\n') => {
+                is_redirected = false;
+                pieces.push(Piece::End);
+            }
+            _ => {}
+        }
+        before = ended_by;
+    }
+    pieces
+}
+
 /// The words of a command without quotes and escapes.
 pub(super) fn shell_words(command: &str) -> Vec<String> {
+    ended_words(command).into_iter().map(|(word, _)| word).collect()
+}
+
+/// The words of a command without quotes and escapes, each with the character that ends it.
+fn ended_words(command: &str) -> Vec<(String, Option<char>)> {
     let (mut words, mut word, mut open) = (Vec::new(), String::new(), None);
     let mut chars = command.chars();
     while let Some(c) = chars.next() {
@@ -45,11 +92,11 @@ pub(super) fn shell_words(command: &str) -> Vec<String> {
             }
             (None, '"' | '\'') => open = Some(c),
             (Some(quote), c) if quote == c => open = None,
-            (None, c) if separates(c) => words.push(std::mem::take(&mut word)),
+            (None, c) if separates(c) => words.push((std::mem::take(&mut word), Some(c))),
             (_, c) => word.push(c),
         }
     }
-    words.push(word);
+    words.push((word, None));
     words
 }
 

@@ -150,8 +150,14 @@ impl StepCheck<'_, '_> {
                 self.wrong("agent", format!("unknown definition {}{hint}; available: {known}", quoted(name)));
             }
             Some(definition) if !definition.spawnable => {
-                let known = listed(spawnable());
-                self.wrong("agent", format!("{} cannot execute a step; available: {known}", quoted(name)));
+                let name = quoted(name);
+                let problem = match spawnable().next() {
+                    Some(_) => format!("{name} cannot execute a step; available: {}", listed(spawnable())),
+                    None => format!(
+                        "{name} cannot execute a step, because the run's agent cannot start sub-agents"
+                    ),
+                };
+                self.wrong("agent", problem);
             }
             Some(definition) => self.tools(definition, context),
         }
