@@ -103,6 +103,7 @@ pub(crate) fn is_step(body: &EventBody) -> bool {
         EventBody::ToolIntended(_)
         | EventBody::ToolFinished(_)
         | EventBody::ToolInterrupted(_)
+        | EventBody::WorkspaceMade(_)
         | EventBody::SubagentCreated(_)
         | EventBody::SubagentClosed(_) => true,
         _ => false,
