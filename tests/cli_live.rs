@@ -259,6 +259,10 @@ fn a_killed_process_leaves_a_usable_terminal_and_the_run_resumable() {
         let pid = if first { parent_of(holder) } else { holder };
         let pid = rustix::process::Pid::from_raw(pid).expect("a process");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("killed");
+        if first {
+            // The process that executes the run notices it, and says what it did, after the shell is back.
+            tmux.until("continues the run");
+        }
         tmux.until_it("a prompt", |screen| screen.lines().rev().take(3).any(|line| line.starts_with('$')));
         tmux.types(&["Enter"]);
         tmux.enters("echo typed-and-seen");
