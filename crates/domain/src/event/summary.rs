@@ -183,9 +183,10 @@ fn closed(e: &super::SubagentClosed) -> String {
 
 fn called(e: &super::ModelCalled) -> String {
     let (turn, model) = (e.turn, shown(&shown_model(&e.model)));
-    match e.purpose {
-        Purpose::Summary => format!("turn {turn}: asked {model} to summarise the conversation"),
-        _ => format!("turn {turn}: sent to {model}"),
+    if e.purpose == Purpose::Summary {
+        format!("turn {turn}: asked {model} to summarise the conversation")
+    } else {
+        format!("turn {turn}: sent to {model}")
     }
 }
 
