@@ -88,16 +88,7 @@ impl EventBody {
                 }
             },
             EventBody::WorkspaceRemoved(_) => "workspace removed".to_owned(),
-            EventBody::ModelCalled(e) if e.purpose == Purpose::Summary => {
-                format!(
-                    "turn {}: asked {} to summarise the conversation",
-                    e.turn,
-                    shown(&shown_model(&e.model))
-                )
-            }
-            EventBody::ModelCalled(e) => {
-                format!("turn {}: sent to {}", e.turn, shown(&shown_model(&e.model)))
-            }
+            EventBody::ModelCalled(e) => called(e),
             EventBody::ModelReplied(e) => replied(e),
             EventBody::ProviderWaitStarted(e) => {
                 format!("waits for {}: {}", shown(&e.provider), shown(&e.reason))
@@ -187,6 +178,15 @@ fn closed(e: &super::SubagentClosed) -> String {
     match e.close_reason {
         CloseReason::Integrated => format!("closed: completed{limit}"),
         CloseReason::Failed(kind) => format!("closed: failed ({}){limit}", kind.as_str()),
+    }
+}
+
+fn called(e: &super::ModelCalled) -> String {
+    let (turn, model) = (e.turn, shown(&shown_model(&e.model)));
+    if e.purpose == Purpose::Summary {
+        format!("turn {turn}: asked {model} to summarise the conversation")
+    } else {
+        format!("turn {turn}: sent to {model}")
     }
 }
 
