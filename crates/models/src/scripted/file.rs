@@ -84,13 +84,15 @@ fn facts_of(raw: RawFacts) -> ModelFacts {
     ModelFacts {
         context_tokens: raw.context_tokens.unwrap_or(DEFAULT_FACTS.context_tokens),
         max_output_tokens: raw.max_output_tokens.unwrap_or(DEFAULT_FACTS.max_output_tokens),
-        price: raw.price.map_or(DEFAULT_FACTS.price, price_of),
+        price: raw.price.map_or(DEFAULT_FACTS.price, RawPrice::price),
     }
 }
 
-fn price_of(price: RawPrice) -> Option<Price> {
-    let RawPrice::Known(RawTokenPrices { input, output, cached }) = price else { return None };
-    Some(Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) })
+impl RawPrice {
+    fn price(self) -> Option<Price> {
+        let Self::Known(RawTokenPrices { input, output, cached }) = self else { return None };
+        Some(Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) })
+    }
 }
 
 fn rule_of(raw: Spanned<RawRule>, file: &str) -> Result<Rule, ScriptError> {
