@@ -84,7 +84,7 @@ fn a_workspace_over_a_new_state_starts_no_git() {
     let (base, space) = begun(&world);
     let commit = thin(&world, &space, &base);
     space.release(RUN, 1);
-    // Whoever calls this program fails.
+    // A call of git would fail.
     world.options.git = "/proc/self/no-git".into();
     let files = LocalFiles::new(&world.state(), world.options.clone()).with_mounts(mounts);
     let without_git = files.open(RUN).expect("opened");
