@@ -24,6 +24,7 @@ mod progress;
 mod report;
 mod run;
 mod schema;
+mod server;
 mod stats;
 mod verification;
 
@@ -55,6 +56,7 @@ pub use run::{
     RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
+pub use server::{ServerProject, ServerSession, TokenRight};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};
 pub use verification::Verification;
 

@@ -9,7 +9,7 @@ use super::{
     AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, CancelResult,
     DefinitionCheck, Delta, DiffResult, Event, EventPage, Explanation, ExportResult, GcResult, InitResult,
     MachineReport, ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals,
-    RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SentMessage, SettingsList, SkillDetail,
+    RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SentMessage, ServerSession, SettingsList, SkillDetail,
     SkillList, StartedRun, StoredApproval, TrustList, VERSION, Verification, WrittenPlan,
 };
 
@@ -76,6 +76,7 @@ objects! {
     StartedRun,
     AgentTaskEvent,
     Delta,
+    ServerSession,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.

@@ -1,17 +1,14 @@
-//! Who may send a request: the host that it names, the origin that it comes from, and its token.
+//! Where a request comes from: the host that it names, and the page that a browser sends it for.
 //!
-//! A page in the user's browser can send requests to this server too. `Host` stops one whose name was rebound to this
-//! machine, `Origin` one of another site, and neither has the token.
+//! Any page in the user's browser can send requests to this server. `Host` stops one whose name was rebound to this
+//! machine, and `Origin` one of another site. Neither has the token; the cookie of the page is sent by the browser itself,
+//! so requests with it must come from the server's own page.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, ProblemCode};
-use super::token::Token;
-
-/// The word before the token in the header `Authorization`.
-const SCHEME: &str = "Bearer ";
 
 /// Checks where a request comes from. This holds for every path.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
@@ -42,23 +39,28 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks the token of a request to the API.
-pub(super) fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
-    let given = single(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(SCHEME));
-    match given {
-        Some(given) if token.is(given.trim()) => Ok(()),
-        given => {
-            let detail =
-                if given.is_some() { "the token is not the server's" } else { "the token is missing" };
-            Err(Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::TokenRefused, detail)
-                .field("Authorization")
-                .remedy("send the token that the server printed as `Authorization: Bearer TOKEN`"))
-        }
+/// Checks that a browser sends a request for the server's own page. A cookie is sent with requests of any page of the same
+/// machine, whatever its port.
+pub(super) fn check_own_page(headers: &HeaderMap, acts: bool) -> Result<(), Problem> {
+    let site = single(headers, "sec-fetch-site");
+    // Its value was checked with the host.
+    let has_origin = headers.contains_key(header::ORIGIN);
+    let is_own = match site {
+        Some("same-origin") => true,
+        // The user typed the address, or followed a bookmark.
+        Some("none") => !acts || has_origin,
+        Some(_) => false,
+        None => !acts || has_origin,
+    };
+    if is_own {
+        return Ok(());
     }
+    let detail = "a browser sent the request for a page that is not the server's own";
+    Err(Problem::new(StatusCode::FORBIDDEN, ProblemCode::OriginRefused, detail).field("Origin"))
 }
 
 /// The value of a header that is there exactly once and is text.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
@@ -144,16 +146,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_itself_is_accepted() {
-        let token = Token::of_text("secret");
-        let is_accepted = |values: &[(&'static str, &str)]| check_token(&headers(values), &token).is_ok();
-        assert!(is_accepted(&[("authorization", "Bearer secret")]));
-        for value in
-            ["Bearer secre", "Bearer secret2", "secret", "bearer secret", "Basic secret", "Bearer ", ""]
-        {
-            assert!(!is_accepted(&[("authorization", value)]), "{value}");
+    fn a_cookie_acts_only_for_the_own_page() {
+        let own = ("origin", "http://127.0.0.1:7766");
+        let site = |value| ("sec-fetch-site", value);
+        for (values, reads, acts) in [
+            (&[][..], true, false),
+            (&[own], true, true),
+            (&[site("same-origin")], true, true),
+            (&[own, site("same-origin")], true, true),
+            (&[site("none")], true, false),
+            (&[own, site("same-site")], false, false),
+            (&[site("cross-site")], false, false),
+        ] {
+            let is_own = |acts| check_own_page(&headers(values), acts).is_ok();
+            assert_eq!((is_own(false), is_own(true)), (reads, acts), "{values:?}");
         }
-        assert!(!is_accepted(&[]));
-        assert!(!is_accepted(&[("authorization", "Bearer secret"), ("authorization", "Bearer secret")]));
     }
 }

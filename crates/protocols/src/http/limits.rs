@@ -26,6 +26,9 @@ pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How much of a journal is put into one piece of a stream.
 pub(super) const PIECE_MAX_BYTES: usize = 64 * 1024;
 
+/// How long a browser stays logged in to the page.
+pub(super) const SESSION_LIFETIME: Duration = Duration::from_hours(30 * 24);
+
 /// Runs on a page, unless a client says how many.
 pub(super) const RUNS_PAGE: u64 = 50;
 /// The most runs on a page.

@@ -7,18 +7,22 @@
 //! Why it is like this: `docs/decisions/http-api.md`.
 
 mod access;
+mod assets;
+mod callers;
 mod connection;
 mod hosting;
 mod idempotency;
 mod limits;
 mod openapi;
 mod operations;
+mod page;
 mod problem;
 mod query;
 mod refusal;
 mod reply;
 mod requests;
 mod server;
+mod session;
 mod sse;
 mod state;
 mod token;

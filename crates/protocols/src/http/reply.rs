@@ -2,7 +2,7 @@
 //! problem document.
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use posse::api::{Object, VersionedObject};
 
@@ -90,7 +90,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Headers of every response: nothing is kept for others, sniffed, framed or executed.
+/// Headers of every response: nothing is kept for others, sniffed, framed, read by another origin or executed.
 pub(super) fn harden(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -99,7 +99,10 @@ pub(super) fn harden(response: &mut Response) {
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // The page has its own policy, and keeps some of its files.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }

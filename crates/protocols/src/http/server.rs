@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
@@ -24,7 +24,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::access::{check_origin, check_token};
+use super::access::{check_origin, check_own_page};
+use super::assets::{self, now_ms};
+use super::callers::{Caller, Tokens};
 use super::connection::GuardedConnection;
 use super::hosting::{ResumeOutcome, why};
 use super::idempotency::{KeptReply, RequestKey};
@@ -42,11 +44,8 @@ use super::token::{Token, TokenError};
 
 /// The path of the OpenAPI document.
 const OPENAPI: &str = "/api/openapi.json";
-/// The only path that needs no token.
-const TOP: &str = "/";
-/// What is at the top of the server.
-const WELCOME: &str = "This is a server of Posse.\n\nThe API is beneath /api/v1, and /api/openapi.json describes it. \
-                       Send the token of the server as `Authorization: Bearer TOKEN`.\n";
+/// What needs a token. Everything else is the page, whose files tell nothing.
+const API: &str = "/api/";
 /// How long the server waits before it accepts again after the operating system refused it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -108,7 +107,7 @@ impl Server {
         let registry = models::usual(setup)?;
         let posse = setup.open(registry, &Settings::own(&setup.environment)?)?;
         let token = Token::load(setup.state_dir()?)?;
-        let state = Arc::new(ServerState::new(Arc::new(setup.clone()), posse, token));
+        let state = Arc::new(ServerState::new(Arc::new(setup.clone()), posse, Tokens::new(token)));
         Ok(Self { listener, address, state })
     }
 
@@ -119,7 +118,7 @@ impl Server {
 
     /// The token that a client needs.
     pub fn token(&self) -> &str {
-        self.state.token.text()
+        self.state.tokens.startup()
     }
 
     /// Takes over all interrupted runs of the state directory.
@@ -238,36 +237,54 @@ fn router(state: &Arc<ServerState>) -> Router {
     let description = move || async move { ([(header::CONTENT_TYPE, JSON)], document) };
     router
         .route(OPENAPI, get(description))
-        .route(TOP, get(async || WELCOME))
-        .fallback(async || {
-            Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
-        })
+        .fallback(fallback)
         .method_not_allowed_fallback(async |request: Request| {
             let detail = format!("this path has no {}", request.method());
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail)
         })
         .layer(middleware::from_fn_with_state(Arc::clone(state), check))
+        .with_state(Arc::clone(state))
+}
+
+/// Answers what no operation does: with the page, or that there is nothing.
+async fn fallback(State(state): State<Arc<ServerState>>, request: Request) -> Response {
+    if is_api(request.uri().path()) {
+        let detail = "there is nothing at this path";
+        return Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, detail).into_response();
+    }
+    assets::respond(&state, request.method(), request.uri(), request.headers())
+}
+
+/// Whether a path is one of the API.
+fn is_api(path: &str) -> bool {
+    path.starts_with(API)
 }
 
 /// Checks where a request comes from, and its token, before anything else of it is read.
-async fn check(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let is_open = request.uri().path() == TOP;
-    let checked = check_origin(request.headers())
-        .and_then(|()| if is_open { Ok(()) } else { check_token(request.headers(), &state.token) });
-    let checked = checked.and_then(|()| {
-        if state.is_draining() {
-            let detail = "the server is about to end, and accepts no requests";
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail))
-        } else {
-            Ok(())
-        }
-    });
-    let mut response = match checked {
+async fn check(State(state): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
+    let mut response = match checked(&state, &mut request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
     harden(&mut response);
     response
+}
+
+fn checked(state: &ServerState, request: &mut Request) -> Result<(), Problem> {
+    check_origin(request.headers())?;
+    if is_api(request.uri().path()) {
+        let caller = state.tokens.caller(request.headers(), now_ms())?;
+        if caller.is_browser {
+            let acts = !matches!(*request.method(), Method::GET | Method::HEAD);
+            check_own_page(request.headers(), acts)?;
+        }
+        request.extensions_mut().insert(caller);
+    }
+    if state.is_draining() {
+        let detail = "the server is about to end, and accepts no requests";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail));
+    }
+    Ok(())
 }
 
 async fn respond(state: Arc<ServerState>, operation: &'static Operation, request: Request) -> Response {
@@ -292,13 +309,15 @@ async fn answer(
         Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
     })?;
     let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let caller = parts.extensions.remove::<Caller>();
+    let caller = caller.ok_or_else(|| Problem::failed("the request has no caller"))?;
     let headers = parts.headers;
     let body = if operation.effect == Effect::Acts { read_body(&headers, body).await? } else { Bytes::new() };
     if operation.body.is_some() && !body.is_empty() {
         check_content(&headers)?;
     }
     if operation.effect == Effect::Reads {
-        let call = Call { state, path, query, headers, body, key: None };
+        let call = Call { state, caller, path, query, headers, body, key: None };
         return (operation.handler)(call).await;
     }
     if operation.body.is_none() && !body.is_empty() && &body[..] != b"{}" {
@@ -306,7 +325,7 @@ async fn answer(
         return Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail));
     }
     let key = RequestKey::of(&headers, parts.uri.path(), &body)?;
-    let call = Call { state: Arc::clone(&state), path, query, headers, body, key: key.clone() };
+    let call = Call { state: Arc::clone(&state), caller, path, query, headers, body, key: key.clone() };
     // A client that goes away must not leave an operation half done.
     let acting = tokio::spawn(async move {
         let Some(key) = key else { return (operation.handler)(call).await };

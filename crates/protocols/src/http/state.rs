@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
+use posse::api::ServerProject;
 use posse::{Posse, RunId};
 use posse_setup::Setup;
+use posse_setup::project_runs::Project;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::callers::{Caller, Tokens};
 use super::hosting::RunHost;
 use super::idempotency::Keys;
 use super::limits::{KEYS_MAX, STREAMS_MAX};
 use super::problem::{Problem, ProblemCode};
-use super::token::Token;
 
 /// What all requests of a server share.
 pub(super) struct ServerState {
@@ -18,7 +20,9 @@ pub(super) struct ServerState {
     pub(super) setup: Arc<Setup>,
     /// Reads the runs of every process of the state directory, and sends them commands.
     pub(super) posse: Posse,
-    pub(super) token: Token,
+    pub(super) tokens: Tokens,
+    /// Whether clients reach it through TLS, so that its cookie may be sent through nothing else.
+    pub(super) is_encrypted: bool,
     /// The runs that this process executes.
     pub(super) host: RunHost,
     pub(super) keys: Keys,
@@ -27,11 +31,12 @@ pub(super) struct ServerState {
 }
 
 impl ServerState {
-    pub(super) fn new(setup: Arc<Setup>, posse: Posse, token: Token) -> Self {
+    pub(super) fn new(setup: Arc<Setup>, posse: Posse, tokens: Tokens) -> Self {
         Self {
             setup,
             posse,
-            token,
+            tokens,
+            is_encrypted: false,
             host: RunHost::new(),
             keys: Keys::new(KEYS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -42,6 +47,13 @@ impl ServerState {
     /// The facade that reads a run: the one that executes it here learns of an event first.
     pub(super) fn reader(&self, run: &RunId) -> Posse {
         self.host.executed(run).map_or_else(|| self.posse.clone(), |executed| executed.posse.clone())
+    }
+
+    /// The projects in which a caller may start runs: the server's own, and those that were added.
+    pub(super) fn projects(&self, _caller: &Caller) -> Vec<ServerProject> {
+        let own = Project::current(&self.setup.environment);
+        let name = own.top().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        vec![ServerProject { dir: own.top().display().to_string(), name, is_default: true }]
     }
 
     /// The right to one more stream.

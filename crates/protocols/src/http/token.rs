@@ -73,6 +73,11 @@ impl Token {
         &self.text
     }
 
+    /// The hash of the token.
+    pub(super) fn hash(&self) -> blake3::Hash {
+        self.hash
+    }
+
     /// Whether a text is the token. Hashes are compared in constant time, so that the time tells nothing.
     pub(super) fn is(&self, given: &str) -> bool {
         blake3::hash(given.as_bytes()) == self.hash

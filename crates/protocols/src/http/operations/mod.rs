@@ -5,10 +5,10 @@ mod commands;
 mod events;
 mod machine;
 mod runs;
+mod session;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode};
@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use posse::{AgentId, RunId, RunSummary};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use super::callers::Caller;
 use super::idempotency::RequestKey;
 use super::limits::{EVENTS_PAGE_MAX, RUNS_PAGE_MAX};
 use super::problem::{Problem, ProblemCode};
@@ -47,6 +48,7 @@ pub(super) enum Answers {
 /// A request that passed all checks but those of the operation itself.
 pub(super) struct Call {
     pub(super) state: Arc<ServerState>,
+    pub(super) caller: Caller,
     pub(super) path: Vec<(String, String)>,
     pub(super) query: Query,
     pub(super) headers: HeaderMap,
@@ -295,6 +297,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
         |call| Box::pin(commands::resume(call)),
     ),
     reads(
+        "/api/v1/session",
+        "getSession",
+        "Whose token the request has, what it may do, and what the server knows.",
+        &[],
+        Object("ServerSession", 200),
+        |call| Box::pin(session::session(call)),
+    ),
+    reads(
         "/api/v1/stats",
         "getStats",
         "What all runs spent, by model and by day.",
@@ -389,10 +399,4 @@ fn agent_of(run: &RunId, text: &str) -> Result<AgentId, Problem> {
         let detail = format!("run {run} has no agent `{}`", posse::printable::visible_line(text));
         Problem::new(StatusCode::NOT_FOUND, ProblemCode::UnknownAgent, detail)
     })
-}
-
-/// The time in milliseconds since 1970.
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -7,11 +7,12 @@ use posse::{CloseReason, DiffForm, DiffOptions, FailKind, QuestionScope, RunId, 
 use posse_setup::hooks_before;
 use posse_setup::project_runs::Project;
 
+use super::super::assets::now_ms;
 use super::super::hosting::blocking;
 use super::super::limits::{RUNS_MEANWHILE_MAX, RUNS_PAGE, RUNS_SEARCHED_MAX};
 use super::super::problem::{Problem, ProblemCode};
 use super::super::reply::Reply;
-use super::{Call, now_ms};
+use super::Call;
 
 /// The words of every status of a run in a list.
 pub(super) const STATUSES: &[&str] =

@@ -1,0 +1,140 @@
+//! Who sends a request: the token behind it, by itself or through a session of the page.
+
+use axum::http::{HeaderMap, StatusCode, header};
+use posse::api::TokenRight;
+use posse::ports::TenantId;
+
+use super::access::single;
+use super::problem::{Problem, ProblemCode};
+use super::session::{self, ReadSession, SessionKey};
+use super::token::Token;
+
+/// The word before the token in the header `Authorization`.
+const SCHEME: &str = "Bearer ";
+/// The name of the start-up token.
+pub(super) const STARTUP: &str = "serve";
+
+/// Who sends a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Caller {
+    /// The name of the token.
+    pub(super) name: String,
+    pub(super) tenant: TenantId,
+    pub(super) rights: Vec<TokenRight>,
+    pub(super) expires_at_ms: Option<i64>,
+    /// Whether a browser sends the request by itself, with a cookie. Then its page must be the server's own.
+    pub(super) is_browser: bool,
+    hash: blake3::Hash,
+}
+
+/// The tokens of a server.
+pub(super) struct Tokens {
+    startup: Token,
+    key: SessionKey,
+}
+
+impl Tokens {
+    pub(super) fn new(startup: Token) -> Self {
+        let key = SessionKey::of_token(startup.text());
+        Self { startup, key }
+    }
+
+    /// The text of the start-up token, for the one place that shows it.
+    pub(super) fn startup(&self) -> &str {
+        self.startup.text()
+    }
+
+    /// Who sends a request to the API.
+    pub(super) fn caller(&self, headers: &HeaderMap, now_ms: i64) -> Result<Caller, Problem> {
+        if headers.contains_key(header::AUTHORIZATION) {
+            let given = single(headers, header::AUTHORIZATION.as_str())
+                .and_then(|value| value.strip_prefix(SCHEME))
+                .and_then(|token| self.caller_of_token(token.trim(), now_ms));
+            return given.ok_or_else(|| refused("the token is wrong, revoked or has expired", "Authorization"));
+        }
+        let mut sessions = session::of_headers(headers).peekable();
+        let has_session = sessions.peek().is_some();
+        match sessions.find_map(|session| self.caller_of_session(session, now_ms)) {
+            Some(caller) => Ok(caller),
+            None if has_session => Err(refused("the session of the page has ended", "Cookie")),
+            None => Err(refused("the token is missing", "Authorization")),
+        }
+    }
+
+    /// The caller with this token.
+    pub(super) fn caller_of_token(&self, given: &str, _now_ms: i64) -> Option<Caller> {
+        self.startup.is(given).then(|| self.startup_caller())
+    }
+
+    fn caller_of_session(&self, value: &str, now_ms: i64) -> Option<Caller> {
+        let session = ReadSession::read(value)?;
+        let caller = (session.name == STARTUP).then(|| self.startup_caller())?;
+        let is_genuine = self.key.is_genuine(&session, &caller.hash, now_ms);
+        is_genuine.then_some(Caller { is_browser: true, ..caller })
+    }
+
+    /// A session of the page for a caller.
+    pub(super) fn session(&self, caller: &Caller, now_ms: i64) -> String {
+        self.key.session(&caller.name, &caller.hash, now_ms)
+    }
+
+    fn startup_caller(&self) -> Caller {
+        Caller {
+            name: STARTUP.to_owned(),
+            tenant: TenantId::local(),
+            rights: TokenRight::ALL.to_vec(),
+            expires_at_ms: None,
+            is_browser: false,
+            hash: self.startup.hash(),
+        }
+    }
+}
+
+fn refused(detail: &str, field: &str) -> Problem {
+    let remedy = if field == "Cookie" {
+        "open the link that `posse serve` printed"
+    } else {
+        "send the token that the server printed as `Authorization: Bearer TOKEN`"
+    };
+    Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::TokenRefused, detail).field(field).remedy(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(values: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in values {
+            headers.append(*name, value.parse().expect("a value"));
+        }
+        headers
+    }
+
+    #[test]
+    fn only_the_token_itself_is_accepted() {
+        let tokens = Tokens::new(Token::of_text("secret"));
+        let is_accepted = |values: &[(&'static str, &str)]| tokens.caller(&headers(values), 0).is_ok();
+        assert!(is_accepted(&[("authorization", "Bearer secret")]));
+        for value in
+            ["Bearer secre", "Bearer secret2", "secret", "bearer secret", "Basic secret", "Bearer ", ""]
+        {
+            assert!(!is_accepted(&[("authorization", value)]), "{value}");
+        }
+        assert!(!is_accepted(&[]));
+        assert!(!is_accepted(&[("authorization", "Bearer secret"), ("authorization", "Bearer secret")]));
+    }
+
+    #[test]
+    fn a_session_stands_for_its_token_but_not_beside_a_wrong_one() {
+        let tokens = Tokens::new(Token::of_text("secret"));
+        let caller = tokens.caller_of_token("secret", 0).expect("the token");
+        let cookie = format!("{}={}", session::COOKIE, tokens.session(&caller, 0));
+        let by_session = tokens.caller(&headers(&[("cookie", &cookie)]), 0).expect("a session");
+        assert_eq!(by_session, Caller { is_browser: true, ..caller });
+        let both = headers(&[("cookie", &cookie), ("authorization", "Bearer wrong")]);
+        assert_eq!(tokens.caller(&both, 0).expect_err("wrong").field.as_deref(), Some("Authorization"));
+        let token_as_session = headers(&[("cookie", "posse_token=secret")]);
+        assert_eq!(tokens.caller(&token_as_session, 0).expect_err("no session").field.as_deref(), Some("Cookie"));
+    }
+}
