@@ -28,6 +28,12 @@ const STUCK: &str = "
   latency_ms: 3600000
 - reply: {text: all done}
 ";
+/// A root that writes a file.
+const WRITING: &str = "
+- when: {turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: made.txt, content: \"one\\ntwo\\n\"}}]}
+- reply: {text: it is there}
+";
 /// A call that asks.
 const ASKING: &str = "
 - when: {turn: 1}
@@ -520,7 +526,13 @@ fn an_address_that_cannot_be_used_is_an_error() {
 type ExampleRequest = (String, Option<Value>);
 
 /// A request for every operation of the document.
-fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'static str, ExampleRequest)> {
+fn requests(
+    ended: &str,
+    changed: &str,
+    open: &str,
+    other: &str,
+    question: &Value,
+) -> Vec<(&'static str, ExampleRequest)> {
     let read = |path: String| (path, None);
     let of = |run: &str, rest: &str| format!("/api/v1/runs/{run}{rest}");
     let answer = json!({ "approval": question["approval"], "decision": "allow" });
@@ -532,7 +544,19 @@ fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'st
         ("getRunStats", read(of(ended, "/stats"))),
         ("getAgent", read(of(ended, "/agents/0"))),
         ("getReport", read(of(ended, "/agents/0/report"))),
-        ("getDiff", read(of(ended, "/agents/0/diff?form=stat"))),
+        ("getDiff", read(of(changed, "/agents/0/diff?form=stat"))),
+        ("listChangedFiles", read(of(changed, "/agents/0/diff/files"))),
+        ("getFileDiff", read(of(changed, "/agents/0/diff/file?path=made.txt"))),
+        ("getContract", read(of(ended, "/agents/1/contract"))),
+        ("getConversation", read(of(ended, "/agents/1/conversation?limit=5"))),
+        ("getTimeline", read(of(ended, "/timeline"))),
+        ("listSalvage", read(of(changed, "/salvage"))),
+        ("checkApply", read(of(changed, "/apply"))),
+        ("apply", (of(changed, "/apply"), Some(json!({})))),
+        ("exportRun", read(of(changed, "/export"))),
+        ("replay", (of(ended, "/replay"), Some(json!({})))),
+        ("continueAgent", (of(ended, "/agents/0/continue"), Some(json!({ "text": "and now?" })))),
+        ("retryAgent", (of(ended, "/agents/1/retry"), Some(json!({})))),
         ("explain", read(of(open, "/agents/0/explain?operation=write:src/main.rs"))),
         ("listEvents", read(of(ended, "/events?kind=agent.model_replied"))),
         ("followEvents", read(of(ended, "/events/stream"))),
@@ -546,6 +570,11 @@ fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'st
         ("kill", (of(other, "/kill"), Some(json!({})))),
         ("resume", (of(ended, "/resume"), None)),
         ("getSession", read("/api/v1/session".to_owned())),
+        ("listProjects", read("/api/v1/projects".to_owned())),
+        ("addProject", ("/api/v1/projects".to_owned(), Some(json!({ "dir": ".", "tenant": "team" })))),
+        ("listAudit", read("/api/v1/audit?limit=5".to_owned())),
+        ("checkPlan", ("/api/v1/plans/check".to_owned(), Some(json!({ "plan": "goal: x" })))),
+        ("listTrust", read("/api/v1/trust".to_owned())),
         ("getStats", read("/api/v1/stats".to_owned())),
         ("listDefinitions", read("/api/v1/agents".to_owned())),
         ("listSkills", read("/api/v1/skills".to_owned())),
@@ -582,6 +611,10 @@ fn every_operation_of_the_document_answers_as_it_says() {
     home.write("script.yaml", SCRIPT);
     let ended = start(&client);
     client.follow(&stream(&ended), None).all();
+    home.write("script.yaml", WRITING);
+    let changed = start(&client);
+    client.follow(&stream(&changed), None).all();
+    home.write("script.yaml", SCRIPT);
 
     let mut described = BTreeSet::new();
     for operations in document["paths"].as_object().expect("paths").values() {
@@ -589,7 +622,7 @@ fn every_operation_of_the_document_answers_as_it_says() {
             described.insert(operation["operationId"].as_str().expect("a name").to_owned());
         }
     }
-    let requests = requests(&ended, &open, &other, &question);
+    let requests = requests(&ended, &changed, &open, &other, &question);
     let named: BTreeSet<String> = requests.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(named, described, "every operation has an example here");
 
@@ -626,10 +659,13 @@ fn every_operation_of_the_document_answers_as_it_says() {
                 let schema = of["application/json"]["schema"]["$ref"].as_str().expect("a reference");
                 conforms(&document, schema.rsplit('/').next().expect("a name"), &answer.json());
             }
-            Some(_) => assert_eq!(content, "text/plain; charset=utf-8", "{name}"),
+            Some(of) => {
+                let expected = if of.contains_key("text/plain") { "text/plain; charset=utf-8" } else { "application/gzip" };
+                assert_eq!(content, expected, "{name}");
+            }
             None => {
-                // The run has ended, and no agent of it could change files.
-                assert!(["resume", "getDiff"].contains(&name), "{name}: {answer:?}");
+                // The run has ended.
+                assert_eq!(name, "resume", "{answer:?}");
                 assert_eq!(content, "application/problem+json", "{name}");
                 let schema = problem["schema"]["$ref"].as_str().expect("a reference");
                 conforms(&document, schema.rsplit('/').next().expect("a name"), &answer.json());

@@ -103,6 +103,7 @@ pub(crate) enum Command {
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
     Serve(commands::serve::ServeArgs),
+    Token(commands::token::TokenArgs),
     #[command(visible_alias = "completion")]
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),

@@ -47,6 +47,7 @@ mod base;
 mod builder;
 mod bundle;
 mod continuation;
+mod conversation;
 mod error;
 mod events;
 mod explain;
@@ -67,11 +68,12 @@ mod work;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use apply::{AppliedAtEnd, AppliedRun, ApplyWhich, MergeConflict};
+pub use apply::{AppliedAtEnd, AppliedRun, ApplyWhich, CheckedApply, MergeConflict};
 pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use continuation::EndedAgent;
+pub use conversation::{ConversationEvent, ConversationPart};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use explain::{BeyondRules, CommandLimits, ExplainedOperation};
@@ -105,8 +107,9 @@ pub use posse_domain::text::first_line;
 pub use posse_domain::{canonical_json, event, message, printable};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
-    ApplyError, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
-    FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary, RestoredWork,
+    ApplyError, ApplyPlan, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
+    FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary, PlannedFile, PlannedWrite,
+    RestoredWork,
     WorkspaceError,
 };
 pub use posse_engine::{

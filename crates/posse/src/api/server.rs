@@ -61,3 +61,61 @@ pub struct ServerSession {
     /// The projects in which the client may start runs.
     pub projects: Vec<ServerProject>,
 }
+
+/// The projects in which a client may start runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerProjectList {
+    /// The projects.
+    pub projects: Vec<ServerProject>,
+}
+
+/// An entry of the log of what the clients of a server decided. Each decision has one before it takes effect, and one with
+/// its outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditEntry {
+    /// The number of the decision, which both of its entries have.
+    pub id: String,
+    /// When.
+    pub at: String,
+    /// The name of the token.
+    pub token: String,
+    /// The tenant of the token.
+    pub tenant: String,
+    /// The operation, such as `answerQuestion`.
+    pub operation: String,
+    /// The run that it is about; null if it is about none.
+    pub run: Option<String>,
+    /// What was decided, such as `decision=deny`.
+    pub detail: String,
+    /// What became of it: the status of the response, and the code of a problem; null before it took effect.
+    pub outcome: Option<String>,
+}
+
+/// The newest entries of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditPage {
+    /// The entries, newest first.
+    pub entries: Vec<AuditEntry>,
+}
+
+/// A token of a server, of which only the hash is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenEntry {
+    /// Its name.
+    pub name: String,
+    /// The tenant whose runs its clients see.
+    pub tenant: String,
+    /// What its clients may do.
+    pub rights: Vec<TokenRight>,
+    /// When it was made.
+    pub created_at: String,
+    /// When it expires; null if it does not.
+    pub expires_at: Option<String>,
+}
+
+/// The tokens of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TokenList {
+    /// The tokens, oldest first.
+    pub tokens: Vec<TokenEntry>,
+}

@@ -10,14 +10,37 @@ use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, ProblemCode};
 
+/// How clients reach the server.
+#[derive(Debug, Default)]
+pub(super) struct Reached {
+    /// The names beside those of the machine itself, without a port.
+    pub(super) hosts: Vec<String>,
+    /// Whether they reach it through TLS: its own, or that of a proxy in front of it.
+    pub(super) is_encrypted: bool,
+}
+
+impl Reached {
+    /// Whether a host, with or without a port, is the server.
+    fn is_own(&self, host: &str) -> bool {
+        is_this_machine(host)
+            || name_of(host).is_some_and(|name| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name)))
+    }
+
+    /// What the origins of its own pages begin with.
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "https://" } else { "http://" }
+    }
+}
+
 /// Checks where a request comes from. This holds for every path.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = single(headers, header::HOST.as_str()).filter(|host| is_this_machine(host));
+pub(super) fn check_origin(headers: &HeaderMap, reached: &Reached) -> Result<(), Problem> {
+    let host = single(headers, header::HOST.as_str()).filter(|host| reached.is_own(host));
     let Some(host) = host else {
         return Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
             ProblemCode::HostRefused,
-            "the request does not name this machine: the host must be localhost or a loopback address",
+            "the request does not name this server: the host must be localhost, a loopback address, or a name that the \
+             server was started with",
         )
         .field("Host"));
     };
@@ -31,7 +54,7 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     };
     if headers.contains_key(header::ORIGIN) {
         let origin = single(headers, header::ORIGIN.as_str()).ok_or_else(refused)?;
-        let is_own = origin.strip_prefix("http://").is_some_and(|of| of.eq_ignore_ascii_case(host));
+        let is_own = origin.strip_prefix(reached.scheme()).is_some_and(|of| of.eq_ignore_ascii_case(host));
         if !is_own {
             return Err(refused());
         }
@@ -67,20 +90,28 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 }
 
 /// Whether a host, with or without a port, is this machine. A port may be another one: of a tunnel.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(bracketed) => match bracketed.split_once(']') {
-            Some((name, port)) if is_port(port) => name,
-            _ => return false,
-        },
-        None => match host.find(':') {
-            Some(at) if is_port(&host[at..]) => &host[..at],
-            Some(_) => return false,
-            None => host,
-        },
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+pub(super) fn is_this_machine(host: &str) -> bool {
+    name_of(host).is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
+/// The name or address in a host, without its port.
+fn name_of(host: &str) -> Option<&str> {
+    if let Some(bracketed) = host.strip_prefix('[') {
+        return bracketed.split_once(']').filter(|(_, port)| is_port(port)).map(|(name, _)| name);
+    }
+    match host.find(':') {
+        Some(at) => is_port(&host[at..]).then(|| &host[..at]),
+        None => Some(host),
+    }
+}
+
+/// Whether a text is a name or an address that a client can write as a host, without a port.
+pub(super) fn is_host(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.parse::<IpAddr>().is_ok() || (!text.is_empty() && text.bytes().all(is_plain))
 }
 
 /// Whether the end of a host is empty or a port.
@@ -127,7 +158,7 @@ mod tests {
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
         let code =
-            |values: &[(&'static str, &str)]| check_origin(&headers(values)).map_err(|problem| problem.code);
+            |values: &[(&'static str, &str)]| check_origin(&headers(values), &Reached::default()).map_err(|problem| problem.code);
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
         assert_eq!(code(&[host, ("origin", "http://127.0.0.1:7766")]), Ok(()));
@@ -142,6 +173,30 @@ mod tests {
             "",
         ] {
             assert_eq!(code(&[host, ("origin", origin)]), Err(ProblemCode::OriginRefused), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_others_reach_has_its_names_and_only_encrypted_pages() {
+        let reached = Reached { hosts: vec!["posse.example".to_owned()], is_encrypted: true };
+        let code = |values: &[(&'static str, &str)]| {
+            check_origin(&headers(values), &reached).map_err(|problem| problem.code)
+        };
+        let host = ("host", "Posse.example:7766");
+        assert_eq!(code(&[host]), Ok(()));
+        assert_eq!(code(&[("host", "localhost")]), Ok(()));
+        assert_eq!(code(&[host, ("origin", "https://posse.example:7766")]), Ok(()));
+        for other in ["a.posse.example", "posse.example.evil", "posse.example@evil", "evil"] {
+            assert_eq!(code(&[("host", other)]), Err(ProblemCode::HostRefused), "{other}");
+        }
+        for origin in ["http://posse.example:7766", "https://posse.example", "https://evil"] {
+            assert_eq!(code(&[host, ("origin", origin)]), Err(ProblemCode::OriginRefused), "{origin}");
+        }
+        for text in ["posse.example", "192.0.2.1", "::1"] {
+            assert!(is_host(text), "{text}");
+        }
+        for text in ["", "posse.example:1", "https://x", "a/b", "a b", "*"] {
+            assert!(!is_host(text), "{text}");
         }
     }
 

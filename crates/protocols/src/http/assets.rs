@@ -79,7 +79,7 @@ fn log_in(state: &ServerState, token: &str) -> Response {
         return response;
     };
     let session = state.tokens.session(&caller, now_ms);
-    let cookie = session::cookie(&session, state.is_encrypted);
+    let cookie = session::cookie(&session, state.reached.is_encrypted);
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();
     headers.insert(header::LOCATION, HeaderValue::from_static(TOP));

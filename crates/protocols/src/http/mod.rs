@@ -8,6 +8,7 @@
 
 mod access;
 mod assets;
+mod auditing;
 mod callers;
 mod connection;
 mod hosting;
@@ -18,6 +19,7 @@ mod operations;
 mod page;
 mod problem;
 mod query;
+mod quotas;
 mod refusal;
 mod reply;
 mod requests;
@@ -25,9 +27,11 @@ mod server;
 mod session;
 mod sse;
 mod state;
+mod tls;
 mod token;
 
 pub use openapi::openapi;
 pub use problem::Problem;
-pub use server::{ResumedRuns, ServeError, Server};
+pub use server::{ResumedRuns, ServeError, ServeOptions, Server};
+pub use tls::{TlsError, TlsFiles};
 pub use token::TokenError;

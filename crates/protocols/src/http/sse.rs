@@ -14,12 +14,13 @@ use futures::stream;
 use posse::api::{self, Object};
 use posse::{AgentId, Delta, EventKind, Events, JournalEvent, RunId, TaskEvents};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 
+use super::callers::Caller;
 use super::limits::{HEARTBEAT, PIECE_MAX_BYTES};
 use super::problem::Problem;
 use super::reply::json;
-use super::state::ServerState;
+use super::state::{ServerState, StreamSlot};
 
 /// The header of a client that connects again.
 pub(super) const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -59,12 +60,12 @@ struct Open {
     draining: watch::Receiver<bool>,
     is_over: bool,
     is_new: bool,
-    _slot: OwnedSemaphorePermit,
+    _slot: StreamSlot,
 }
 
 impl Open {
-    fn new(state: &ServerState) -> Result<Self, Problem> {
-        let slot = state.stream_slot()?;
+    fn new(state: &ServerState, caller: &Caller) -> Result<Self, Problem> {
+        let slot = state.stream_slot(caller)?;
         Ok(Self { draining: state.draining(), is_over: false, is_new: true, _slot: slot })
     }
 
@@ -127,11 +128,12 @@ struct EventPieces {
 /// Streams the events of a run until it ends.
 pub(super) fn events(
     state: &ServerState,
+    caller: &Caller,
     run: RunId,
     events: Events,
     filter: EventFilter,
 ) -> Result<Body, Problem> {
-    Ok(body(EventPieces { open: Open::new(state)?, events, filter, run }))
+    Ok(body(EventPieces { open: Open::new(state, caller)?, events, filter, run }))
 }
 
 impl Pieces for EventPieces {
@@ -194,8 +196,14 @@ struct TaskPieces {
 }
 
 /// Streams the task view of an agent until it is done. Its events are numbered from 1.
-pub(super) fn task(state: &ServerState, run: RunId, events: TaskEvents, known: u64) -> Result<Body, Problem> {
-    Ok(body(TaskPieces { open: Open::new(state)?, events, run, read: 0, known }))
+pub(super) fn task(
+    state: &ServerState,
+    caller: &Caller,
+    run: RunId,
+    events: TaskEvents,
+    known: u64,
+) -> Result<Body, Problem> {
+    Ok(body(TaskPieces { open: Open::new(state, caller)?, events, run, read: 0, known }))
 }
 
 impl Pieces for TaskPieces {
@@ -242,10 +250,11 @@ struct DeltaPieces {
 /// Streams what the models of a run write at the moment.
 pub(super) fn deltas(
     state: &ServerState,
+    caller: &Caller,
     deltas: broadcast::Receiver<Arc<[Delta]>>,
     agent: Option<AgentId>,
 ) -> Result<Body, Problem> {
-    Ok(body(DeltaPieces { open: Open::new(state)?, deltas, agent, sent: 0 }))
+    Ok(body(DeltaPieces { open: Open::new(state, caller)?, deltas, agent, sent: 0 }))
 }
 
 impl Pieces for DeltaPieces {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use posse::{CloseReason, DiffForm, DiffOptions, FailKind, QuestionScope, RunId, RunSummary, TimeZone, api};
+use posse::{CloseReason, FailKind, QuestionScope, RunId, RunSummary, TimeZone, api};
 use posse_setup::hooks_before;
 use posse_setup::project_runs::Project;
 
@@ -22,10 +22,10 @@ pub(super) const STATUSES: &[&str] =
 pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     let limit = usize::try_from(call.query.number("limit").unwrap_or(RUNS_PAGE).max(1)).unwrap_or(usize::MAX);
     let cursor = call.query.one("cursor").map(Cursor::read).transpose()?;
-    let environment = &call.state.setup.environment;
+    let environment = &call.tenant.setup.environment;
     let project = call.query.one("dir").map(|dir| Project::of(Path::new(dir), environment));
     let statuses: Vec<&str> = call.query.all("status").collect();
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let all = posse.runs("", RUNS_SEARCHED_MAX).await?;
     let mut wanted = cursor.map_or(&all[..], |cursor| cursor.rest(&all)).to_vec();
     wanted.retain(|run| project.as_ref().is_none_or(|project| project.has(run)));
@@ -90,6 +90,11 @@ impl Cursor {
 /// Shows a run.
 pub(super) async fn detail(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
+    if let Some(event) = call.query.number("at") {
+        let view = call.tenant.posse.view_at(&run, event).await?;
+        let files = api::FilesOfRun::default();
+        return Reply::object(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::system(), files));
+    }
     shown(&call, &run).await.and_then(|detail| Reply::object(&detail))
 }
 
@@ -105,7 +110,7 @@ pub(super) async fn agent(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn shown(call: &Call, run: &RunId) -> Result<api::RunDetail, Problem> {
-    let posse = call.state.reader(run);
+    let posse = call.tenant.reader(run);
     let view = posse.view(run).await?;
     let result = posse.finished(run).await?.and_then(|finished| finished.result);
     let is_unmerged =
@@ -124,7 +129,7 @@ async fn shown(call: &Call, run: &RunId) -> Result<api::RunDetail, Problem> {
 /// Shows how a run ended.
 pub(super) async fn outcome(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
-    match call.state.posse.finished(&run).await? {
+    match call.tenant.posse.finished(&run).await? {
         Some(finished) => Reply::object(&api::Outcome::new(&finished, None)),
         None => Err(posse::Error::StillRunning(run).into()),
     }
@@ -133,7 +138,7 @@ pub(super) async fn outcome(call: Call) -> Result<Reply, Problem> {
 /// Shows what a run spent.
 pub(super) async fn stats(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
-    let view = call.state.posse.current_state(&run).await?;
+    let view = call.tenant.posse.current_state(&run).await?;
     Reply::object(&api::RunStats::new(&view, now_ms()))
 }
 
@@ -141,7 +146,7 @@ pub(super) async fn stats(call: Call) -> Result<Reply, Problem> {
 pub(super) async fn report(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
     let agent = call.agent(&run)?;
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let record = posse.agent(&agent).await?;
     let report = posse.report(&agent).await?;
     let report = report
@@ -153,34 +158,15 @@ pub(super) async fn report(call: Call) -> Result<Reply, Problem> {
     Reply::object(&api::ReportResult::new(&record, report, &checks, dir))
 }
 
-/// Shows the changes of an agent.
-pub(super) async fn diff(call: Call) -> Result<Reply, Problem> {
-    let run = call.run().await?.run;
-    let agent = call.agent(&run)?;
-    let form = match call.query.one("form") {
-        Some("stat") => DiffForm::Stat,
-        Some("name_status") => DiffForm::NameStatus,
-        _ => DiffForm::Patch,
-    };
-    let options = DiffOptions { form, colour: false };
-    let posse = &call.state.posse;
-    posse.agent(&agent).await?;
-    let text = match call.query.number("at") {
-        Some(event) => posse.diff_at(&agent, event, options).await?,
-        None => posse.diff(&agent, options).await?,
-    };
-    Ok(Reply::text(text))
-}
-
 /// Explains why an agent may or may not execute an operation.
 pub(super) async fn explain(call: Call) -> Result<Reply, Problem> {
     let found = call.run().await?;
     let agent = call.agent(&found.run)?;
     let operation = call.query.one("operation").unwrap_or_default();
-    let explained = call.state.posse.explain(&agent, operation).await?;
-    let sandbox = if explained.command.is_some() { call.state.setup.sandbox_level().await } else { None };
+    let explained = call.tenant.posse.explain(&agent, operation).await?;
+    let sandbox = if explained.command.is_some() { call.tenant.setup.sandbox_level().await } else { None };
     let tool = operation.split([':', '@']).next().unwrap_or_default().trim().to_owned();
-    let setup = call.state.setup.clone();
+    let setup = call.tenant.setup.clone();
     let hooks = blocking(move || hooks_before(&tool, Path::new(&found.dir), &setup)).await??;
     Reply::object(&api::Explanation::new(&explained).with_sandbox(sandbox).with_hooks(hooks))
 }
@@ -196,7 +182,7 @@ pub(super) async fn questions(call: Call) -> Result<Reply, Problem> {
         }
         QuestionScope::Run(found.run)
     };
-    let found = match call.state.posse.find_questions(&scope, None).await {
+    let found = match call.tenant.posse.find_questions(&scope, None).await {
         // It ended since it was found.
         Err(posse::Error::Ended { .. }) => Vec::new(),
         found => found?.unanswered,
