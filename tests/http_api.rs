@@ -600,6 +600,7 @@ fn conforms(document: &Value, name: &str, value: &Value) {
 #[test]
 fn every_operation_of_the_document_answers_as_it_says() {
     let home = home(ASKING);
+    home.not_replayed("it retries an agent that cannot change files: the replay of that run has no base");
     let (server, client) = serve(&home, &[]);
     let document = client.get("/api/openapi.json").has(200).json();
     let open = start(&client);

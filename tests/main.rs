@@ -60,6 +60,7 @@ mod cli_web;
 mod cli_widths;
 mod cli_workspace_kinds;
 mod escape;
+mod http_access;
 mod http_api;
 mod http_client;
 mod models_agents_md;

@@ -19,7 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use posse::RunId;
 use posse::api::TokenRight;
 use posse_setup::execution::is_interrupted;
-use posse_setup::server::{AccessFile, ServerAccess};
+use posse_setup::server::{AccessFile, AuditLog, ServerAccess};
 use posse_setup::{Notes, OpenError, Setup, SetupError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -175,12 +175,14 @@ impl Server {
         let failed = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let local = Tenant::local(setup)?;
         let state_dir = setup.state_dir()?;
         let token = Token::load(state_dir)?;
         // A mistake in the file is told when the server starts, not with the first request.
         ServerAccess::load(state_dir)?;
         let tokens = Tokens::new(token, AccessFile::new(state_dir));
-        let state = Arc::new(ServerState::open(setup, tokens, options.reached())?);
+        let state = ServerState::new(local, tokens, AuditLog::new(state_dir), options.reached());
+        let state = Arc::new(state);
         Ok(Self { listener, address, options, tls, state })
     }
 

@@ -55,6 +55,11 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
+    /// Opens the state directory of a user, and makes it if it does not exist.
+    pub(super) fn local(setup: &Setup) -> Result<Self, OpenError> {
+        Self::open(setup, TenantId::local(), RunHost::slots())
+    }
+
     fn open(setup: &Setup, tenant: TenantId, slots: Arc<Semaphore>) -> Result<Self, OpenError> {
         let setup = setup.clone().with_tenant(tenant);
         let registry = models::usual(&setup)?;
@@ -69,12 +74,9 @@ impl Tenant {
 }
 
 impl ServerState {
-    /// Opens the state directory of a user.
-    pub(super) fn open(setup: &Setup, tokens: Tokens, reached: Reached) -> Result<Self, OpenError> {
-        let audit = AuditLog::new(setup.state_dir()?);
-        let slots = RunHost::slots();
-        let local = Tenant::open(setup, TenantId::local(), slots)?;
-        Ok(Self {
+    /// A server with the local tenant.
+    pub(super) fn new(local: Tenant, tokens: Tokens, audit: AuditLog, reached: Reached) -> Self {
+        Self {
             setup: Arc::clone(&local.setup),
             tokens,
             audit,
@@ -85,7 +87,7 @@ impl ServerState {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             draining: watch::Sender::new(false),
-        })
+        }
     }
 
     /// A tenant, which is opened with its first request.
