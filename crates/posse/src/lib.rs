@@ -63,6 +63,7 @@ mod secrets;
 mod system;
 pub mod view;
 mod waiting;
+pub mod webhook;
 mod work;
 
 use std::path::{Path, PathBuf};

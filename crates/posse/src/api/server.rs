@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Event;
+
 /// What a token of a server may do.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -118,4 +120,17 @@ pub struct TokenEntry {
 pub struct TokenList {
     /// The tokens, oldest first.
     pub tokens: Vec<TokenEntry>,
+}
+
+/// What a webhook is told.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct WebhookMessage {
+    /// The id of the message. One that is sent again has the same.
+    pub id: String,
+    /// `run.ended` or `question.asked`.
+    pub r#type: String,
+    /// The run's id.
+    pub run: String,
+    /// The event of the journal.
+    pub event: Event<'static>,
 }

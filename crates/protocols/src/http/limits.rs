@@ -16,6 +16,18 @@ pub(super) const STREAMS_OF_TOKEN_MAX: usize = 640;
 pub(super) const BODIES_OF_TOKEN_MAX: usize = 32;
 /// Tokens whose use is counted; those that are not used are forgotten first.
 pub(super) const QUOTAS_MAX: usize = 2_048;
+/// Runs that are followed for the webhook at the same time.
+pub(super) const WEBHOOK_RUNS_MAX: usize = 1_000;
+/// Messages that are sent to the webhook at the same time.
+pub(super) const WEBHOOK_SENDS_MAX: usize = 8;
+/// How often new runs are looked for, for the webhook.
+pub(super) const WEBHOOK_POLL: Duration = Duration::from_secs(2);
+/// How many of the newest runs are looked at then. If all of them are new, all runs are.
+pub(super) const WEBHOOK_NEW_RUNS: u32 = 50;
+/// How long the server waits before it sends a message again; each time twice as long,
+pub(super) const WEBHOOK_PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// up to this.
+pub(super) const WEBHOOK_PAUSE_MAX: Duration = Duration::from_mins(5);
 /// Runs that are exported at the same time.
 pub(super) const EXPORTS_MAX: usize = 2;
 /// Tenants whose runs a server has opened. Each has connections of its own to the database.

@@ -29,6 +29,7 @@ mod sse;
 mod state;
 mod tls;
 mod token;
+mod webhooks;
 
 pub use openapi::openapi;
 pub use problem::Problem;

@@ -20,6 +20,7 @@ use posse::RunId;
 use posse::api::TokenRight;
 use posse_setup::execution::is_interrupted;
 use posse_setup::server::{AccessFile, AuditLog, ServerAccess};
+use posse_setup::settings::Settings;
 use posse_setup::{Notes, OpenError, Setup, SetupError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,6 +47,7 @@ use super::reply::{JSON, Reply, harden};
 use super::state::{ServerState, Tenant};
 use super::tls::{self, TlsError, TlsFiles};
 use super::token::{Token, TokenError};
+use super::webhooks::WebhookSender;
 
 /// The path of the OpenAPI document.
 const OPENAPI: &str = "/api/openapi.json";
@@ -164,6 +166,7 @@ pub struct Server {
     options: ServeOptions,
     tls: Option<TlsAcceptor>,
     state: Arc<ServerState>,
+    webhook: Option<WebhookSender>,
 }
 
 impl Server {
@@ -176,6 +179,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let local = Tenant::local(setup)?;
+        let reader = local.posse.clone();
         let state_dir = setup.state_dir()?;
         let token = Token::load(state_dir)?;
         // A mistake in the file is told when the server starts, not with the first request.
@@ -183,7 +187,12 @@ impl Server {
         let tokens = Tokens::new(token, AccessFile::new(state_dir));
         let state = ServerState::new(local, tokens, AuditLog::new(state_dir), options.reached());
         let state = Arc::new(state);
-        Ok(Self { listener, address, options, tls, state })
+        let settings = Settings::own(&setup.environment)?;
+        let webhook = match settings.webhook.webhook(&setup.environment.variables)? {
+            Some(webhook) => Some(WebhookSender::open(webhook, reader, state_dir).await?),
+            None => None,
+        };
+        Ok(Self { listener, address, options, tls, state, webhook })
     }
 
     /// The address that it listens on.
@@ -219,7 +228,10 @@ impl Server {
     /// Serves until `stop`, then drains: no request begins, requests that have begun end, streams tell their clients to
     /// come back, and the runs stop as they are. Returns the runs that can be resumed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Vec<RunId> {
-        let Self { listener, state, tls, .. } = self;
+        let Self { listener, state, tls, webhook, .. } = self;
+        // What it has not sent when the server ends is sent by the next one.
+        let mut telling = JoinSet::new();
+        webhook.map(|webhook| telling.spawn(webhook.run()));
         let service = TowerToHyperService::new(router(&state));
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();

@@ -2,6 +2,8 @@
 
 pub mod access;
 pub mod audit;
+pub mod sent;
 
 pub use access::{AccessFile, AddedProject, NewToken, ServerAccess, StoredToken};
 pub use audit::{AuditEntry, AuditLog};
+pub use sent::SentEvents;
