@@ -63,6 +63,7 @@ mod escape;
 mod http_access;
 mod http_api;
 mod http_client;
+mod http_remote;
 mod http_webhook;
 mod models_agents_md;
 mod models_keys;

@@ -17,6 +17,7 @@ use crate::exit::Exit;
 use crate::help;
 use crate::ids::RunArg;
 use crate::runtime;
+use crate::server::ServerArgs;
 use crate::term;
 
 /// Exit codes and file paths, for the end of the help.
@@ -49,6 +50,8 @@ Files:
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }

@@ -57,6 +57,7 @@ mod gc;
 mod new_run;
 mod outcome;
 mod questions;
+pub mod remote;
 mod replay;
 mod reports;
 mod secrets;
@@ -177,6 +178,8 @@ pub struct Posse {
     hook_failures: Option<hooks::HookFailures>,
     /// The store for answers of "always".
     approvals: Option<Arc<dyn ApprovalStore>>,
+    /// The server that has the runs, if that is not this machine.
+    server: Option<Arc<remote::ServerClient>>,
 }
 
 impl Posse {
@@ -193,7 +196,7 @@ impl Posse {
         replays: Option<replay::ReplayHome>,
     ) -> Self {
         let store = runtime.store().clone();
-        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None }
+        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None, server: None }
     }
 
     /// The failures of [command hooks](PosseBuilder::command_hooks) while runs are executed; `None` without such hooks.

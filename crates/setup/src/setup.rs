@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use posse::ports::{Faults, Model, TenantId, Tool};
+use posse::remote::ServerClient;
 use posse::sandbox::{Environment as Passed, Sandbox, SandboxOptions};
 use posse::{
     ApprovalStore, Approvals, ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions,
@@ -31,6 +32,8 @@ pub struct Setup {
     faults: Faults,
     lease: Option<Duration>,
     tenant: TenantId,
+    /// The server that has the runs, if that is not this machine.
+    server: Option<ServerClient>,
     /// The front end's own store of approvals.
     approvals: Option<Arc<dyn ApprovalStore>>,
     /// Shared by all registries: a process may serve several projects, and a provider limits all its calls together.
@@ -47,6 +50,7 @@ impl Setup {
             faults: Faults::default(),
             lease: None,
             tenant: TenantId::local(),
+            server: None,
             approvals: None,
             queues: ProviderQueues::default(),
         }
@@ -70,6 +74,16 @@ impl Setup {
     /// Sets how long a silent lease holder keeps its runs; `None` for the usual time.
     pub fn with_lease(self, lease: Option<Duration>) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Uses the runs of a server instead of those of this machine. They can be read and commanded.
+    pub fn with_server(self, server: Option<ServerClient>) -> Self {
+        Self { server, ..self }
+    }
+
+    /// The server whose runs are used.
+    pub fn server(&self) -> Option<&ServerClient> {
+        self.server.as_ref()
     }
 
     /// Uses another tenant than the local one: its runs, and approvals of its own.
@@ -146,6 +160,9 @@ impl Setup {
         settings: &Settings,
         folders: &[SkillFolder],
     ) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         let mut builder = self.writing_builder()?.models(models.into());
         let search = settings.search.search(&self.environment.variables)?;
         let mut sandbox = self.sandbox(settings)?;
@@ -186,11 +203,17 @@ impl Setup {
 
     /// Opens an existing state directory to send commands. Without runs there is nothing to create.
     pub fn open_for_commands(&self) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         Ok(self.writing_builder()?.workspaces(self.usual_workspaces()).open()?)
     }
 
     /// Opens the state directory to read only.
     pub fn open_read_only(&self) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         Ok(self.builder().open_read_only(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 

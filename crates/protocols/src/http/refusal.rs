@@ -145,6 +145,7 @@ impl From<Error> for Problem {
             Error::IsReplay { .. } => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, detail),
             Error::Files { .. }
             | Error::Cleaning(_)
+            | Error::Server(_)
             | Error::BundleName(_)
             | Error::ExportExists(_)
             | Error::NotExported { .. }

@@ -92,7 +92,7 @@ mod tests {
             ("webhook: {url: 'http://x', key: x, events: [run]}\n", "there is no `run`"),
         ] {
             let error = webhook(wrong).expect_err("wrong");
-            assert!(error.starts_with("settings.yaml:1: ") && error.contains(said), "{error}");
+            assert!(error.starts_with("error: settings.yaml:1: ") && error.contains(said), "{error}");
         }
     }
 }

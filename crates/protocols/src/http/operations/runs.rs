@@ -26,7 +26,8 @@ pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     let project = call.query.one("dir").map(|dir| Project::of(Path::new(dir), environment));
     let statuses: Vec<&str> = call.query.all("status").collect();
     let posse = &call.tenant.posse;
-    let all = posse.runs("", RUNS_SEARCHED_MAX).await?;
+    let prefix = call.query.one("prefix").unwrap_or_default();
+    let all = posse.runs(prefix, RUNS_SEARCHED_MAX).await?;
     let mut wanted = cursor.map_or(&all[..], |cursor| cursor.rest(&all)).to_vec();
     wanted.retain(|run| project.as_ref().is_none_or(|project| project.has(run)));
     if statuses.is_empty() {
@@ -35,6 +36,8 @@ pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     }
     let ids: HashSet<RunId> = wanted.into_iter().map(|run| run.run).collect();
     let last = all.iter().rposition(|run| ids.contains(&run.run)).map_or(0, |at| at + 1);
+    // The place among all runs is known only if all were looked at.
+    let last = if prefix.is_empty() { last } else { usize::MAX };
     let among = u32::try_from(last).unwrap_or(u32::MAX).saturating_add(RUNS_MEANWHILE_MAX);
     let mut listed = posse.listed_runs(among, |run| ids.contains(&run.run)).await?;
     listed.retain(|run| statuses.is_empty() || statuses.contains(&run.status().as_str()));

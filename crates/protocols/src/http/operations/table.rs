@@ -87,6 +87,7 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
             Parameter::new("status", ParameterType::Word(runs::STATUSES), "Only runs with this status.")
                 .repeated(),
             Parameter::new("dir", ParameterType::Text, "Only runs of the project in this directory."),
+            Parameter::new("prefix", ParameterType::Text, "Only runs whose id begins like this."),
             Parameter::new("cursor", ParameterType::Text, "The `next` of the page before."),
             Parameter::new(
                 "limit",
