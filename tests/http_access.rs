@@ -88,17 +88,18 @@ fn a_token_does_what_it_has_the_right_to_until_it_is_revoked() {
         body.as_object_mut().expect("an object").extend(setting.as_object().expect("an object").clone());
         assert_eq!(run(body).is_problem(403, "RIGHT_MISSING"), field);
     }
-    let plan = "goal: x\nsteps:\n  - {title: a, description: b, agent: explore, model: scripted/script.yaml}\n";
+    let plan =
+        "goal: x\nsteps:\n  - {title: a, description: b, agent: explore, model: scripted/script.yaml}\n";
     assert_eq!(run(json!({ "plan": plan })).is_problem(403, "RIGHT_MISSING"), "plan");
-    assert_eq!(
-        run(json!({ "request": "look", "dir": "/" })).is_problem(403, "DIR_REFUSED"),
-        "dir"
-    );
+    assert_eq!(run(json!({ "request": "look", "dir": "/" })).is_problem(403, "DIR_REFUSED"), "dir");
     runner.get("/api/v1/settings?dir=/etc").is_problem(403, "DIR_REFUSED");
     runner.get("/api/v1/settings?dir=/no/such").is_problem(403, "DIR_REFUSED");
 
     let listed = home.posse(&["token", "ls"]).exits(0).stdout;
-    assert!(listed.contains("runner") && listed.contains("read, run") && listed.contains("never"), "{listed}");
+    assert!(
+        listed.contains("runner") && listed.contains("read, run") && listed.contains("never"),
+        "{listed}"
+    );
     assert!(!listed.contains(&runner.token[10..]), "{listed}");
     let listed = home.posse(&["token", "ls", "--json"]).exits(0).json();
     assert_eq!(listed["tokens"].as_array().map(Vec::len), Some(2));
@@ -158,7 +159,10 @@ fn a_tenant_sees_nothing_of_another_one() {
     let added = json!({ "dir": "theirs", "tenant": "team" });
     operator.post("/api/v1/projects", &added).has(201);
     let projects = team.get("/api/v1/projects").has(200).json();
-    assert_eq!((&projects["projects"][0]["name"], projects["projects"].as_array().map(Vec::len)), (&json!("theirs"), Some(1)));
+    assert_eq!(
+        (&projects["projects"][0]["name"], projects["projects"].as_array().map(Vec::len)),
+        (&json!("theirs"), Some(1))
+    );
     let own = start(&team);
     let shown = team.get(&format!("/api/v1/runs/{own}")).has(200).json();
     assert_eq!(shown["dir"], projects["projects"][0]["dir"]);
@@ -174,6 +178,22 @@ fn a_tenant_sees_nothing_of_another_one() {
     for client in [&team, &operator] {
         client.post_with("/api/v1/runs", &[("Idempotency-Key", "a")], &request).has(201);
     }
+}
+
+#[test]
+fn a_stream_ends_with_its_token() {
+    let home = home(ASKING);
+    let (_server, operator) = serve(&home);
+    let reader = client(&home, &operator, &["reader"]);
+    let run = operator.post("/api/v1/runs", &json!({ "request": "look" })).has(201).json()["run"].clone();
+    let run = run.as_str().expect("a run");
+    let mut following = reader.follow(&format!("/api/v1/runs/{run}/events/stream"), None);
+    following.until("agent.input_requested");
+    home.posse(&["token", "revoke", "reader"]).exits(0);
+    operator.post(&format!("/api/v1/runs/{run}/cancel"), &json!({})).has(202);
+    let last = following.next().expect("a last message");
+    assert_eq!((last.name.as_str(), last.id), ("revoked", None), "nothing of what happened since");
+    assert!(following.next().is_none());
 }
 
 #[test]
@@ -200,7 +220,10 @@ fn every_decision_is_in_the_log_with_the_token_that_made_it() {
     };
     let answers = of("answerQuestion");
     let [after, before] = answers[..] else { panic!("{log:#}") };
-    assert_eq!((&before["id"], &before["token"], &before["run"]), (&after["id"], &json!("phone"), &json!(run)));
+    assert_eq!(
+        (&before["id"], &before["token"], &before["run"]),
+        (&after["id"], &json!("phone"), &json!(run))
+    );
     assert!(before["detail"].as_str().is_some_and(|detail| detail.starts_with("decision=deny ")), "{before}");
     assert_eq!((&before["outcome"], &after["outcome"]), (&Value::Null, &json!("200")));
     let started = of("startRun");

@@ -428,7 +428,10 @@ fn the_page_may_load_nothing_but_itself() {
     let (server, client) = serve(&home, &[]);
     let page = client.send_plain("GET", "/", &[("Host", &client.address)], "").has(200);
     let policy = &page.headers["content-security-policy"];
-    assert!(policy.starts_with("default-src 'none'; ") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(
+        policy.starts_with("default-src 'none'; ") && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
     assert!(!policy.contains("unsafe") && !policy.contains('*') && !policy.contains("http"), "{policy}");
     for (name, value) in [
         ("x-content-type-options", "nosniff"),
@@ -661,7 +664,11 @@ fn every_operation_of_the_document_answers_as_it_says() {
                 conforms(&document, schema.rsplit('/').next().expect("a name"), &answer.json());
             }
             Some(of) => {
-                let expected = if of.contains_key("text/plain") { "text/plain; charset=utf-8" } else { "application/gzip" };
+                let expected = if of.contains_key("text/plain") {
+                    "text/plain; charset=utf-8"
+                } else {
+                    "application/gzip"
+                };
                 assert_eq!(content, expected, "{name}");
             }
             None => {

@@ -50,7 +50,8 @@ fn verbs_that_read_print_the_same_as_on_the_machine_of_the_server() {
     let started = remote(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
     assert_eq!(started.stdout, "all done\n");
     let run = remote(&["ps", "-q"]).exits(0).stdout.trim().to_owned();
-    let failing = remote(&["run", "-d", "--model", "scripted/script.yaml", "--max-tokens", "1", "look"]).exits(0);
+    let failing =
+        remote(&["run", "-d", "--model", "scripted/script.yaml", "--max-turns", "1", "look"]).exits(0);
     let failed = failing.stdout.trim().to_owned();
     let waited = remote(&["wait", &failed]);
     same(&waited, &home.posse(&["wait", &failed]), &["wait"]);
@@ -80,7 +81,6 @@ fn verbs_that_read_print_the_same_as_on_the_machine_of_the_server() {
         &["ps", "--json"],
         &["ps", "--status", "completed", "--format", "{run} {status} {request} {agents}"],
         &["show", &run[..3]],
-        &["show", "aaaaaaaa"],
         &["show", &format!("{run}.7")],
         &["cancel", &run],
         &["send", &run, "hello"],
@@ -88,6 +88,9 @@ fn verbs_that_read_print_the_same_as_on_the_machine_of_the_server() {
     ] {
         same(&remote(args), &home.posse(args), args);
     }
+    // The newest runs of the directory are those of each machine.
+    let unknown = remote(&["show", "aaaaaaaa"]).exits(2);
+    assert!(unknown.stderr.starts_with("error: there is no run `aaaaaaaa`\n"), "{unknown:?}");
 }
 
 /// Asserts that two commands printed and did the same.
@@ -111,14 +114,18 @@ fn runs_of_a_server_are_answered_told_and_ended_from_elsewhere() {
     let remote = |args: &[&str]| other.posse(&[args, &["--server", &url]].concat());
     let client = Client::of(&url);
     let start = || {
-        let started = remote(&["run", "-d", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).json();
+        let started =
+            remote(&["run", "-d", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).json();
         started["run"].as_str().expect("a run").to_owned()
     };
     let stream = |run: &str| client.follow(&format!("/api/v1/runs/{run}/events/stream"), None);
     let run = start();
     stream(&run).until("agent.input_requested");
     let denied = remote(&["deny", "--yes", "--reason", "not now", &run]).exits(0);
-    assert!(denied.stderr.contains("git push origin main") && denied.stderr.ends_with("denied\n"), "{denied:?}");
+    assert!(
+        denied.stderr.contains("git push origin main") && denied.stderr.ends_with("denied\n"),
+        "{denied:?}"
+    );
     let answered = stream(&run).until("agent.input_answered");
     assert_eq!(answered["detail"]["reason"], "not now");
     assert_eq!(remote(&["wait", &run]).exits(0).stdout, "all done\n");
@@ -152,16 +159,22 @@ fn a_server_that_cannot_be_used_is_an_error_that_says_what_to_do() {
     let token = other.write("token", url.split_once("token=").expect("a token").1);
     let address = url.split_once("/?").expect("an address").0.to_owned();
     let missing = other.posse(&["ps", "--server", &address]).exits(2).stderr;
-    assert!(missing.contains("the token of the server is missing") && missing.contains("POSSE_SERVER_TOKEN"), "{missing}");
+    assert!(
+        missing.contains("the token of the server is missing") && missing.contains("POSSE_SERVER_TOKEN"),
+        "{missing}"
+    );
     other.set("POSSE_SERVER", &address);
     other.set("POSSE_SERVER_TOKEN_FILE", Path::new(&token).to_str().expect("UTF-8"));
     other.posse(&["ps"]).exits(0);
     let refused = other.posse(&["gc"]).exits(2).stderr;
-    assert!(refused.contains("with the runs of this machine") && refused.contains("POSSE_SERVER"), "{refused}");
+    assert!(
+        refused.contains("with the runs of this machine") && refused.contains("POSSE_SERVER"),
+        "{refused}"
+    );
     let refused = other.posse(&["run", "--model", "scripted/script.yaml", "--apply", "look"]).exits(2).stderr;
     assert!(refused.contains("--apply: a server does not accept this"), "{refused}");
     let refused = other.posse(&["run", "--model", "nothing", "look"]).exits(2).stderr;
-    assert!(refused.contains("settings.model"), "{refused}");
+    assert!(refused.contains("unknown model `nothing`"), "{refused}");
     other.set("POSSE_SERVER_TOKEN", "wrong");
     let refused = other.posse(&["ps"]).exits(1).stderr;
     assert!(refused.contains("the token is wrong, revoked or has expired"), "{refused}");

@@ -91,7 +91,10 @@ posse token new phone --right read --right answer --expires 30d
 posse token ls
 posse token revoke ci",
     ),
-    ("token new", "posse token new ci --right read --right run\nposse token new team-a --tenant team-a --right run --expires 0"),
+    (
+        "token new",
+        "posse token new ci --right read --right run\nposse token new team-a --tenant team-a --right run --expires 0",
+    ),
     ("token ls", "posse token ls\nposse token ls --json"),
     ("token revoke", "posse token revoke ci"),
     ("trace", "posse trace k3f            # the root\nposse trace k3f.2.1\nposse trace @ 1 --json"),

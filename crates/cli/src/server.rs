@@ -38,7 +38,11 @@ pub(crate) struct ServerArgs {
 
 impl ServerArgs {
     /// The client of the named server; `None` without one.
-    pub(crate) fn client(&self, variables: &[(String, String)], cwd: &Path) -> Result<Option<ServerClient>, CliError> {
+    pub(crate) fn client(
+        &self,
+        variables: &[(String, String)],
+        cwd: &Path,
+    ) -> Result<Option<ServerClient>, CliError> {
         let set = |name: &str| {
             let found = variables.iter().find(|(known, value)| known == name && !value.is_empty());
             found.map(|(_, value)| value.as_str())
@@ -49,7 +53,8 @@ impl ServerArgs {
             (None, None) => return Ok(None),
         };
         // The printed URL can be given as it is.
-        let (url, printed) = url.split_once(TOKEN).map_or((url, None), |(url, token)| (url, Some(token.to_owned())));
+        let (url, printed) =
+            url.split_once(TOKEN).map_or((url, None), |(url, token)| (url, Some(token.to_owned())));
         let token = match (printed, set(POSSE_SERVER_TOKEN), set(POSSE_SERVER_TOKEN_FILE)) {
             (Some(token), ..) => token,
             (None, Some(token), _) => token.to_owned(),
@@ -69,7 +74,9 @@ impl ServerArgs {
 }
 
 fn read_token(path: &Path) -> Result<String, CliError> {
-    let wrong = |problem: String| CliError::usage(format!("{POSSE_SERVER_TOKEN_FILE}: {}: {problem}", path.display()));
+    let wrong = |problem: String| {
+        CliError::usage(format!("{POSSE_SERVER_TOKEN_FILE}: {}: {problem}", path.display()))
+    };
     let about = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?;
     if about.len() > TOKEN_MAX_BYTES {
         return Err(wrong("this is not a token".to_owned()));
@@ -180,10 +187,13 @@ fn request(draft: &RunDraft, plan: Option<String>) -> Result<Value, CliError> {
     set("skill", text(&draft.skill));
     set("dir", draft.dir.as_ref().map(|dir| json!(dir)));
     set("base_url", draft.settings.base_url.as_ref().map(|url| json!(url.value)));
-    set("plan", match (&draft.plan, plan) {
-        (Some(PlanInput::Text(text)), _) => Some(json!(text)),
-        (_, plan) => plan.map(|text| json!(text)),
-    });
+    set(
+        "plan",
+        match (&draft.plan, plan) {
+            (Some(PlanInput::Text(text)), _) => Some(json!(text)),
+            (_, plan) => plan.map(|text| json!(text)),
+        },
+    );
     let allow: Vec<String> = draft.permissions.allow.iter().map(ToString::to_string).collect();
     set("allow", (!allow.is_empty()).then(|| json!(allow)));
     let rules = draft.permissions.rules.iter().map(|rule| {

@@ -24,7 +24,12 @@ fn collect<'a>(value: &'a Value, depth: usize, parts: &mut Vec<&'a str>) {
         Value::Object(fields) => {
             let is_summary = fields.get("type").is_some_and(|of| of == "reasoning");
             if let Some(summary) = fields.get("summary").and_then(Value::as_array).filter(|_| is_summary) {
-                parts.extend(summary.iter().filter_map(|part| part.get("text")?.as_str()).filter(|text| !text.is_empty()));
+                parts.extend(
+                    summary
+                        .iter()
+                        .filter_map(|part| part.get("text")?.as_str())
+                        .filter(|text| !text.is_empty()),
+                );
             } else if let Some(found) = FIELDS.iter().find_map(|field| fields.get(*field)) {
                 match found {
                     Value::String(text) if !text.is_empty() => parts.push(text),
@@ -60,7 +65,9 @@ mod tests {
         ]);
         assert_eq!(of(responses).as_deref(), Some("one\n\ntwo"));
         assert_eq!(of(json!({"content": "Hi", "reasoning_content": "hm"})).as_deref(), Some("hm"));
-        for without in [json!(null), json!([]), json!([{"type": "thinking", "thinking": ""}]), json!({"content": "Hi"})] {
+        for without in
+            [json!(null), json!([]), json!([{"type": "thinking", "thinking": ""}]), json!({"content": "Hi"})]
+        {
             assert_eq!(of(without), None);
         }
     }

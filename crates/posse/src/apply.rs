@@ -136,9 +136,8 @@ impl Posse {
         let dir = port.folder(run).await.map_err(unusable(run))?;
         let result = self.finished(run).await?.and_then(|finished| finished.result);
         // A result that could not be published is only known by its work ref.
-        let work = result
-            .as_ref()
-            .map(|made| AppliedWork::Result(made.problem.is_none().then_some(made.commit)));
+        let work =
+            result.as_ref().map(|made| AppliedWork::Result(made.problem.is_none().then_some(made.commit)));
         let branch = result.and_then(|made| made.branch);
         Ok(ApplicableWork { port, dir, work, branch, is_unfinished: status != RunStatus::Completed })
     }

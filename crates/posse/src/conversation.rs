@@ -61,7 +61,11 @@ impl Posse {
         }
     }
 
-    async fn conversation_event(&self, run: &RunId, stored: &StoredEvent) -> Result<ConversationEvent, Error> {
+    async fn conversation_event(
+        &self,
+        run: &RunId,
+        stored: &StoredEvent,
+    ) -> Result<ConversationEvent, Error> {
         let event = JournalEvent::new(stored.seq, self.filled(run, stored).await?);
         let system_prompt = match &event.body {
             EventBody::ModelCalled(call) => match &call.preamble {

@@ -109,10 +109,9 @@ pub use posse_domain::text::first_line;
 pub use posse_domain::{canonical_json, event, message, printable};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
-    ApplyError, ApplyPlan, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
-    FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary, PlannedFile, PlannedWrite,
-    RestoredWork,
-    WorkspaceError,
+    ApplyError, ApplyPlan, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions,
+    FileConflict, FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary,
+    PlannedFile, PlannedWrite, RestoredWork, WorkspaceError,
 };
 pub use posse_engine::{
     Delta, DeltaCall, DeltaPart, HistoryError, REQUEST_MAX_BYTES, RequestField, RunHandle, RuntimeError,
@@ -196,7 +195,17 @@ impl Posse {
         replays: Option<replay::ReplayHome>,
     ) -> Self {
         let store = runtime.store().clone();
-        Self { store, runtime, tenant, tools, files, replays, hook_failures: None, approvals: None, server: None }
+        Self {
+            store,
+            runtime,
+            tenant,
+            tools,
+            files,
+            replays,
+            hook_failures: None,
+            approvals: None,
+            server: None,
+        }
     }
 
     /// The failures of [command hooks](PosseBuilder::command_hooks) while runs are executed; `None` without such hooks.

@@ -102,7 +102,8 @@ impl Webhook {
         };
         // The user named exactly this address, which may be one of their own machine.
         let named = self.target.clone();
-        let openings = Openings::by(move |target| target.host() == named.host() && target.port() == named.port());
+        let openings =
+            Openings::by(move |target| target.host() == named.host() && target.port() == named.port());
         match self.client.send(request, &openings).await {
             Ok(Reply::Answer(answer)) if (200..300).contains(&answer.status) => Ok(()),
             Ok(Reply::Answer(answer)) => Err(format!("the receiver answered with status {}", answer.status)),

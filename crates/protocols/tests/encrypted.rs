@@ -31,7 +31,8 @@ fn pem(dir: &Path, name: &str, label: &str, der: &[u8]) -> PathBuf {
 
 fn setup(dir: &TempDir) -> Setup {
     let state = dir.path().join("state");
-    let variables = [("HOME".into(), dir.path().as_os_str().to_owned()), ("POSSE_HOME".into(), state.into_os_string())];
+    let variables =
+        [("HOME".into(), dir.path().as_os_str().to_owned()), ("POSSE_HOME".into(), state.into_os_string())];
     Setup::new(Environment::new(dir.path().to_owned(), variables))
 }
 
@@ -74,12 +75,15 @@ async fn clients_reach_the_server_through_tls_and_its_cookie_goes_nowhere_else()
         String::from_utf8_lossy(&answer).into_owned()
     };
     let head = "Host: secure.test\r\nConnection: close\r\n";
-    let session = ask(format!("GET /api/v1/session HTTP/1.1\r\n{head}Authorization: Bearer {token}\r\n\r\n")).await;
+    let session =
+        ask(format!("GET /api/v1/session HTTP/1.1\r\n{head}Authorization: Bearer {token}\r\n\r\n")).await;
     assert!(session.starts_with("HTTP/1.1 200") && session.contains("\"token\":\"serve\""), "{session}");
     let opened = ask(format!("GET /?token={token} HTTP/1.1\r\n{head}\r\n")).await;
     assert!(opened.starts_with("HTTP/1.1 303") && opened.contains("; Secure"), "{opened}");
     let page = "Origin: http://secure.test\r\n";
-    let plain = ask(format!("GET /api/v1/session HTTP/1.1\r\n{head}{page}Authorization: Bearer {token}\r\n\r\n")).await;
+    let plain =
+        ask(format!("GET /api/v1/session HTTP/1.1\r\n{head}{page}Authorization: Bearer {token}\r\n\r\n"))
+            .await;
     assert!(plain.starts_with("HTTP/1.1 403"), "a page without TLS: {plain}");
 
     // What is not TLS gets no answer, and takes no other client's.
@@ -110,8 +114,13 @@ async fn a_certificate_that_cannot_be_used_is_an_error_that_names_the_file() {
     };
     let mismatch = bind(&other, &key).await;
     assert!(matches!(mismatch, TlsError::Mismatch { .. }), "{mismatch}");
-    assert!(mismatch.to_string().contains("key.pem: this is not the key of the certificate in"), "{mismatch}");
-    for (cert, key, wrong) in [(&text, &key, &text), (&cert, &text, &text), (&key, &key, &key), (&cert, &cert, &cert)] {
+    assert!(
+        mismatch.to_string().contains("key.pem: this is not the key of the certificate in"),
+        "{mismatch}"
+    );
+    for (cert, key, wrong) in
+        [(&text, &key, &text), (&cert, &text, &text), (&key, &key, &key), (&cert, &cert, &cert)]
+    {
         let error = bind(cert, key).await;
         assert!(matches!(&error, TlsError::File { path, .. } if path == wrong), "{error}");
     }

@@ -6,9 +6,9 @@ use futures::future::BoxFuture;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
-    AppliedWork, ApplyError, ApplyPlan, ApplySummary, ConflictQuery, DiffEnd, DiffForm, DiffOptions, FileConflicts,
-    FileListing, GcOptions, GcSummary, ListedFile, ObjectTransfer, ReportFile, RestoredWork, RunFiles,
-    SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
+    AppliedWork, ApplyError, ApplyPlan, ApplySummary, ConflictQuery, DiffEnd, DiffForm, DiffOptions,
+    FileConflicts, FileListing, GcOptions, GcSummary, ListedFile, ObjectTransfer, ReportFile, RestoredWork,
+    RunFiles, SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
 };
 
 use super::applying::applied_in;
@@ -82,7 +82,11 @@ impl RunFiles for LocalFiles {
         })
     }
 
-    fn check_apply(&self, run: &RunId, work: AppliedWork) -> BoxFuture<'static, Result<ApplyPlan, ApplyError>> {
+    fn check_apply(
+        &self,
+        run: &RunId,
+        work: AppliedWork,
+    ) -> BoxFuture<'static, Result<ApplyPlan, ApplyError>> {
         let (files, run) = (self.clone(), run.to_string());
         blocking(move || {
             let space = files.open(&run)?;

@@ -141,7 +141,8 @@ fn plan(agent: &AgentId, checked: Option<&CheckedApply>) -> String {
         0 => String::new(),
         already => format!(", {already} already up to date"),
     };
-    let line = format!("an apply of {what} would change {} in {}{already}\n", count(summary.files), dir.display());
+    let line =
+        format!("an apply of {what} would change {} in {}{already}\n", count(summary.files), dir.display());
     text.push_str(&line);
     text
 }

@@ -126,7 +126,9 @@ fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
     if args.json {
         output.json(&api::TokenList { tokens: access.tokens.iter().map(entry).collect() })?;
     } else if access.tokens.is_empty() {
-        output.paragraph("there is no token but the one that `posse serve` prints; `posse token new` makes one")?;
+        output.paragraph(
+            "there is no token but the one that `posse serve` prints; `posse token new` makes one",
+        )?;
     } else {
         let now_ms = now_ms();
         let rows: Vec<_> = access.tokens.iter().map(|token| row(token, now_ms)).collect();
@@ -181,7 +183,9 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Result<Exit, CliError> {
     let tenant = ServerAccess::load(state_dir)?.tokens.into_iter().find(|token| token.name == args.name);
     if !ServerAccess::revoke_token(state_dir, &args.name)? {
         let name = term::visible_line(&args.name);
-        return Err(CliError::failed(format!("there is no token `{name}`")).hint("`posse token ls` lists them"));
+        return Err(
+            CliError::failed(format!("there is no token `{name}`")).hint("`posse token ls` lists them")
+        );
     }
     let tenant = tenant.map_or_else(|| LOCAL_TENANT.to_owned(), |token| token.tenant);
     audit(context, &tenant, "revokeToken", format!("name={}", args.name))?;

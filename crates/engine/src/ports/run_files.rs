@@ -406,8 +406,11 @@ pub trait RunFiles: Send + Sync + 'static {
     fn apply(&self, run: &RunId, work: AppliedWork) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
 
     /// What `apply` would write now. An error is the one that `apply` would return.
-    fn check_apply(&self, run: &RunId, work: AppliedWork)
-    -> BoxFuture<'static, Result<ApplyPlan, ApplyError>>;
+    fn check_apply(
+        &self,
+        run: &RunId,
+        work: AppliedWork,
+    ) -> BoxFuture<'static, Result<ApplyPlan, ApplyError>>;
 
     /// Takes back what the last `apply` of an agent's work wrote; the root stands for the result of the run.
     fn undo_apply(&self, of: &AgentId) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;

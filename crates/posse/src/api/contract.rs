@@ -38,11 +38,17 @@ fn words(record: &AgentRecord) -> Vec<String> {
     let agent = &record.agent.id;
     let mut words = vec![match agent.is_root() {
         true => format!("is `{}`, the root of the run", execution.definition),
-        false => format!("is `{}` at depth {}, for agent {}", execution.definition, context.depth, parent.agent_id),
+        false => {
+            format!("is `{}` at depth {}, for agent {}", execution.definition, context.depth, parent.agent_id)
+        }
     }];
     words.push(format!("uses the model {}", execution.model));
     let tools: Vec<&str> = permissions.allowed_tools.iter().map(ToolName::as_str).collect();
-    words.push(if tools.is_empty() { "has no tools".to_owned() } else { format!("has the tools {}", tools.join(", ")) });
+    words.push(if tools.is_empty() {
+        "has no tools".to_owned()
+    } else {
+        format!("has the tools {}", tools.join(", "))
+    });
     if !step.owns.is_empty() {
         words.push(format!("may change only {}", step.owns.join(", ")));
     }
@@ -50,7 +56,8 @@ fn words(record: &AgentRecord) -> Vec<String> {
         words.push(format!("may start sub-agents, to depth {}", context.max_depth));
     }
     if let Some(turns) = execution.max_turns {
-        words.push(format!("has {turns} turns for each attempt, and {} more attempts", execution.max_retries));
+        words
+            .push(format!("has {turns} turns for each attempt, and {} more attempts", execution.max_retries));
     }
     for criterion in &step.success_criteria {
         words.push(match criterion {

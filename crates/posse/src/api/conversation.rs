@@ -225,7 +225,12 @@ impl EntryContent {
                 let text = e.request.text.to_shared().to_string();
                 // A skill changes the request into the agent's prompt.
                 let prompt = Some(e.contract.step.description.clone()).filter(|prompt| *prompt != text);
-                Self::Assignment { from: None, text, further: prompt.into_iter().collect(), begins_with: None }
+                Self::Assignment {
+                    from: None,
+                    text,
+                    further: prompt.into_iter().collect(),
+                    begins_with: None,
+                }
             }
             EventBody::SubagentCreated(e) => Self::Assignment {
                 from: Some(e.parent_id.to_string()),
@@ -280,10 +285,9 @@ impl EntryContent {
                 tokens_before: e.tokens_before,
                 tokens_after: e.tokens_after,
             },
-            EventBody::SubagentWaitingForMerge(e) => Self::Report {
-                text: e.report.to_shared().to_string(),
-                turns_exhausted: e.turns_exhausted,
-            },
+            EventBody::SubagentWaitingForMerge(e) => {
+                Self::Report { text: e.report.to_shared().to_string(), turns_exhausted: e.turns_exhausted }
+            }
             EventBody::RunCompleted(e) => {
                 Self::Report { text: e.text.to_shared().to_string(), turns_exhausted: e.turns_exhausted }
             }

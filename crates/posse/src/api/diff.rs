@@ -128,7 +128,6 @@ impl FileDiff {
 }
 
 impl ChangedFile {
-
     fn entry(&self) -> ChangedFileEntry {
         let (path, old_path, status) = match (&self.old_path, &self.new_path) {
             (None, Some(new)) => (new, None, FileStatus::Added),

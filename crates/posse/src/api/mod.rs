@@ -65,8 +65,8 @@ pub use run::{
 };
 pub use schema::{Object, json_schema};
 pub use server::{
-    AuditEntry, AuditPage, ServerProject, ServerProjectList, ServerSession, TokenEntry, TokenList, TokenRight,
-    WebhookMessage,
+    AuditEntry, AuditPage, ServerProject, ServerProjectList, ServerSession, TokenEntry, TokenList,
+    TokenRight, WebhookMessage,
 };
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};
 pub use timeline::{Activity, ActivitySpan, AgentTrack, EffectSpan, EffectType, RunTimeline};

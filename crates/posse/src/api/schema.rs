@@ -6,7 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyCheck, ApplyResult, AuditPage, CancelResult, ChangedFileList, ContractDetail, Conversation, DefinitionCheck, Delta, DiffResult, Event, EventPage, Explanation, ExportResult, FileDiff, GcResult, InitResult, MachineReport, ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals, RunDetail, RunPage, RunReference, RunStats, RunSummary, RunTimeline, Salvage, SalvageList, SentMessage, ServerProjectList, ServerSession, SettingsList, SkillDetail, SkillList, StartedRun, StoredApproval, TokenList, TrustList, VERSION, Verification, WebhookMessage, WrittenPlan,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyCheck, ApplyResult,
+    AuditPage, CancelResult, ChangedFileList, ContractDetail, Conversation, DefinitionCheck, Delta,
+    DiffResult, Event, EventPage, Explanation, ExportResult, FileDiff, GcResult, InitResult, MachineReport,
+    ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals, RunDetail,
+    RunPage, RunReference, RunStats, RunSummary, RunTimeline, Salvage, SalvageList, SentMessage,
+    ServerProjectList, ServerSession, SettingsList, SkillDetail, SkillList, StartedRun, StoredApproval,
+    TokenList, TrustList, VERSION, Verification, WebhookMessage, WrittenPlan,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects

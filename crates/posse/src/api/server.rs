@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Event;
 
 /// What a token of a server may do.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenRight {
     /// Read runs, definitions, settings and the machine.

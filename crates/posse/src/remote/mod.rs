@@ -67,7 +67,11 @@ impl ServerClient {
     }
 
     /// Reads an object.
-    pub async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, ServerError> {
+    pub async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<T, ServerError> {
         let body = self.send(path, query, None).await?;
         self.read(&body)
     }
@@ -84,7 +88,8 @@ impl ServerClient {
     }
 
     fn read<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, ServerError> {
-        serde_json::from_slice(body).map_err(|error| self.unreachable(format!("its answer is not of the API: {error}")))
+        serde_json::from_slice(body)
+            .map_err(|error| self.unreachable(format!("its answer is not of the API: {error}")))
     }
 
     fn unreachable(&self, why: String) -> ServerError {
@@ -107,11 +112,14 @@ impl ServerClient {
         };
         // The user named exactly this server, which may be on their own machine.
         let named = self.base.clone();
-        let openings = Openings::by(move |target| target.host() == named.host() && target.port() == named.port());
+        let openings =
+            Openings::by(move |target| target.host() == named.host() && target.port() == named.port());
         match self.client.send(request, &openings).await {
             Ok(Reply::Answer(answer)) if (200..300).contains(&answer.status) => Ok(answer.body),
             Ok(Reply::Answer(answer)) => Err(self.refusal(answer.status, &answer.body)),
-            Ok(Reply::Elsewhere { .. }) => Err(self.unreachable("it redirects, which is not followed".to_owned())),
+            Ok(Reply::Elsewhere { .. }) => {
+                Err(self.unreachable("it redirects, which is not followed".to_owned()))
+            }
             Err(error) => Err(self.unreachable(error.to_string())),
         }
     }

@@ -69,9 +69,11 @@ impl Remote {
             let after = journal.events.len().to_string();
             let path = format!("/api/v1/runs/{run}/events");
             let query = [("after", after.as_str()), ("limit", EVENTS_PAGE)];
-            let page: EventPage = self.client.get(&path, &query).await.map_err(|error| of_run(run, &error))?;
+            let page: EventPage =
+                self.client.get(&path, &query).await.map_err(|error| of_run(run, &error))?;
             for event in &page.events {
-                let stored = stored(event).ok_or_else(|| damaged(run, "the server has an event that is none"))?;
+                let stored =
+                    stored(event).ok_or_else(|| damaged(run, "the server has an event that is none"))?;
                 if stored.seq != journal.events.len() as u64 + 1 {
                     return Err(damaged(run, "the server omits an event"));
                 }
@@ -99,7 +101,8 @@ impl Remote {
                 query.push(("prefix", prefix));
             }
             query.extend(cursor.as_ref().map(|cursor| ("cursor", cursor.as_str())));
-            let page: api::RunPage = self.client.get("/api/v1/runs", &query).await.map_err(|error| failed(&error))?;
+            let page: api::RunPage =
+                self.client.get("/api/v1/runs", &query).await.map_err(|error| failed(&error))?;
             all.extend(page.runs);
             match page.next {
                 Some(next) => cursor = Some(next),
@@ -120,7 +123,9 @@ impl Remote {
                 };
                 (path, body)
             }
-            MailCommand::Send { agent, text } => (of(&format!("/agents/{agent}/messages")), json!({ "text": text })),
+            MailCommand::Send { agent, text } => {
+                (of(&format!("/agents/{agent}/messages")), json!({ "text": text }))
+            }
             MailCommand::Answer { agent, call_id, approval, answer } => {
                 let mut body = json!({ "agent": agent, "call_id": call_id, "approval": approval });
                 match answer {
@@ -201,7 +206,11 @@ fn spending(run: &api::RunSummary) -> Option<RunSpending> {
 
 /// The usage behind its API type.
 fn usage(of: &api::Usage) -> Usage {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sums of money are small and positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "sums of money are small and positive"
+    )]
     let micros = |dollars: f64| (dollars * 1e6).round() as u64;
     Usage {
         // What was cut off is not divided into input and output: its calls are in the sum of the input.
@@ -348,7 +357,9 @@ impl Store for RemoteStore {
         limit: u32,
     ) -> BoxFuture<'static, Result<Vec<RunEntry>, StoreError>> {
         let (remote, prefix) = (Arc::clone(&self.0), prefix.to_owned());
-        Box::pin(async move { Ok(remote.runs(&prefix, limit).await?.into_iter().filter_map(entry).collect()) })
+        Box::pin(
+            async move { Ok(remote.runs(&prefix, limit).await?.into_iter().filter_map(entry).collect()) },
+        )
     }
 
     fn agents(&self, key: &RunKey) -> BoxFuture<'static, Result<Vec<AgentRow>, StoreError>> {
@@ -361,11 +372,7 @@ impl Store for RemoteStore {
         })
     }
 
-    fn spending(
-        &self,
-        _: &TenantId,
-        limit: u32,
-    ) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
+    fn spending(&self, _: &TenantId, limit: u32) -> BoxFuture<'static, Result<Vec<RunSpending>, StoreError>> {
         let remote = Arc::clone(&self.0);
         Box::pin(async move { Ok(remote.runs("", limit).await?.iter().filter_map(spending).collect()) })
     }

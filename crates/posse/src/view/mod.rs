@@ -58,9 +58,7 @@ pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
 pub use summary::{ListStatus, ListedRun, RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
-pub use tracks::{
-    TRACK_MAX_SPANS, Track, TrackActivity, TrackEffect, TrackEffectType, TrackSpan, Tracks,
-};
+pub use tracks::{TRACK_MAX_SPANS, Track, TrackActivity, TrackEffect, TrackEffectType, TrackSpan, Tracks};
 pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 
 use std::borrow::Cow;

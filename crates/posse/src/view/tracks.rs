@@ -182,7 +182,8 @@ impl Track {
             EventBody::ChecksPassed(ChecksPassed { checks, .. })
             | EventBody::ChecksFailed(ChecksFailed { checks, .. }) => {
                 // They run one after the other, and the event is at the end of the last one.
-                let mut until = event.at_ms.saturating_sub_unsigned(checks.iter().map(|one| one.elapsed_ms).sum());
+                let mut until =
+                    event.at_ms.saturating_sub_unsigned(checks.iter().map(|one| one.elapsed_ms).sum());
                 for check in checks {
                     until = until.saturating_add_unsigned(check.elapsed_ms);
                     self.ended(Check, check.command.clone(), check.elapsed_ms, !check.ok, (until, event.seq));

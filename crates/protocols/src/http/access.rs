@@ -157,8 +157,9 @@ mod tests {
 
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
-        let code =
-            |values: &[(&'static str, &str)]| check_origin(&headers(values), &Reached::default()).map_err(|problem| problem.code);
+        let code = |values: &[(&'static str, &str)]| {
+            check_origin(&headers(values), &Reached::default()).map_err(|problem| problem.code)
+        };
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
         assert_eq!(code(&[host, ("origin", "http://127.0.0.1:7766")]), Ok(()));

@@ -36,7 +36,8 @@ pub(super) fn respond(state: &ServerState, method: &Method, uri: &Uri, headers: 
     if !matches!(*method, Method::GET | Method::HEAD) {
         let detail = format!("this path has no {method}");
         let mut response =
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail).into_response();
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail)
+                .into_response();
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
@@ -74,7 +75,8 @@ fn log_in(state: &ServerState, token: &str) -> Response {
     let now_ms = now_ms();
     let Some(caller) = state.tokens.caller_of_token(token, now_ms) else {
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
-        let mut response = (StatusCode::UNAUTHORIZED, [(header::CONTENT_TYPE, text)], REFUSED).into_response();
+        let mut response =
+            (StatusCode::UNAUTHORIZED, [(header::CONTENT_TYPE, text)], REFUSED).into_response();
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         return response;
     };

@@ -35,7 +35,8 @@ impl Audited {
         let part = |name: &str| path.iter().find(|(known, _)| known == name).map(|(_, value)| line(value));
         let agent = part("agent").map(|agent| format!("agent={agent}"));
         let details: Vec<String> = agent.into_iter().chain(detail(body)).collect();
-        let id = posse_setup::server::access::random_hex().map_err(|error| Problem::failed(error.to_string()))?;
+        let id =
+            posse_setup::server::access::random_hex().map_err(|error| Problem::failed(error.to_string()))?;
         let entry = AuditEntry {
             id: id.chars().take(ID_CHARS).collect(),
             at_ms: now_ms(),

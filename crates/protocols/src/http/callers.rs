@@ -73,7 +73,8 @@ impl Tokens {
             let given = single(headers, header::AUTHORIZATION.as_str())
                 .and_then(|value| value.strip_prefix(SCHEME))
                 .and_then(|token| self.caller_of_token(token.trim(), now_ms));
-            return given.ok_or_else(|| refused("the token is wrong, revoked or has expired", "Authorization"));
+            return given
+                .ok_or_else(|| refused("the token is wrong, revoked or has expired", "Authorization"));
         }
         let mut sessions = session::of_headers(headers).peekable();
         let has_session = sessions.peek().is_some();
@@ -92,6 +93,15 @@ impl Tokens {
         let found = stored.tokens.iter().find(|token| token.hash.as_bytes() == hash.as_bytes());
         let found = found.filter(|token| !token.is_expired(now_ms)).map(of_stored);
         if self.startup.is(given) { Some(self.startup_caller()) } else { found }
+    }
+
+    /// Whether the token of a caller is still valid.
+    pub(super) fn knows(&self, caller: &Caller, now_ms: i64) -> bool {
+        let is_same = |token: &StoredToken| {
+            token.name == caller.name && token.hash.as_bytes() == caller.hash.as_bytes()
+        };
+        caller.name == STARTUP
+            || self.stored().tokens.iter().any(|token| is_same(token) && !token.is_expired(now_ms))
     }
 
     fn caller_of_session(&self, value: &str, now_ms: i64) -> Option<Caller> {
@@ -190,7 +200,10 @@ mod tests {
         let both = headers(&[("cookie", &cookie), ("authorization", "Bearer wrong")]);
         assert_eq!(tokens.caller(&both, 0).expect_err("wrong").field.as_deref(), Some("Authorization"));
         let token_as_session = headers(&[("cookie", "posse_token=secret")]);
-        assert_eq!(tokens.caller(&token_as_session, 0).expect_err("no session").field.as_deref(), Some("Cookie"));
+        assert_eq!(
+            tokens.caller(&token_as_session, 0).expect_err("no session").field.as_deref(),
+            Some("Cookie")
+        );
     }
 
     #[test]
@@ -209,10 +222,12 @@ mod tests {
         let cookie = format!("{}={}", session::COOKIE, tokens.session(&caller, 0));
         let cookie = headers(&[("cookie", &cookie)]);
         assert!(tokens.caller(&cookie, 999).is_ok());
+        assert!(tokens.knows(&caller, 999) && !tokens.knows(&caller, 1_000));
         assert_eq!(tokens.caller_of_token(&text, 1_000), None, "it has expired");
         assert!(tokens.caller(&cookie, 1_000).is_err(), "and so has its session");
         ServerAccess::revoke_token(dir.path(), "ci").expect("revoked");
         assert_eq!(tokens.caller_of_token(&text, 0), None);
+        assert!(!tokens.knows(&caller, 0));
         assert!(tokens.caller(&cookie, 0).is_err());
     }
 }

@@ -62,7 +62,9 @@ impl Quota {
         let more = now.duration_since(rate.at).as_secs_f64() * REQUESTS_PER_SECOND;
         *rate = Rate { left: (rate.left + more).min(REQUESTS_BURST), at: now };
         if rate.left < 1.0 {
-            return Err(too_many(format!("this token has sent more than {REQUESTS_PER_SECOND} requests a second")));
+            return Err(too_many(format!(
+                "this token has sent more than {REQUESTS_PER_SECOND} requests a second"
+            )));
         }
         rate.left -= 1.0;
         Ok(())
@@ -70,16 +72,16 @@ impl Quota {
 
     /// The right to one more stream.
     pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.streams)
-            .try_acquire_owned()
-            .map_err(|_| too_many(format!("this token has {STREAMS_OF_TOKEN_MAX} open streams, which is the most")))
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            too_many(format!("this token has {STREAMS_OF_TOKEN_MAX} open streams, which is the most"))
+        })
     }
 
     /// The right to send one more body.
     pub(super) fn body(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        Arc::clone(&self.bodies)
-            .try_acquire_owned()
-            .map_err(|_| too_many(format!("this token sends {BODIES_OF_TOKEN_MAX} bodies at once, which is the most")))
+        Arc::clone(&self.bodies).try_acquire_owned().map_err(|_| {
+            too_many(format!("this token sends {BODIES_OF_TOKEN_MAX} bodies at once, which is the most"))
+        })
     }
 }
 

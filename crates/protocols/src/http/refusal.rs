@@ -142,7 +142,9 @@ impl From<Error> for Problem {
             Error::Runtime(error) => error.into(),
             Error::NotApplied { agent, problem, branch, .. } => not_applied(&agent, &problem, branch, detail),
             Error::NotUndone { agent, problem, .. } => not_applied(&agent, &problem, None, detail),
-            Error::IsReplay { .. } => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, detail),
+            Error::IsReplay { .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, detail)
+            }
             Error::Files { .. }
             | Error::Cleaning(_)
             | Error::Server(_)
@@ -163,7 +165,8 @@ fn not_applied(agent: &AgentId, problem: &ApplyError, branch: Option<String>, de
         ApplyError::Conflict(found) | ApplyError::ChangedSince(found) => {
             let mut paths: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
             paths.truncate(PATHS_NAMED_MAX);
-            let by_hand = branch.map(|branch| format!(", or merge the branch `{branch}`")).unwrap_or_default();
+            let by_hand =
+                branch.map(|branch| format!(", or merge the branch `{branch}`")).unwrap_or_default();
             let remedy = format!("the user changed {} since: undo these changes{by_hand}", paths.join(", "));
             conflict(ProblemCode::Conflict, remedy)
         }

@@ -6,47 +6,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use posse::RunId;
-use posse::api::TokenRight;
 use posse_setup::execution::is_interrupted;
 use posse_setup::server::{AccessFile, AuditLog, ServerAccess};
 use posse_setup::settings::Settings;
-use posse_setup::{Notes, OpenError, Setup, SetupError};
+use posse_setup::{Notes, Setup};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::{Reached, check_origin, check_own_page, is_host};
+use super::access::{check_origin, check_own_page};
 use super::assets::{self, now_ms};
-use super::auditing::Audited;
-use super::callers::{Caller, Tokens};
+use super::callers::Tokens;
 use super::connection::GuardedConnection;
+use super::executing::respond;
 use super::hosting::{ResumeOutcome, why};
-use super::idempotency::{KeptReply, RequestKey};
 use super::limits::{
-    BODY_MAX_BYTES, BODY_TIMEOUT, CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES,
-    HEADERS_TIMEOUT, RUNS_SEARCHED_MAX, TLS_TIMEOUT,
+    CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES, HEADERS_TIMEOUT, RUNS_SEARCHED_MAX,
+    TLS_TIMEOUT,
 };
 use super::openapi::openapi;
-use super::operations::{Call, Effect, OPERATIONS, Operation};
+use super::operations::{Effect, OPERATIONS};
+use super::options::{ServeError, ServeOptions};
 use super::problem::{Problem, ProblemCode};
-use super::query::Query;
-use super::reply::{JSON, Reply, harden};
+use super::reply::{JSON, harden};
 use super::state::{ServerState, Tenant};
-use super::tls::{self, TlsError, TlsFiles};
-use super::token::{Token, TokenError};
+use super::tls;
+use super::token::Token;
 use super::webhooks::WebhookSender;
 
 /// The path of the OpenAPI document.
@@ -55,98 +52,6 @@ const OPENAPI: &str = "/api/openapi.json";
 const API: &str = "/api/";
 /// How long the server waits before it accepts again after the operating system refused it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How a server listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServeOptions {
-    /// The address to listen on.
-    pub listen: SocketAddr,
-    /// Whether clients on other machines may reach it. Then they reach it through TLS.
-    pub allow_remote: bool,
-    /// The certificate, if it speaks TLS itself.
-    pub tls: Option<TlsFiles>,
-    /// Whether a proxy in front of it speaks TLS.
-    pub behind_proxy: bool,
-    /// The names and addresses by which clients on other machines reach it, without ports.
-    pub hosts: Vec<String>,
-}
-
-impl ServeOptions {
-    /// A server for clients of this machine.
-    pub fn local(listen: SocketAddr) -> Self {
-        Self { listen, allow_remote: false, tls: None, behind_proxy: false, hosts: Vec::new() }
-    }
-
-    /// Refuses what would put a token on a network in plain text, or accept requests for any name.
-    fn check(&self) -> Result<(), ServeError> {
-        if let Some(wrong) = self.hosts.iter().find(|host| !is_host(host)) {
-            return Err(ServeError::NoHost(wrong.clone()));
-        }
-        let is_loopback = self.listen.ip().is_loopback();
-        if is_loopback && self.hosts.is_empty() && !self.behind_proxy {
-            return Ok(());
-        }
-        if !self.allow_remote {
-            return Err(ServeError::NotAllowed(self.listen));
-        }
-        if self.tls.is_none() && !self.behind_proxy {
-            return Err(ServeError::NotEncrypted(self.listen));
-        }
-        if self.hosts.is_empty() && (self.behind_proxy || self.listen.ip().is_unspecified()) {
-            return Err(ServeError::HostsMissing);
-        }
-        Ok(())
-    }
-
-    /// How clients reach a server that listens like this.
-    fn reached(&self) -> Reached {
-        let mut hosts = self.hosts.clone();
-        if !self.listen.ip().is_unspecified() {
-            hosts.push(self.listen.ip().to_string());
-        }
-        Reached { hosts, is_encrypted: self.tls.is_some() || self.behind_proxy }
-    }
-}
-
-/// Why a server did not start. Nothing listens.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Other machines could reach it, and that was not allowed.
-    #[error("{0} can be reached from other machines, and that is not allowed")]
-    NotAllowed(SocketAddr),
-    /// Other machines could reach it without encryption.
-    #[error("{0} can be reached from other machines, and nothing encrypts what they send")]
-    NotEncrypted(SocketAddr),
-    /// Nothing says by which name others reach it.
-    #[error("the name by which clients reach the server is missing")]
-    HostsMissing,
-    /// A name that no client can write.
-    #[error("`{0}` is not the name or the address of a host")]
-    NoHost(String),
-    /// The certificate cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The address cannot be listened on.
-    #[error("{address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// The state directory cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// There is no token.
-    #[error(transparent)]
-    Token(#[from] TokenError),
-}
-
-impl From<SetupError> for ServeError {
-    fn from(error: SetupError) -> Self {
-        Self::Open(error.into())
-    }
-}
 
 /// The interrupted runs that a server was to take over.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -219,7 +124,9 @@ impl Server {
         for name in self.state.tokens.stored().tenants() {
             match self.state.tenant(&name) {
                 Ok(tenant) => resume_runs(&tenant, &mut all).await?,
-                Err(problem) => tracing::error!(tenant = name.as_str(), why = why(&problem), "no run is resumed"),
+                Err(problem) => {
+                    tracing::error!(tenant = name.as_str(), why = why(&problem), "no run is resumed")
+                }
             }
         }
         Ok(all)
@@ -414,167 +321,4 @@ fn checked(state: &ServerState, request: &mut Request) -> Result<(), Problem> {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail));
     }
     Ok(())
-}
-
-async fn respond(state: Arc<ServerState>, operation: &'static Operation, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let is_read = operation.effect == Effect::Reads;
-    match answer(state, operation, request).await {
-        Ok(reply) => reply.into_response(is_read, &headers),
-        Err(problem) => problem.into_response(),
-    }
-}
-
-/// Executes an operation.
-async fn answer(
-    state: Arc<ServerState>,
-    operation: &'static Operation,
-    request: Request,
-) -> Result<Reply, Problem> {
-    let (mut parts, body) = request.into_parts();
-    let caller = parts.extensions.remove::<Caller>();
-    let caller = caller.ok_or_else(|| Problem::failed("the request has no caller"))?;
-    check_right(&caller, operation)?;
-    let query = Query::read(parts.uri.query().unwrap_or_default(), operation.query)?;
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let params = params.map_err(|_| {
-        Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
-    })?;
-    let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let headers = parts.headers;
-    let tenant = state.tenant(&caller.tenant)?;
-    let call = Call { state, caller, tenant, path, query, headers, body: Bytes::new(), key: None };
-    if operation.effect == Effect::Reads {
-        return (operation.handler)(call).await;
-    }
-    act(operation, call, body, parts.uri.path()).await
-}
-
-/// Refuses an operation that the token has no right to.
-fn check_right(caller: &Caller, operation: &Operation) -> Result<(), Problem> {
-    if caller.may(operation.right) {
-        return Ok(());
-    }
-    let right = operation.right.as_str();
-    let detail = format!("the token `{}` does not have the right `{right}`", caller.name);
-    let problem = Problem::new(StatusCode::FORBIDDEN, ProblemCode::RightMissing, detail);
-    Err(problem.remedy(format!("use a token with it; `posse token new --right {right}` makes one")))
-}
-
-/// Executes an operation that starts or decides something.
-async fn act(operation: &'static Operation, call: Call, body: Body, path: &str) -> Result<Reply, Problem> {
-    let state = Arc::clone(&call.state);
-    let quota = state.quotas.of(&call.caller.name);
-    let sending = quota.body()?;
-    let body = read_body(&call.headers, body).await?;
-    drop(sending);
-    if operation.body.is_some() && !body.is_empty() {
-        check_content(&call.headers)?;
-    }
-    if operation.body.is_none() && !body.is_empty() && &body[..] != b"{}" {
-        let detail = "this operation has no body";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail));
-    }
-    let key = RequestKey::of(&call.headers, &call.caller.name, path, &body)?;
-    let call = Call { body, key: key.clone(), ..call };
-    // A client that goes away must not leave an operation half done.
-    let acting = tokio::spawn(async move {
-        let Some(key) = key else { return decide(operation, call).await };
-        let slot = state.keys.slot(&key)?;
-        let kept = slot.get_or_try_init(|| async {
-            match decide(operation, call).await? {
-                Reply::Whole(status, content, body) => Ok(KeptReply { status, content, body }),
-                Reply::Stream(_) | Reply::Bundle(..) | Reply::Over => {
-                    Err(Problem::failed("a stream has no key"))
-                }
-            }
-        });
-        let KeptReply { status, content, body } = kept.await?.clone();
-        Ok(Reply::Whole(status, content, body))
-    });
-    acting.await.map_err(|error| Problem::failed(error.to_string()))?
-}
-
-/// Executes an operation between its two entries in the audit log. One that anyone with the right `read` may execute
-/// decides nothing.
-async fn decide(operation: &'static Operation, call: Call) -> Result<Reply, Problem> {
-    if operation.right == TokenRight::Read {
-        return (operation.handler)(call).await;
-    }
-    let state = Arc::clone(&call.state);
-    let audited = Audited::begin(&state, &call.caller, operation, &call.path, &call.body).await?;
-    let result = (operation.handler)(call).await;
-    let outcome = audited.outcome(&result);
-    outcome.add(&state).await;
-    result
-}
-
-/// Reads the whole body of a request, within its limits.
-async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format!("the body has more than the {BODY_MAX_BYTES} bytes accepted");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, ProblemCode::TooLarge, detail)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > BODY_MAX_BYTES) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_MAX_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, error.to_string()))
-        }
-        Err(_) => {
-            let detail = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, ProblemCode::TooSlow, detail))
-        }
-    }
-}
-
-/// Refuses a body that a form of a page could send.
-fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
-    let content = headers.get(header::CONTENT_TYPE).and_then(|content| content.to_str().ok());
-    let media = content.map(|content| content.split(';').next().unwrap_or_default().trim());
-    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
-        return Ok(());
-    }
-    let detail = "the body must be JSON, with the content type application/json";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ProblemCode::InvalidRequest, detail)
-        .field(header::CONTENT_TYPE.as_str()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(listen: &str) -> ServeOptions {
-        ServeOptions::local(listen.parse().expect("an address"))
-    }
-
-    #[test]
-    fn what_others_can_reach_is_allowed_encrypted_and_named() {
-        let tls = Some(TlsFiles { cert: "cert.pem".into(), key: "key.pem".into() });
-        let hosts = vec!["posse.example".to_owned()];
-        let open = ServeOptions { allow_remote: true, ..options("0.0.0.0:1") };
-        let named = ServeOptions { hosts: hosts.clone(), ..open.clone() };
-        for (options, is_accepted) in [
-            (options("127.0.0.1:1"), true),
-            (options("[::1]:1"), true),
-            (ServeOptions { tls: tls.clone(), ..options("127.0.0.1:1") }, true),
-            (options("0.0.0.0:1"), false),
-            (ServeOptions { hosts: hosts.clone(), ..options("127.0.0.1:1") }, false),
-            (ServeOptions { behind_proxy: true, ..options("127.0.0.1:1") }, false),
-            (ServeOptions { tls: tls.clone(), ..options("192.0.2.1:1") }, false),
-            (named.clone(), false),
-            (ServeOptions { tls: tls.clone(), ..open.clone() }, false),
-            (ServeOptions { behind_proxy: true, ..open }, false),
-            (ServeOptions { tls: tls.clone(), ..named.clone() }, true),
-            (ServeOptions { tls: tls.clone(), allow_remote: true, ..options("192.0.2.1:1") }, true),
-            (ServeOptions { behind_proxy: true, ..named.clone() }, true),
-            (ServeOptions { tls, hosts: vec!["posse.example:1".to_owned()], ..named }, false),
-        ] {
-            assert_eq!(options.check().is_ok(), is_accepted, "{options:?}");
-        }
-    }
 }

@@ -47,11 +47,13 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     let TlsFiles { cert, key } = files;
     let failed = |path: &Path, problem: String| TlsError::File { path: path.to_owned(), problem };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect);
-    let chain: Vec<CertificateDer<'static>> = chain.map_err(|error| failed(cert, words(&error, "a certificate")))?;
+    let chain: Vec<CertificateDer<'static>> =
+        chain.map_err(|error| failed(cert, words(&error, "a certificate")))?;
     if chain.is_empty() {
         return Err(failed(cert, "there is no certificate in it".to_owned()));
     }
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, words(&error, "a private key")))?;
+    let private =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| failed(key, words(&error, "a private key")))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| failed(cert, error.to_string()))?

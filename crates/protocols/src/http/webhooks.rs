@@ -150,7 +150,9 @@ impl WebhookSender {
             };
             match sent {
                 Ok(()) => return,
-                Err(why) => tracing::warn!(id = message.id, why, "the webhook was not reached; it is tried again"),
+                Err(why) => {
+                    tracing::warn!(id = message.id, why, "the webhook was not reached; it is tried again")
+                }
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(WEBHOOK_PAUSE_MAX);

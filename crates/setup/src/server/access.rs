@@ -125,13 +125,16 @@ impl ServerAccess {
         check_name("the name of a token", &new.name)?;
         check_name("the name of a tenant", &new.tenant)?;
         if new.name == STARTUP {
-            return Err(SetupError::usage(format!("`{STARTUP}` is the token that a server makes for itself"))
-                .hint("choose another name"));
+            return Err(SetupError::usage(format!(
+                "`{STARTUP}` is the token that a server makes for itself"
+            ))
+            .hint("choose another name"));
         }
         if new.rights.is_empty() {
             return Err(SetupError::usage("a token without rights is of no use").hint("name at least `read`"));
         }
-        let text = format!("{PREFIX}{}", random_hex().map_err(|error| SetupError::failed(error.to_string()))?);
+        let text =
+            format!("{PREFIX}{}", random_hex().map_err(|error| SetupError::failed(error.to_string()))?);
         let mut rights = new.rights;
         rights.sort();
         rights.dedup();
@@ -180,8 +183,10 @@ impl ServerAccess {
                 return Ok(());
             }
             if kept.projects.len() >= PROJECTS_MAX {
-                return Err(SetupError::failed(format!("there are {PROJECTS_MAX} projects, which is the most"))
-                    .hint(format!("remove those that are no longer used from {}", FILE.name)));
+                return Err(SetupError::failed(format!(
+                    "there are {PROJECTS_MAX} projects, which is the most"
+                ))
+                .hint(format!("remove those that are no longer used from {}", FILE.name)));
             }
             kept.projects.push(added);
             Ok(())
@@ -191,7 +196,8 @@ impl ServerAccess {
 
 /// Checks a name that is part of files, cookies and lines of a log.
 fn check_name(what: &str, name: &str) -> Result<(), SetupError> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
     if (1..=NAME_MAX_BYTES).contains(&name.len()) && name.bytes().all(is_plain) {
         return Ok(());
     }
@@ -287,7 +293,10 @@ mod tests {
 
         let access = file.current().expect("changed");
         let found = access.token(&Hash::of(text.as_bytes()), 10_999).expect("valid");
-        assert_eq!((found.name.as_str(), &found.rights[..]), ("ci", &[TokenRight::Read, TokenRight::Run][..]));
+        assert_eq!(
+            (found.name.as_str(), &found.rights[..]),
+            ("ci", &[TokenRight::Read, TokenRight::Run][..])
+        );
         assert_eq!(access.token(&Hash::of(text.as_bytes()), 11_000), None, "it has expired");
         assert_eq!(access.token(&Hash::of(b"other"), 1_000), None);
 

@@ -22,8 +22,13 @@ const FILE: &str = "webhook.jsonl";
 #[serde(untagged)]
 enum Line {
     /// Runs that ended before are not reported.
-    Since { since_ms: i64 },
-    Sent { run: RunId, seq: u64 },
+    Since {
+        since_ms: i64,
+    },
+    Sent {
+        run: RunId,
+        seq: u64,
+    },
 }
 
 /// What was sent.
@@ -37,7 +42,11 @@ pub struct SentEvents {
 
 impl SentEvents {
     /// Reads the file, or begins it now. Only what is kept of `is_known` runs stays in it.
-    pub fn open(state_dir: &Path, now_ms: i64, is_known: impl Fn(&RunId) -> bool) -> Result<Self, SetupError> {
+    pub fn open(
+        state_dir: &Path,
+        now_ms: i64,
+        is_known: impl Fn(&RunId) -> bool,
+    ) -> Result<Self, SetupError> {
         let path = state_dir.join(FILE);
         let failed = |error: std::io::Error| SetupError::failed(format!("{}: {error}", path.display()));
         let (mut since_ms, mut sent) = (now_ms, BTreeMap::new());
@@ -58,7 +67,8 @@ impl SentEvents {
         sent.retain(|run, _| is_known(run));
         let written = atomic_file::write(&path, PRIVATE, ExistingFile::Replace, |file| {
             write_line(file, &Line::Since { since_ms })?;
-            sent.iter().try_for_each(|(run, seq)| write_line(file, &Line::Sent { run: run.clone(), seq: *seq }))
+            sent.iter()
+                .try_for_each(|(run, seq)| write_line(file, &Line::Sent { run: run.clone(), seq: *seq }))
         });
         written.map_err(failed)?;
         let file = OpenOptions::new().append(true).mode(PRIVATE).open(&path).map_err(failed)?;
@@ -98,7 +108,8 @@ mod tests {
     #[test]
     fn what_was_sent_is_known_after_a_crash_in_the_middle_of_a_line() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (one, two): (RunId, RunId) = ("k3f9ab2c".parse().expect("a run"), "a3f9ab2c".parse().expect("a run"));
+        let (one, two): (RunId, RunId) =
+            ("k3f9ab2c".parse().expect("a run"), "a3f9ab2c".parse().expect("a run"));
         let mut sent = SentEvents::open(dir.path(), 5, |_| true).expect("new");
         assert_eq!((sent.since_ms(), sent.of(&one)), (5, 0));
         for seq in [3, 9] {

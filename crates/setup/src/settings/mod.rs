@@ -17,8 +17,8 @@ mod providers;
 mod sandbox;
 mod schema;
 mod search;
-mod webhook;
 mod variables;
+mod webhook;
 mod workspace;
 
 use std::fmt;

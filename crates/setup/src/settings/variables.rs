@@ -5,7 +5,8 @@ use posse_domain::nearest::{hint, nearest};
 use super::keys;
 use super::{Origin, Settings};
 use crate::environment::{
-    Environment, POSSE_HOME, POSSE_LOG, POSSE_SERVER, POSSE_SERVER_TOKEN, POSSE_SERVER_TOKEN_FILE, SETTINGS_PREFIX,
+    Environment, POSSE_HOME, POSSE_LOG, POSSE_SERVER, POSSE_SERVER_TOKEN, POSSE_SERVER_TOKEN_FILE,
+    SETTINGS_PREFIX,
 };
 use crate::error::{Remedy, SetupError};
 

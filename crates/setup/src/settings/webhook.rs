@@ -29,11 +29,7 @@ impl WebhookSettings {
         webhook.map(Some).map_err(wrong)
     }
 
-    fn secret<'a>(
-        &'a self,
-        origin: &str,
-        variables: &'a [(String, String)],
-    ) -> Result<&'a str, SetupError> {
+    fn secret<'a>(&'a self, origin: &str, variables: &'a [(String, String)]) -> Result<&'a str, SetupError> {
         if let Some(key) = &self.key {
             return Ok(key.value.text());
         }

@@ -16,6 +16,7 @@ use super::super::refusal::{ApiWords, note_line};
 use super::super::reply::Reply;
 use super::super::requests::{self, CheckPlan};
 use super::Call;
+use super::starting::check_plan_models;
 
 /// The letters of a day in a timestamp.
 const DAY_CHARS: usize = 10;
@@ -78,6 +79,7 @@ pub(super) async fn trust(call: Call) -> Result<Reply, Problem> {
 pub(super) async fn check_plan(call: Call) -> Result<Reply, Problem> {
     let request: CheckPlan = requests::read(&call.body)?;
     let text = request.text()?;
+    check_plan_models(&text, &call)?;
     blocking(move || {
         let setup = &call.tenant.setup;
         let dir = call.dir_of(request.dir.as_deref())?;

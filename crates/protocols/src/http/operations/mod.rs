@@ -150,7 +150,8 @@ impl Call {
     }
 
     fn dir_refused(&self) -> Problem {
-        let names: Vec<String> = self.state.projects(&self.caller).into_iter().map(|project| project.dir).collect();
+        let names: Vec<String> =
+            self.state.projects(&self.caller).into_iter().map(|project| project.dir).collect();
         let detail = "the token may not use this directory, or it does not exist";
         let problem = Problem::new(StatusCode::FORBIDDEN, ProblemCode::DirRefused, detail).field("dir");
         problem.remedy(if names.is_empty() {

@@ -21,7 +21,8 @@ pub(super) async fn conversation(call: Call) -> Result<Reply, Problem> {
     let agent = call.agent(&run.run)?;
     let after = call.query.number("after").unwrap_or(0);
     super::events::check_after(after, &run, "after")?;
-    let limit = usize::try_from(call.query.number("limit").unwrap_or(CONVERSATION_PAGE)).unwrap_or(usize::MAX);
+    let limit =
+        usize::try_from(call.query.number("limit").unwrap_or(CONVERSATION_PAGE)).unwrap_or(usize::MAX);
     let posse = &call.tenant.posse;
     posse.agent(&agent).await?;
     let part = posse.conversation(&agent, after, limit, EVENTS_PAGE_BYTES).await?;

@@ -109,23 +109,38 @@ fn limited(draft: RunDraft, call: &Call) -> Result<RunDraft, Problem> {
     if call.caller.is_operator() {
         return Ok(draft);
     }
-    let refused = |field: &str, detail: &str| {
-        let problem = Problem::new(StatusCode::FORBIDDEN, ProblemCode::RightMissing, detail);
-        Err(problem.field(field).remedy("only a token of the operator, with the right `admin`, may do that"))
-    };
     if draft.settings.base_url.is_some() {
-        return refused("base_url", "the key of a model provider would be sent to another address");
+        return Err(for_operators(
+            "base_url",
+            "the key of a model provider would be sent to another address",
+        ));
     }
-    let is_of_file = |model: &str| OF_FILES.iter().any(|start| model.starts_with(start));
     if draft.settings.model.as_ref().is_some_and(|model| is_of_file(&model.value)) {
-        return refused("settings.model", "the model is a file of the server's machine");
+        return Err(for_operators("settings.model", "the model is a file of the server's machine"));
     }
-    if let Some(PlanInput::Text(text)) = &draft.plan
-        && plan::parse(text).models().into_iter().any(is_of_file)
-    {
-        return refused("plan", "the model of a step is a file of the server's machine");
+    if let Some(PlanInput::Text(text)) = &draft.plan {
+        check_plan_models(text, call)?;
     }
     Ok(draft)
+}
+
+/// Refuses a plan with a step whose model is a file, unless the operator sends it.
+pub(super) fn check_plan_models(plan: &str, call: &Call) -> Result<(), Problem> {
+    if call.caller.is_operator() || !plan::parse(plan).models().into_iter().any(is_of_file) {
+        return Ok(());
+    }
+    Err(for_operators("plan", "the model of a step is a file of the server's machine"))
+}
+
+/// Whether a model is a file of the machine, or a recorded run.
+fn is_of_file(model: &str) -> bool {
+    OF_FILES.iter().any(|start| model.starts_with(start))
+}
+
+/// The problem with what only the operator of the server may choose.
+fn for_operators(field: &str, detail: &str) -> Problem {
+    let problem = Problem::new(StatusCode::FORBIDDEN, ProblemCode::RightMissing, detail);
+    problem.field(field).remedy("only a token of the operator, with the right `admin`, may do that")
 }
 
 /// Who may not answer questions may not answer them in advance.

@@ -6,7 +6,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::super::limits::{AUDIT_PAGE_MAX, CONVERSATION_PAGE_MAX, EVENTS_PAGE_MAX, RUNS_PAGE_MAX};
 use super::super::query::{Parameter, ParameterType};
 use super::super::requests::{
-    AddProject, AnswerQuestion, ApplyWork, CheckPlan, ContinueRun, EndRun, ReplayRun, RetryRun, SendMessage, StartRun,
+    AddProject, AnswerQuestion, ApplyWork, CheckPlan, ContinueRun, EndRun, ReplayRun, RetryRun, SendMessage,
+    StartRun,
 };
 use super::{
     Answers, Effect, Handler, Operation, commands, events, machine, reading, runs, session, starting, work,
@@ -174,7 +175,8 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
         "getFileDiff",
         "The change of one file by an agent.",
         &[
-            Parameter::new("path", ParameterType::Text, "The path of the file, before or after the change.").required(),
+            Parameter::new("path", ParameterType::Text, "The path of the file, before or after the change.")
+                .required(),
             AT,
         ],
         Object("FileDiff", 200),

@@ -5,9 +5,7 @@ use std::io::Read;
 
 use axum::body::{Body, Bytes};
 use futures::stream;
-use posse::{
-    BUNDLE_EXTENSION, DiffForm, DiffOptions, Error, ExportOptions, api,
-};
+use posse::{BUNDLE_EXTENSION, DiffForm, DiffOptions, Error, ExportOptions, api};
 use posse_setup::export::known_secrets;
 
 use super::super::hosting::blocking;
