@@ -65,7 +65,7 @@ fn a_token_does_what_it_has_the_right_to_until_it_is_revoked() {
     reader.get("/api/v1/runs").has(200);
     let refused = reader.post("/api/v1/runs", &json!({ "request": "look" }));
     refused.is_problem(403, "RIGHT_MISSING");
-    assert!(refused.json()["remedy"].as_str().is_some_and(|remedy| remedy.contains("--right run")));
+    assert!(refused.json()["remedy"].as_str().is_some_and(|remedy| remedy.contains("the right `run`")));
     reader.post("/api/v1/runs/aaaaaaaa/answers", &json!({})).is_problem(403, "RIGHT_MISSING");
     reader.post("/api/v1/projects", &json!({ "dir": "." })).is_problem(403, "RIGHT_MISSING");
     reader.get("/api/v1/audit").is_problem(403, "RIGHT_MISSING");

@@ -374,7 +374,7 @@ fn a_browser_gets_a_session_for_the_printed_link_and_acts_only_from_the_own_page
     let log_in = |token: &str| client.send_plain("GET", &format!("/?token={token}"), &[host], "");
     let refused = log_in("0123").has(401);
     assert!(!refused.headers.contains_key("set-cookie"), "{refused:?}");
-    assert!(String::from_utf8_lossy(&refused.body).contains("`posse serve` prints the link"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.body).contains("The server prints the link"), "{refused:?}");
     let opened = log_in(&client.token).has(303);
     assert_eq!(opened.headers["location"], "/");
     assert_eq!(opened.headers["referrer-policy"], "no-referrer");

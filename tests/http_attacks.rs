@@ -112,7 +112,10 @@ fn what_is_too_large_is_refused_and_harms_no_other_client() {
     );
     let long = format!("GET /api/v1/runs HTTP/1.1\r\n{own}X-Long: {}\r\n\r\n", "x".repeat(64 * 1024));
     assert_eq!(status(&raw(&client, long.as_bytes(), true)), "431");
-    let many: String = (0..200).map(|number| format!("X-{number}: x\r\n")).collect();
+    let mut many = String::new();
+    for number in 0..200 {
+        many.extend(["X-", &number.to_string(), ": x\r\n"]);
+    }
     let many = format!("GET /api/v1/runs HTTP/1.1\r\n{own}{many}\r\n");
     assert_eq!(status(&raw(&client, many.as_bytes(), true)), "431");
     let path = format!("GET /api/v1/runs?cursor={} HTTP/1.1\r\n{own}\r\n", "x".repeat(64 * 1024));

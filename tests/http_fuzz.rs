@@ -2,7 +2,8 @@
 //! and none hangs.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::TcpStream;
 
 use boon::{Compiler, SchemaIndex, Schemas};
@@ -211,7 +212,9 @@ fn encoded(text: &str) -> String {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => all.push(char::from(byte)),
-            byte => all.push_str(&format!("%{byte:02X}")),
+            byte => {
+                let _ = write!(all, "%{byte:02X}");
+            }
         }
     }
     all

@@ -1,9 +1,10 @@
 //! The webhook of a server: what happens in runs is sent, signed, until its receiver has it.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use ring::hmac;
 use serde_json::{Value, json};
@@ -16,6 +17,9 @@ const ASKING: &str = "
   reply: {tool_calls: [{name: bash, input: {command: git push origin main}}]}
 - reply: {text: all done}
 ";
+
+/// Messages that wait to be looked at.
+const MESSAGES_MAX: usize = 64;
 
 /// A message that a receiver got.
 #[derive(Debug)]
@@ -34,7 +38,7 @@ impl Message {
 fn receiver(statuses: Vec<u16>) -> (String, Receiver<Message>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/hook", listener.local_addr().expect("an address"));
-    let (sender, messages) = channel();
+    let (sender, messages) = sync_channel(MESSAGES_MAX);
     std::thread::spawn(move || {
         let mut statuses = statuses.into_iter();
         for connection in listener.incoming().flatten() {
@@ -51,7 +55,7 @@ fn receiver(statuses: Vec<u16>) -> (String, Receiver<Message>) {
             let mut body = vec![0; length];
             reader.read_exact(&mut body).expect("a body");
             let status = statuses.next().unwrap_or(204);
-            // Told before the answer: whoever reads it may kill the sender first.
+            // Before the answer: the story may kill the sender as soon as it has the message.
             let body = String::from_utf8(body).expect("text");
             let _ = sender.send(Message { headers, body });
             let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -81,8 +85,11 @@ fn signed(message: &Message) -> Value {
     let of = |name: &str| message.headers[&format!("posse-webhook-{name}")].clone();
     let key = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
     let tag = hmac::sign(&key, format!("{}.{}", of("timestamp"), message.body).as_bytes());
-    let tag: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(of("signature"), format!("v1={tag}"));
+    let mut expected = "v1=".to_owned();
+    for byte in tag.as_ref() {
+        let _ = write!(expected, "{byte:02x}");
+    }
+    assert_eq!(of("signature"), expected);
     let content = message.json();
     assert_eq!(content["id"], of("id"));
     content

@@ -31,7 +31,7 @@ const TOKEN_MAX_BYTES: u64 = 4 * 1024;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArgs {
-    /// Use the runs of this server instead of those of this machine; the token is in POSSE_SERVER_TOKEN, or in the file that POSSE_SERVER_TOKEN_FILE names [variable: POSSE_SERVER]
+    /// Use the runs of this server instead of those of this machine; the token is in `POSSE_SERVER_TOKEN`, or in the file that `POSSE_SERVER_TOKEN_FILE` names [variable: `POSSE_SERVER`]
     #[arg(long, global = true, hide_short_help = true, value_name = "URL")]
     pub(crate) server: Option<String>,
 }

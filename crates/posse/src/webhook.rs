@@ -1,9 +1,9 @@
 //! A webhook: an address that a user named, to which events of runs are sent, signed with a key.
 //!
 //! The signature is an HMAC-SHA256 over `TIMESTAMP.BODY`, so that a receiver can tell the sender and refuse a message that
-//! somebody repeats later. A message that is sent again has the same id.
+//! another sender repeats later. A message that is sent again has the same id.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use posse_egress::{Egress, Limits, Openings, Redirects, Reply, Request, Target, UrlProblem};
@@ -116,7 +116,8 @@ impl Webhook {
         let tag = hmac::sign(&self.key, format!("{seconds}.{body}").as_bytes());
         let mut text = "v1=".to_owned();
         for byte in tag.as_ref() {
-            text.push_str(&format!("{byte:02x}"));
+            // Writing to a string does not fail.
+            let _ = write!(text, "{byte:02x}");
         }
         text
     }

@@ -40,6 +40,10 @@ const PLAIN_FILE_BITS: u32 = 0o100_644;
 /// What is done with an application: it writes, or it only decides.
 type ActOnFolder<T> = fn(&Application<'_>, TreeSwitch) -> Result<T, ApplyError>;
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of a type with a lifetime is no function for every lifetime"
+)]
 impl RunSpace {
     /// Applies the run's result to the user's checkout at `dir`: all of it, or nothing if there is any conflict.
     pub fn apply(&self, dir: &Path) -> Result<ApplySummary, ApplyError> {

@@ -1,5 +1,7 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
+use std::fmt::Write as _;
+
 use posse::{
     AgentId, AppliedAtEnd, AppliedRun, ApplyError, ApplyPlan, ApplySummary, ApplyWhich, CheckedApply,
     FileConflicts, PlannedFile, PlannedWrite, Posse, RunOutcome, api,
@@ -134,7 +136,8 @@ fn plan(agent: &AgentId, checked: Option<&CheckedApply>) -> String {
     }
     let more = summary.files.saturating_sub(files.len());
     if more > 0 {
-        text.push_str(&format!("and {more} more\n"));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "and {more} more");
     }
     let count = |number: usize| plural(number as u64, "file");
     let already = match summary.already {

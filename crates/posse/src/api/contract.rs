@@ -36,12 +36,12 @@ impl ContractDetail {
 fn words(record: &AgentRecord) -> Vec<String> {
     let Contract { context, parent, step, permissions, execution, .. } = &record.contract;
     let agent = &record.agent.id;
-    let mut words = vec![match agent.is_root() {
-        true => format!("is `{}`, the root of the run", execution.definition),
-        false => {
-            format!("is `{}` at depth {}, for agent {}", execution.definition, context.depth, parent.agent_id)
-        }
-    }];
+    let place = if agent.is_root() {
+        format!("is `{}`, the root of the run", execution.definition)
+    } else {
+        format!("is `{}` at depth {}, for agent {}", execution.definition, context.depth, parent.agent_id)
+    };
+    let mut words = vec![place];
     words.push(format!("uses the model {}", execution.model));
     let tools: Vec<&str> = permissions.allowed_tools.iter().map(ToolName::as_str).collect();
     words.push(if tools.is_empty() {

@@ -1,4 +1,4 @@
-//! API types of the conversation of an agent: what it was told, what it replied, what its calls returned.
+//! API types of the conversation of an agent: its task and its messages, its replies, the results of its calls.
 
 use posse_domain::code::Code;
 use posse_domain::event::{ModelReplied, Sender};

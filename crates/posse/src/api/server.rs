@@ -120,7 +120,7 @@ pub struct TokenList {
     pub tokens: Vec<TokenEntry>,
 }
 
-/// What a webhook is told.
+/// A message to a webhook.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct WebhookMessage {
     /// The id of the message. One that is sent again has the same.

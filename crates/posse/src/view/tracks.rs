@@ -155,14 +155,14 @@ impl Track {
     }
 
     /// Adds an effect that took this long and has just ended.
-    fn ended(&mut self, of: TrackEffectType, name: String, elapsed_ms: u64, is_failed: bool, at: (i64, u64)) {
+    fn ended(&mut self, of: TrackEffectType, name: &str, elapsed_ms: u64, is_failed: bool, at: (i64, u64)) {
         let (until_ms, seq) = at;
         let from_ms = until_ms.saturating_sub_unsigned(elapsed_ms);
         if self.effects.len() == TRACK_MAX_SPANS {
             self.effects.pop_front();
             self.omitted += 1;
         }
-        let name = printable::line(&first_line(&name, NAME_MAX_CHARS));
+        let name = printable::line(&first_line(name, NAME_MAX_CHARS));
         self.effects.push_back(TrackEffect { of, name, from_ms, until_ms, is_failed, seq });
     }
 
@@ -173,11 +173,11 @@ impl Track {
         match event.body {
             EventBody::ModelReplied(e) => {
                 let name = if e.summary { "summary".to_owned() } else { format!("turn {}", e.turn) };
-                self.ended(Model, name, e.elapsed_ms, e.error.is_some(), at);
+                self.ended(Model, &name, e.elapsed_ms, e.error.is_some(), at);
             }
-            EventBody::ToolFinished(e) => self.ended(Tool, e.tool.clone(), e.elapsed_ms, !e.ok, at),
+            EventBody::ToolFinished(e) => self.ended(Tool, &e.tool, e.elapsed_ms, !e.ok, at),
             EventBody::ProviderWaitEnded(e) => {
-                self.ended(ProviderWait, "provider".to_owned(), e.waited_ms, false, at);
+                self.ended(ProviderWait, "provider", e.waited_ms, false, at);
             }
             EventBody::ChecksPassed(ChecksPassed { checks, .. })
             | EventBody::ChecksFailed(ChecksFailed { checks, .. }) => {
@@ -186,16 +186,16 @@ impl Track {
                     event.at_ms.saturating_sub_unsigned(checks.iter().map(|one| one.elapsed_ms).sum());
                 for check in checks {
                     until = until.saturating_add_unsigned(check.elapsed_ms);
-                    self.ended(Check, check.command.clone(), check.elapsed_ms, !check.ok, (until, event.seq));
+                    self.ended(Check, &check.command, check.elapsed_ms, !check.ok, (until, event.seq));
                 }
             }
             EventBody::WorktreeMerged(_) => self.merging_since_ms = Some(event.at_ms),
-            EventBody::WorktreeConflicted(_) => self.ended(Merge, "merge".to_owned(), 0, true, at),
+            EventBody::WorktreeConflicted(_) => self.ended(Merge, "merge", 0, true, at),
             EventBody::IntegrationPassed(_) | EventBody::IntegrationFailed(_) => {
                 if let Some(since) = self.merging_since_ms.take() {
                     let elapsed_ms = event.at_ms.saturating_sub(since).max(0).cast_unsigned();
                     let is_failed = matches!(event.body, EventBody::IntegrationFailed(_));
-                    self.ended(Merge, "merge".to_owned(), elapsed_ms, is_failed, at);
+                    self.ended(Merge, "merge", elapsed_ms, is_failed, at);
                 }
             }
             _ => {}

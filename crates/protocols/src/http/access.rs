@@ -12,14 +12,14 @@ use super::problem::{Problem, ProblemCode};
 
 /// How clients reach the server.
 #[derive(Debug, Default)]
-pub(super) struct Reached {
+pub(super) struct ServerAddress {
     /// The names beside those of the machine itself, without a port.
     pub(super) hosts: Vec<String>,
     /// Whether they reach it through TLS: its own, or that of a proxy in front of it.
     pub(super) is_encrypted: bool,
 }
 
-impl Reached {
+impl ServerAddress {
     /// Whether a host, with or without a port, is the server.
     fn is_own(&self, host: &str) -> bool {
         is_this_machine(host)
@@ -33,7 +33,7 @@ impl Reached {
 }
 
 /// Checks where a request comes from. This holds for every path.
-pub(super) fn check_origin(headers: &HeaderMap, reached: &Reached) -> Result<(), Problem> {
+pub(super) fn check_origin(headers: &HeaderMap, reached: &ServerAddress) -> Result<(), Problem> {
     let host = single(headers, header::HOST.as_str()).filter(|host| reached.is_own(host));
     let Some(host) = host else {
         return Err(Problem::new(
@@ -70,10 +70,9 @@ pub(super) fn check_own_page(headers: &HeaderMap, acts: bool) -> Result<(), Prob
     let has_origin = headers.contains_key(header::ORIGIN);
     let is_own = match site {
         Some("same-origin") => true,
-        // The user typed the address, or followed a bookmark.
-        Some("none") => !acts || has_origin,
+        // The user typed the address or followed a bookmark, or the browser does not say.
+        Some("none") | None => !acts || has_origin,
         Some(_) => false,
-        None => !acts || has_origin,
     };
     if is_own {
         return Ok(());
@@ -158,7 +157,7 @@ mod tests {
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
         let code = |values: &[(&'static str, &str)]| {
-            check_origin(&headers(values), &Reached::default()).map_err(|problem| problem.code)
+            check_origin(&headers(values), &ServerAddress::default()).map_err(|problem| problem.code)
         };
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
@@ -179,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_server_that_others_reach_has_its_names_and_only_encrypted_pages() {
-        let reached = Reached { hosts: vec!["posse.example".to_owned()], is_encrypted: true };
+        let reached = ServerAddress { hosts: vec!["posse.example".to_owned()], is_encrypted: true };
         let code = |values: &[(&'static str, &str)]| {
             check_origin(&headers(values), &reached).map_err(|problem| problem.code)
         };

@@ -28,7 +28,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 /// The answer to a browser with a token that the server does not have.
 const REFUSED: &str = "This link does not open the page: its token is wrong, revoked or has expired.\n\n\
-                       `posse serve` prints the link with the present token when it starts. Open that link, or ask the \
+                       The server prints the link with its present token when it starts. Open that link, or ask the \
                        operator of this server for a token.\n";
 
 /// Answers a request for anything that is not the API.

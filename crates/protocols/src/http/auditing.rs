@@ -21,9 +21,9 @@ const FIELDS: [&str; 9] =
 const VALUE_MAX_CHARS: usize = 200;
 
 /// What is being decided.
-pub(super) struct Audited(AuditEntry);
+pub(super) struct AuditedDecision(AuditEntry);
 
-impl Audited {
+impl AuditedDecision {
     /// Adds the entry before a decision takes effect.
     pub(super) async fn begin(
         state: &Arc<ServerState>,

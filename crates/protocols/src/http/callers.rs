@@ -54,7 +54,7 @@ impl Tokens {
         Self { startup, key, stored }
     }
 
-    /// The tokens and projects that are stored now. A file that cannot be read gives nobody access.
+    /// The tokens and projects that are stored now. A file that cannot be read gives no client access.
     pub(super) fn stored(&self) -> Arc<ServerAccess> {
         self.stored.current().unwrap_or_else(|error| {
             tracing::error!(%error, "the tokens cannot be read");
@@ -147,7 +147,7 @@ fn of_stored(token: &StoredToken) -> Caller {
 
 fn refused(detail: &str, field: &str) -> Problem {
     let remedy = if field == "Cookie" {
-        "open the link that `posse serve` printed"
+        "open the link that the server printed when it started"
     } else {
         "send the token that the server printed as `Authorization: Bearer TOKEN`"
     };

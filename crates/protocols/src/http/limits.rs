@@ -15,7 +15,7 @@ pub(super) const STREAMS_OF_TOKEN_MAX: usize = 640;
 /// Bodies that one token sends at the same time.
 pub(super) const BODIES_OF_TOKEN_MAX: usize = 32;
 /// Tokens whose use is counted; those that are not used are forgotten first.
-pub(super) const QUOTAS_MAX: usize = 2_048;
+pub(super) const TOKENS_COUNTED_MAX: usize = 2_048;
 /// Runs that are followed for the webhook at the same time.
 pub(super) const WEBHOOK_RUNS_MAX: usize = 1_000;
 /// Messages that are sent to the webhook at the same time.

@@ -21,7 +21,6 @@ mod options;
 mod page;
 mod problem;
 mod query;
-mod quotas;
 mod refusal;
 mod reply;
 mod requests;
@@ -31,6 +30,7 @@ mod sse;
 mod state;
 mod tls;
 mod token;
+mod token_limits;
 mod webhooks;
 
 pub use openapi::openapi;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use posse_setup::{OpenError, SetupError};
 
-use super::access::{Reached, is_host};
+use super::access::{ServerAddress, is_host};
 use super::tls::{TlsError, TlsFiles};
 use super::token::TokenError;
 
@@ -51,12 +51,12 @@ impl ServeOptions {
     }
 
     /// How clients reach a server that listens like this.
-    pub(super) fn reached(&self) -> Reached {
+    pub(super) fn reached(&self) -> ServerAddress {
         let mut hosts = self.hosts.clone();
         if !self.listen.ip().is_unspecified() {
             hosts.push(self.listen.ip().to_string());
         }
-        Reached { hosts, is_encrypted: self.tls.is_some() || self.behind_proxy }
+        ServerAddress { hosts, is_encrypted: self.tls.is_some() || self.behind_proxy }
     }
 }
 

@@ -87,7 +87,7 @@ impl Server {
         let reader = local.posse.clone();
         let state_dir = setup.state_dir()?;
         let token = Token::load(state_dir)?;
-        // A mistake in the file is told when the server starts, not with the first request.
+        // A mistake in the file is reported when the server starts, not with the first request.
         ServerAccess::load(state_dir)?;
         let tokens = Tokens::new(token, AccessFile::new(state_dir));
         let state = ServerState::new(local, tokens, AuditLog::new(state_dir), options.reached());
@@ -125,7 +125,7 @@ impl Server {
             match self.state.tenant(&name) {
                 Ok(tenant) => resume_runs(&tenant, &mut all).await?,
                 Err(problem) => {
-                    tracing::error!(tenant = name.as_str(), why = why(&problem), "no run is resumed")
+                    tracing::error!(tenant = name.as_str(), why = why(&problem), "no run is resumed");
                 }
             }
         }
@@ -313,7 +313,7 @@ fn checked(state: &ServerState, request: &mut Request) -> Result<(), Problem> {
             let acts = !matches!(*request.method(), Method::GET | Method::HEAD);
             check_own_page(request.headers(), acts)?;
         }
-        state.quotas.of(&caller.name).count_request()?;
+        state.token_limits.of(&caller.name).count_request()?;
         request.extensions_mut().insert(caller);
     }
     if state.is_draining() {

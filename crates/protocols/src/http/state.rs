@@ -14,13 +14,13 @@ use posse_setup::settings::Settings;
 use posse_setup::{OpenError, Setup, models};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use super::access::Reached;
+use super::access::ServerAddress;
 use super::callers::{Caller, Tokens};
 use super::hosting::RunHost;
 use super::idempotency::Keys;
 use super::limits::{EXPORTS_MAX, KEYS_MAX, STREAMS_MAX, TENANTS_MAX};
 use super::problem::{Problem, ProblemCode};
-use super::quotas::Quotas;
+use super::token_limits::AllTokenLimits;
 
 /// The right to a stream, until it is dropped.
 pub(super) struct StreamSlot {
@@ -35,10 +35,10 @@ pub(super) struct ServerState {
     pub(super) tokens: Tokens,
     pub(super) audit: AuditLog,
     /// How clients reach it.
-    pub(super) reached: Reached,
+    pub(super) reached: ServerAddress,
     tenants: Mutex<HashMap<TenantId, Arc<Tenant>>>,
     pub(super) keys: Keys,
-    pub(super) quotas: Quotas,
+    pub(super) token_limits: AllTokenLimits,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     draining: watch::Sender<bool>,
@@ -75,7 +75,7 @@ impl Tenant {
 
 impl ServerState {
     /// A server with the local tenant.
-    pub(super) fn new(local: Tenant, tokens: Tokens, audit: AuditLog, reached: Reached) -> Self {
+    pub(super) fn new(local: Tenant, tokens: Tokens, audit: AuditLog, reached: ServerAddress) -> Self {
         Self {
             setup: Arc::clone(&local.setup),
             tokens,
@@ -83,7 +83,7 @@ impl ServerState {
             reached,
             tenants: Mutex::new(HashMap::from([(TenantId::local(), Arc::new(local))])),
             keys: Keys::new(KEYS_MAX),
-            quotas: Quotas::default(),
+            token_limits: AllTokenLimits::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             draining: watch::Sender::new(false),
@@ -133,7 +133,7 @@ impl ServerState {
 
     /// The right of a caller to one more stream.
     pub(super) fn stream_slot(&self, caller: &Caller) -> Result<StreamSlot, Problem> {
-        let of_token = self.quotas.of(&caller.name).stream()?;
+        let of_token = self.token_limits.of(&caller.name).stream()?;
         let of_all = slot(&self.streams, || format!("{STREAMS_MAX} streams are open, which is the most"))?;
         Ok(StreamSlot { _of_token: of_token, _of_all: of_all })
     }

@@ -1,4 +1,4 @@
-//! Tells a webhook what happens in runs, from their journals, so that nothing is lost if the server or the receiver is gone
+//! Reports what happens in runs to a webhook, from their journals, so that nothing is lost if the server or the receiver is gone
 //! for a while. Each open run is followed by a task of its own: one that waits for a receiver delays no other.
 
 use std::collections::HashSet;
@@ -151,7 +151,7 @@ impl WebhookSender {
             match sent {
                 Ok(()) => return,
                 Err(why) => {
-                    tracing::warn!(id = message.id, why, "the webhook was not reached; it is tried again")
+                    tracing::warn!(id = message.id, why, "the webhook was not reached; it is tried again");
                 }
             }
             tokio::time::sleep(pause).await;

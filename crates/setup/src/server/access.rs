@@ -1,6 +1,6 @@
 //! The tokens of a server and the projects of its tenants: `server.json` in the state directory.
 //!
-//! Of a token only the hash is stored, so the file gives nobody access. A server reads the file again when it changes: a
+//! Of a token only the hash is stored, so the file gives no reader access. A server reads the file again when it changes: a
 //! token that is revoked is refused from the next request on.
 
 use std::fs;
@@ -243,7 +243,7 @@ impl AccessFile {
         &self.state_dir
     }
 
-    /// The present content. An unreadable file gives nobody access.
+    /// The present content. An unreadable file gives no client access.
     pub fn current(&self) -> Result<Arc<ServerAccess>, SetupError> {
         let path = self.state_dir.join(FILE.name);
         let stamp = match fs::metadata(&path) {

@@ -160,8 +160,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let log = AuditLog::new(dir.path());
         assert!(log.newest(None, 9).expect("nothing yet").is_empty());
-        let long = "ä".repeat(DETAIL_MAX_BYTES);
-        for (id, tenant, detail) in [("1", "a", "x\ny"), ("2", "b", ""), ("3", "a", &long)] {
+        let umlauts = "ä".repeat(DETAIL_MAX_BYTES);
+        for (id, tenant, detail) in [("1", "a", "x\ny"), ("2", "b", ""), ("3", "a", &umlauts)] {
             log.add(&entry(id, tenant, detail)).expect("added");
         }
         // What a crash leaves is no entry, and hides none.

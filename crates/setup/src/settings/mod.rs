@@ -125,7 +125,7 @@ pub struct Settings {
     pub proxy: Option<WithOrigin<String>>,
     /// `search`: the provider of web searches.
     pub search: SearchSettings,
-    /// `webhook`: the address that a server tells what happens.
+    /// `webhook`: the address to which a server reports what happens.
     pub webhook: WebhookSettings,
     /// `sandbox`: what commands of agents see and may use.
     pub sandbox: SandboxSettings,

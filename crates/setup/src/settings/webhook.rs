@@ -1,4 +1,4 @@
-//! The setting `webhook`: the address that a server tells what happens, with the key that signs it.
+//! The setting `webhook`: the address to which a server reports what happens, with the key of its signatures.
 
 use posse::webhook::{Webhook, WebhookEvent};
 

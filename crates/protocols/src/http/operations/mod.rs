@@ -67,6 +67,7 @@ pub(super) struct Call {
 type Handler = fn(Call) -> BoxFuture<'static, Result<Reply, Problem>>;
 
 /// One operation of the API.
+#[derive(Clone, Copy)]
 pub(super) struct Operation {
     pub(super) effect: Effect,
     pub(super) path: &'static str,

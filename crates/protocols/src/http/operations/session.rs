@@ -13,7 +13,7 @@ use super::super::requests::{self, AddProject};
 use super::Call;
 
 /// Says whose token the request has, and what the server knows.
-pub(super) async fn session(call: Call) -> Result<Reply, Problem> {
+pub(super) fn session(call: &Call) -> Result<Reply, Problem> {
     let caller = &call.caller;
     Reply::object(&api::ServerSession {
         token: caller.name.clone(),
@@ -26,7 +26,7 @@ pub(super) async fn session(call: Call) -> Result<Reply, Problem> {
 }
 
 /// Lists the projects in which the caller may start runs.
-pub(super) async fn projects(call: Call) -> Result<Reply, Problem> {
+pub(super) fn projects(call: &Call) -> Result<Reply, Problem> {
     Reply::object(&api::ServerProjectList { projects: call.state.projects(&call.caller) })
 }
 

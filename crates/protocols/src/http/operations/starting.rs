@@ -34,7 +34,7 @@ pub(super) async fn start(call: Call) -> Result<Reply, Problem> {
             Some(dir)
         }
     };
-    start_draft(&call, RunDraft { dir, ..draft }).await
+    Box::pin(start_draft(&call, RunDraft { dir, ..draft })).await
 }
 
 /// Starts a run that continues the conversation of an agent that has ended.
@@ -42,7 +42,7 @@ pub(super) async fn continue_agent(call: Call) -> Result<Reply, Problem> {
     let request: ContinueRun = requests::read(&call.body)?;
     let draft = limited(request.draft(call.key.as_ref().map(RequestKey::session))?, &call)?;
     let earlier = ended(&call).await?;
-    start_draft(&call, draft.follow_up(&earlier, EARLIER)).await
+    Box::pin(start_draft(&call, draft.follow_up(&earlier, EARLIER))).await
 }
 
 /// Starts a run that does the work of a run or an agent again.
@@ -50,7 +50,7 @@ pub(super) async fn retry(call: Call) -> Result<Reply, Problem> {
     let request: RetryRun = requests::read(&call.body)?;
     let draft = limited(request.draft(call.key.as_ref().map(RequestKey::session))?, &call)?;
     let earlier = ended(&call).await?;
-    start_draft(&call, draft.retry(earlier, EARLIER)?).await
+    Box::pin(start_draft(&call, draft.retry(earlier, EARLIER)?)).await
 }
 
 /// Starts a replay of a run.

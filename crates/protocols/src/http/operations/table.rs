@@ -249,7 +249,7 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
         reads(
             "/api/v1/runs/{run}/export",
             "exportRun",
-            "A run as one file, which `posse run --model replay/FILE` replays on any machine.",
+            "A run as one file, a bundle, which can be replayed on any machine.",
             &[],
             Bundle,
             |call| Box::pin(work::export(call)),
@@ -395,7 +395,7 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
         "Whose token the request has, what it may do, and what the server knows.",
         &[],
         Object("ServerSession", 200),
-        |call| Box::pin(session::session(call)),
+        |call| Box::pin(async move { session::session(&call) }),
     ),
     reads(
         "/api/v1/projects",
@@ -403,7 +403,7 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
         "The projects in which the client may start runs.",
         &[],
         Object("ServerProjectList", 200),
-        |call| Box::pin(session::projects(call)),
+        |call| Box::pin(async move { session::projects(&call) }),
     ),
     needs(
         TokenRight::Admin,

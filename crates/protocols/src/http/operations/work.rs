@@ -35,13 +35,11 @@ pub(super) async fn changed_files(call: Call) -> Result<Reply, Problem> {
 pub(super) async fn file_diff(call: Call) -> Result<Reply, Problem> {
     let (agent, text) = changes(&call, DiffForm::Patch).await?;
     let path = call.query.one("path").unwrap_or_default();
-    match api::FileDiff::find(&agent, path, &text) {
-        Some(found) => Reply::object(&found),
-        None => {
-            let detail = format!("{agent} did not change this file");
-            Err(Problem::conflict(ProblemCode::NotThere, detail).field("path"))
-        }
-    }
+    let found = api::FileDiff::find(&agent, path, &text).ok_or_else(|| {
+        let detail = format!("{agent} did not change this file");
+        Problem::conflict(ProblemCode::NotThere, detail).field("path")
+    });
+    Reply::object(&found?)
 }
 
 /// The changes of the agent in the path, now or as they were at an event.
