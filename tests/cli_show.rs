@@ -92,6 +92,9 @@ fn a_run_is_shown_as_json() {
     let mut show = home.posse(&["show", "--json", &run[..4]]).exits(0).json();
     let taken = show.as_object_mut().and_then(|show| show.remove("disk_bytes"));
     assert!(taken.is_some_and(|bytes| bytes.is_u64()), "what it takes on disk");
+    let journal = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
+    assert_eq!(show["events"], journal.len());
+    show["events"] = json!(0);
     assert!(show["elapsed_ms"].is_u64());
     show["elapsed_ms"] = json!(0);
     for time in ["created_at", "ended_at"] {
@@ -120,7 +123,7 @@ fn a_run_is_shown_as_json() {
     assert_eq!(
         show,
         json!({
-            "version": 1, "run": run, "status": "completed", "turns_exhausted": false, "elapsed_ms": 0,
+            "version": 1, "run": run, "status": "completed", "turns_exhausted": false, "elapsed_ms": 0, "events": 0,
             "request": "Find it,", "model": model, "created_at": "", "ended_at": "",
             "dir": dir,
             "usage": usage(3400, 170), "refused_count": 1,

@@ -28,6 +28,12 @@ const STUCK: &str = "
   latency_ms: 3600000
 - reply: {text: all done}
 ";
+/// A root that writes a file.
+const WRITING: &str = "
+- when: {turn: 1}
+  reply: {tool_calls: [{name: write, input: {path: made.txt, content: \"one\\ntwo\\n\"}}]}
+- reply: {text: it is there}
+";
 /// A call that asks.
 const ASKING: &str = "
 - when: {turn: 1}
@@ -43,7 +49,8 @@ fn home(script: &str) -> Home {
 
 /// Starts a server, and returns a client for it.
 fn serve(home: &Home, more: &[&str]) -> (RunningCommand, Client) {
-    let mut server = home.start(&[&["serve", "--listen", "127.0.0.1:0"], more].concat());
+    let any: &[&str] = if more.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
+    let mut server = home.start(&[&["serve"], any, more].concat());
     let url = server.line().unwrap_or_else(|| panic!("the server ended"));
     (server, Client::of(&url))
 }
@@ -348,13 +355,97 @@ fn requests_from_elsewhere_are_refused() {
     // The top needs no token, and tells nothing. The description of the API needs one.
     let top = client.send_plain("GET", "/", &[host], "").has(200);
     assert_eq!(top.headers["x-content-type-options"], "nosniff");
-    client.send_plain("GET", "/nothing", &[host], "").is_problem(401, "TOKEN_REFUSED");
+    client.send_plain("GET", "/nothing", &[host], "").is_problem(404, "NOT_FOUND");
+    client.send_plain("GET", "/api/v1/nothing", &[host], "").is_problem(401, "TOKEN_REFUSED");
     client.send_plain("GET", "/", &[("Host", "evil.example")], "").is_problem(421, "HOST_REFUSED");
     client.send_plain("GET", "/api/openapi.json", &[host], "").is_problem(401, "TOKEN_REFUSED");
 
     let file = home.state_dir().join("serve.token");
     assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::read_to_string(&file).expect("a token"), client.token);
+    stop(server);
+}
+
+#[test]
+fn a_browser_gets_a_session_for_the_printed_link_and_acts_only_from_the_own_page() {
+    let home = home(SCRIPT);
+    let (server, client) = serve(&home, &[]);
+    let host = ("Host", client.address.as_str());
+    let log_in = |token: &str| client.send_plain("GET", &format!("/?token={token}"), &[host], "");
+    let refused = log_in("0123").has(401);
+    assert!(!refused.headers.contains_key("set-cookie"), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.body).contains("The server prints the link"), "{refused:?}");
+    let opened = log_in(&client.token).has(303);
+    assert_eq!(opened.headers["location"], "/");
+    assert_eq!(opened.headers["referrer-policy"], "no-referrer");
+    let set = opened.headers["set-cookie"].clone();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(set.split("; ").any(|given| given == part), "{set}");
+    }
+    assert!(!set.contains(&client.token) && !set.contains("Secure"), "{set}");
+    let cookie = set.split(';').next().expect("a cookie").to_owned();
+    let own = format!("http://{}", client.address);
+    let (cookie_header, origin) = (("Cookie", cookie.as_str()), ("Origin", own.as_str()));
+
+    let read = |headers: &[(&str, &str)]| client.send_plain("GET", "/api/v1/session", headers, "");
+    let session = read(&[host, cookie_header]).has(200).json();
+    assert_eq!((&session["token"], &session["tenant"]), (&json!("serve"), &json!("local")));
+    assert_eq!(session["rights"], json!(["read", "run", "answer", "admin"]));
+    assert_eq!(session["projects"][0]["is_default"], true);
+    read(&[host, cookie_header, ("Sec-Fetch-Site", "same-origin")]).has(200);
+    for site in ["same-site", "cross-site"] {
+        read(&[host, cookie_header, ("Sec-Fetch-Site", site)]).is_problem(403, "ORIGIN_REFUSED");
+    }
+    assert_eq!(read(&[host, ("Cookie", "posse_token=x")]).is_problem(401, "TOKEN_REFUSED"), "Cookie");
+
+    // A form of another page brings the cookie, and nothing else.
+    let act = |headers: &[(&str, &str)]| {
+        let json_type = ("Content-Type", "application/json");
+        let all = [&[host, json_type, cookie_header], headers].concat();
+        client.send_plain("POST", "/api/v1/runs", &all, &request().to_string())
+    };
+    act(&[]).is_problem(403, "ORIGIN_REFUSED");
+    act(&[("Origin", "http://127.0.0.1:1")]).is_problem(403, "ORIGIN_REFUSED");
+    act(&[("Origin", "null")]).is_problem(403, "ORIGIN_REFUSED");
+    assert_eq!(client.get("/api/v1/runs").has(200).json()["runs"], json!([]), "nothing was started");
+    act(&[origin]).has(201);
+    act(&[("Sec-Fetch-Site", "same-origin")]).has(201);
+
+    // It stays valid over a restart, and ends with the token.
+    server.kill();
+    let (server, client) = serve(&home, &["--listen", &client.address]);
+    client.send_plain("GET", "/api/v1/session", &[host, cookie_header], "").has(200);
+    server.kill();
+    fs::remove_file(home.state_dir().join("serve.token")).expect("removed");
+    let (server, client) = serve(&home, &["--listen", &client.address]);
+    client.send_plain("GET", "/api/v1/session", &[host, cookie_header], "").is_problem(401, "TOKEN_REFUSED");
+    stop(server);
+}
+
+#[test]
+fn the_page_may_load_nothing_but_itself() {
+    let home = home(SCRIPT);
+    let (server, client) = serve(&home, &[]);
+    let page = client.send_plain("GET", "/", &[("Host", &client.address)], "").has(200);
+    let policy = &page.headers["content-security-policy"];
+    assert!(
+        policy.starts_with("default-src 'none'; ") && policy.contains("frame-ancestors 'none'"),
+        "{policy}"
+    );
+    assert!(!policy.contains("unsafe") && !policy.contains('*') && !policy.contains("http"), "{policy}");
+    for (name, value) in [
+        ("x-content-type-options", "nosniff"),
+        ("referrer-policy", "no-referrer"),
+        ("cross-origin-opener-policy", "same-origin"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("x-frame-options", "DENY"),
+    ] {
+        assert_eq!(page.headers[name], value);
+    }
+    assert_eq!(
+        client.send_plain("POST", "/", &[("Host", &client.address)], "").has(405).headers["allow"],
+        "GET, HEAD"
+    );
     stop(server);
 }
 
@@ -438,7 +529,13 @@ fn an_address_that_cannot_be_used_is_an_error() {
 type ExampleRequest = (String, Option<Value>);
 
 /// A request for every operation of the document.
-fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'static str, ExampleRequest)> {
+fn requests(
+    ended: &str,
+    changed: &str,
+    open: &str,
+    other: &str,
+    question: &Value,
+) -> Vec<(&'static str, ExampleRequest)> {
     let read = |path: String| (path, None);
     let of = |run: &str, rest: &str| format!("/api/v1/runs/{run}{rest}");
     let answer = json!({ "approval": question["approval"], "decision": "allow" });
@@ -450,7 +547,19 @@ fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'st
         ("getRunStats", read(of(ended, "/stats"))),
         ("getAgent", read(of(ended, "/agents/0"))),
         ("getReport", read(of(ended, "/agents/0/report"))),
-        ("getDiff", read(of(ended, "/agents/0/diff?form=stat"))),
+        ("getDiff", read(of(changed, "/agents/0/diff?form=stat"))),
+        ("listChangedFiles", read(of(changed, "/agents/0/diff/files"))),
+        ("getFileDiff", read(of(changed, "/agents/0/diff/file?path=made.txt"))),
+        ("getContract", read(of(ended, "/agents/1/contract"))),
+        ("getConversation", read(of(ended, "/agents/1/conversation?limit=5"))),
+        ("getTimeline", read(of(ended, "/timeline"))),
+        ("listSalvage", read(of(changed, "/salvage"))),
+        ("checkApply", read(of(changed, "/apply"))),
+        ("apply", (of(changed, "/apply"), Some(json!({})))),
+        ("exportRun", read(of(changed, "/export"))),
+        ("replay", (of(ended, "/replay"), Some(json!({})))),
+        ("continueAgent", (of(ended, "/agents/0/continue"), Some(json!({ "text": "and now?" })))),
+        ("retryAgent", (of(ended, "/agents/1/retry"), Some(json!({})))),
         ("explain", read(of(open, "/agents/0/explain?operation=write:src/main.rs"))),
         ("listEvents", read(of(ended, "/events?kind=agent.model_replied"))),
         ("followEvents", read(of(ended, "/events/stream"))),
@@ -463,6 +572,12 @@ fn requests(ended: &str, open: &str, other: &str, question: &Value) -> Vec<(&'st
         ("cancel", (of(open, "/cancel"), Some(json!({ "reason": "enough" })))),
         ("kill", (of(other, "/kill"), Some(json!({})))),
         ("resume", (of(ended, "/resume"), None)),
+        ("getSession", read("/api/v1/session".to_owned())),
+        ("listProjects", read("/api/v1/projects".to_owned())),
+        ("addProject", ("/api/v1/projects".to_owned(), Some(json!({ "dir": ".", "tenant": "team" })))),
+        ("listAudit", read("/api/v1/audit?limit=5".to_owned())),
+        ("checkPlan", ("/api/v1/plans/check".to_owned(), Some(json!({ "plan": "goal: x" })))),
+        ("listTrust", read("/api/v1/trust".to_owned())),
         ("getStats", read("/api/v1/stats".to_owned())),
         ("listDefinitions", read("/api/v1/agents".to_owned())),
         ("listSkills", read("/api/v1/skills".to_owned())),
@@ -488,6 +603,7 @@ fn conforms(document: &Value, name: &str, value: &Value) {
 #[test]
 fn every_operation_of_the_document_answers_as_it_says() {
     let home = home(ASKING);
+    home.not_replayed("it retries an agent that cannot change files: the replay of that run has no base");
     let (server, client) = serve(&home, &[]);
     let document = client.get("/api/openapi.json").has(200).json();
     let open = start(&client);
@@ -499,6 +615,10 @@ fn every_operation_of_the_document_answers_as_it_says() {
     home.write("script.yaml", SCRIPT);
     let ended = start(&client);
     client.follow(&stream(&ended), None).all();
+    home.write("script.yaml", WRITING);
+    let changed = start(&client);
+    client.follow(&stream(&changed), None).all();
+    home.write("script.yaml", SCRIPT);
 
     let mut described = BTreeSet::new();
     for operations in document["paths"].as_object().expect("paths").values() {
@@ -506,7 +626,7 @@ fn every_operation_of_the_document_answers_as_it_says() {
             described.insert(operation["operationId"].as_str().expect("a name").to_owned());
         }
     }
-    let requests = requests(&ended, &open, &other, &question);
+    let requests = requests(&ended, &changed, &open, &other, &question);
     let named: BTreeSet<String> = requests.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(named, described, "every operation has an example here");
 
@@ -543,10 +663,17 @@ fn every_operation_of_the_document_answers_as_it_says() {
                 let schema = of["application/json"]["schema"]["$ref"].as_str().expect("a reference");
                 conforms(&document, schema.rsplit('/').next().expect("a name"), &answer.json());
             }
-            Some(_) => assert_eq!(content, "text/plain; charset=utf-8", "{name}"),
+            Some(of) => {
+                let expected = if of.contains_key("text/plain") {
+                    "text/plain; charset=utf-8"
+                } else {
+                    "application/gzip"
+                };
+                assert_eq!(content, expected, "{name}");
+            }
             None => {
-                // The run has ended, and no agent of it could change files.
-                assert!(["resume", "getDiff"].contains(&name), "{name}: {answer:?}");
+                // The run has ended.
+                assert_eq!(name, "resume", "{answer:?}");
                 assert_eq!(content, "application/problem+json", "{name}");
                 let schema = problem["schema"]["$ref"].as_str().expect("a reference");
                 conforms(&document, schema.rsplit('/').next().expect("a name"), &answer.json());

@@ -18,6 +18,7 @@ use crate::help;
 use crate::ids::RunArg;
 use crate::output::fitting;
 use crate::runtime;
+use crate::server::ServerArgs;
 use crate::term;
 
 /// Exit codes and file paths, for the end of the help.
@@ -50,6 +51,8 @@ Files:
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -104,6 +107,7 @@ pub(crate) enum Command {
     Doctor(commands::doctor::DoctorArgs),
     Demo(commands::demo::DemoArgs),
     Serve(commands::serve::ServeArgs),
+    Token(commands::token::TokenArgs),
     #[command(visible_alias = "completion")]
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),

@@ -13,6 +13,7 @@ use crate::env::ProcessEnvironment;
 use crate::error::{CliError, remedy_text};
 use crate::foreground::WaitingProcess;
 use crate::output::note;
+use crate::server::ServerArgs;
 
 pub(crate) struct Context {
     /// The setup of the user who typed the command.
@@ -44,6 +45,13 @@ impl Context {
             .with_faults(faults)
             .with_lease(lease);
         Ok(Self { setup, display: Display::new(display, terminal), waiting, program })
+    }
+
+    /// Uses the runs of a server, if one is named.
+    pub(crate) fn on_server(self, server: &ServerArgs) -> Result<Self, CliError> {
+        let environment = &self.setup.environment;
+        let client = server.client(&environment.variables, &environment.cwd)?;
+        Ok(Self { setup: self.setup.with_server(client), ..self })
     }
 
     /// Opens the state directory for reading. Such verbs work with wrong variables too, and only report them.

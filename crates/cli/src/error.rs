@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use posse::discovery::DefinitionType;
 use posse::ports::{StoreError, StorePart};
+use posse::remote::ServerError;
 use posse::{Decision, RequestField};
 use posse_setup::{OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 use serde::{Deserialize, Serialize};
@@ -247,6 +248,16 @@ impl From<posse::Error> for CliError {
         let message = error.to_string();
         match error {
             posse::Error::Invalid { field, problem } => about_field(field, &problem),
+            posse::Error::Server(ServerError::Refused { status, remedy, .. }) => {
+                let error = if matches!(status, 400 | 404 | 422) { CliError::usage(message) } else { CliError::failed(message) };
+                match remedy {
+                    Some(remedy) => error.hint(remedy),
+                    None => error,
+                }
+            }
+            posse::Error::Server(ServerError::Unreachable { .. }) => {
+                CliError::failed(message).hint("check its address, and that `posse serve` runs there")
+            }
             posse::Error::NoRun(_) => CliError::usage(message).hint("`posse ps --all` lists the runs"),
             posse::Error::Ambiguous { .. } => CliError::usage(message).hint("give more letters of the id"),
             posse::Error::NoAgent(agent) => {

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Look", &["ps", "show", "top", "attach", "logs", "trace", "report", "diff", "stats", "explain", "wait"]),
     ("Decide", &["approvals", "approve", "deny", "send", "cancel", "kill"]),
     ("Change your files", &["apply", "salvage"]),
-    ("Serve", &["serve"]),
+    ("Serve", &["serve", "token"]),
     ("Housekeeping", &["rm", "gc", "verify", "export"]),
     (
         "Set up",
@@ -84,6 +84,19 @@ posse logs k3f --tail 20
 posse logs @.1 --since 10m
 posse logs k3f --kind tool_finished --kind input_requested",
     ),
+    (
+        "token",
+        "posse token new ci --right read --right run
+posse token new phone --right read --right answer --expires 30d
+posse token ls
+posse token revoke ci",
+    ),
+    (
+        "token new",
+        "posse token new ci --right read --right run\nposse token new team-a --tenant team-a --right run --expires 0",
+    ),
+    ("token ls", "posse token ls\nposse token ls --json"),
+    ("token revoke", "posse token revoke ci"),
     ("trace", "posse trace k3f            # the root\nposse trace k3f.2.1\nposse trace @ 1 --json"),
     ("report", "posse report\nposse report k3f 2\nposse report @ > report.md"),
     (

@@ -29,6 +29,7 @@ mod questions;
 #[cfg(test)]
 mod reference;
 mod runtime;
+mod server;
 mod setting_flags;
 mod signals;
 mod since;
@@ -74,6 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
         Err(error) => return args::refuse(&error, &args),
     };
     let outcome = Context::new(program, extras, cli.display, waiting).and_then(|context| {
+        let context = context.on_server(&cli.server)?;
         let Some(command) = cli.command else {
             return if prompt::is_possible(&context) {
                 prompt::prompt(args, &context)
@@ -81,7 +83,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>, extras: Extras) -> ExitCode
                 Ok(args::refuse_nothing())
             };
         };
-        if foreground::is_needed(&command, &context) {
+        if context.server().is_some() {
+            server::refuse_unless_offered(&command)?;
+        } else if foreground::is_needed(&command, &context) {
             return foreground::wait_for_second(&args);
         }
         commands::dispatch(command, &context).map_err(|error| match context.state_dir() {

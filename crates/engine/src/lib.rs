@@ -21,6 +21,7 @@ pub use deltas::{Delta, DeltaCall, DeltaPart};
 pub use driver::Replay;
 pub use history::{HistoryError, conversation_json, decode, fill, fill_readable, read_events};
 pub use posse_domain::request::{Continuation, ContinuedFiles, GivenBaseUrl, RunRequest, RunTerms};
+pub use projection::rows_of;
 pub use recording::{RecordedCall, RecordedRequest, Recording, RecordingError};
 pub use runtime::{
     Parts, REQUEST_MAX_BYTES, RequestField, ResumeOutcome, RunEnded, RunHandle, Runtime, RuntimeError,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use posse_domain::code::Code;
-use posse_domain::event::{Event, EventBody, FinalStatus};
+use posse_domain::event::{Event, EventBody, FinalStatus, StoredEvent};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::{
     AgentState, CloseReason, FailKind, FailureReason, Node, OpenAgent, Outcome, Run, RunStatus,
@@ -150,6 +150,29 @@ impl Projection {
             ended_at_ms: self.ended_at_ms,
         }
     }
+}
+
+/// The rows of the agents of a run, rebuilt from its events: for a reader whose store has only the events. The error says
+/// what is wrong with them.
+pub fn rows_of(events: &[StoredEvent]) -> Result<Vec<AgentRow>, String> {
+    let mut projection = Projection::keeping();
+    let mut run: Option<Run> = None;
+    for stored in events {
+        let event = Event::decode(stored).map_err(|error| error.to_string())?;
+        let applied = match &mut run {
+            Some(run) => run.apply(&event),
+            None => Run::begin(&event).map(|begun| run = Some(begun)),
+        };
+        applied.map_err(|illegal| format!("event {}: {illegal}", stored.seq))?;
+        if let Some(run) = &run {
+            projection.observe(&event, run);
+        }
+    }
+    let Some(run) = run else { return Ok(Vec::new()) };
+    let ids: BTreeSet<AgentId> = run.iter().map(|(id, _)| id.clone()).collect();
+    let mut rows = projection.rows(&run, ids);
+    rows.sort_by_key(|row| row.terms.as_ref().map(|terms| (terms.created_at_ms, row.id.clone())));
+    Ok(rows)
 }
 
 fn failure(code: Code, reason: &str) -> FailureReason {

@@ -17,6 +17,7 @@ mod registry;
 mod remote;
 mod scrub;
 mod sse;
+mod thinking;
 mod wire;
 
 pub use endpoint::{Endpoint, Format, Key, Limits, ToolCalls};
@@ -26,4 +27,5 @@ pub use provider::{BaseUrl, KeyNeed, Provider, ProviderError, ProviderWords, Pro
 pub use provider_queue::ProviderQueues;
 pub use registry::ModelRegistry;
 pub use remote::remote;
+pub use thinking::thinking;
 pub use wire::text_tools::TextModels;

@@ -1,11 +1,12 @@
 //! Brings the changes of a run, or of one of its agents, into the user's folder, and takes them back.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::lifecycle::{CloseReason, FailKind, RunStatus};
 use posse_engine::ports::{
-    AppliedWork, ApplyError, ApplySummary, ConflictQuery, FileConflicts, RunFiles, WorkspaceError,
+    AppliedWork, ApplyError, ApplyPlan, ApplySummary, ConflictQuery, FileConflicts, RunFiles, WorkspaceError,
 };
 
 use crate::view::AgentCommits;
@@ -34,6 +35,28 @@ pub struct AppliedRun {
     pub applied: Option<ApplySummary>,
 }
 
+/// What an apply would do to the user's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedApply {
+    /// The user's folder.
+    pub dir: PathBuf,
+    /// What would be written; `None` if the run changed no files.
+    pub plan: Option<ApplyPlan>,
+}
+
+/// Work that may be applied.
+struct ApplicableWork {
+    port: Arc<dyn RunFiles>,
+    /// The user's folder.
+    dir: PathBuf,
+    /// `None` if no files were changed.
+    work: Option<AppliedWork>,
+    /// The branch that a result was published to.
+    branch: Option<String>,
+    /// Whether the work may be incomplete.
+    is_unfinished: bool,
+}
+
 /// What became of a result that was to be applied when its run had completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AppliedAtEnd {
@@ -60,6 +83,47 @@ impl Posse {
     /// Applies a run's changes to its original folder: all of them, or none if there is any conflict. A repeat changes
     /// nothing.
     pub async fn apply(&self, run: &RunId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+        self.apply_agent(&run.root(), which).await
+    }
+
+    /// Applies the changes of one agent, whether or not its parent accepted them. The root stands for the run.
+    pub async fn apply_agent(&self, agent: &AgentId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+        let run = agent.run();
+        let found = self.applicable(agent, which).await?;
+        let Some(work) = found.work else { return Ok(AppliedRun { dir: found.dir, applied: None }) };
+        match found.port.apply(&run, work).await {
+            Ok(applied) => Ok(AppliedRun { dir: found.dir, applied: Some(applied) }),
+            Err(problem) => {
+                let branch = existing_branch(&*found.port, &run, found.branch).await;
+                Err(not_applied(agent, found.dir, problem, branch, found.is_unfinished))
+            }
+        }
+    }
+
+    /// What [`apply_agent`](Self::apply_agent) would write now. Writes nothing; an error is the one that it would return.
+    pub async fn check_apply(&self, agent: &AgentId, which: ApplyWhich) -> Result<CheckedApply, Error> {
+        let run = agent.run();
+        let found = self.applicable(agent, which).await?;
+        let Some(work) = found.work else { return Ok(CheckedApply { dir: found.dir, plan: None }) };
+        match found.port.check_apply(&run, work).await {
+            Ok(plan) => Ok(CheckedApply { dir: found.dir, plan: Some(plan) }),
+            Err(problem) => {
+                let branch = existing_branch(&*found.port, &run, found.branch).await;
+                Err(not_applied(agent, found.dir, problem, branch, found.is_unfinished))
+            }
+        }
+    }
+
+    /// The work that an apply of an agent would bring into the user's folder; an error if it may not be applied.
+    async fn applicable(&self, agent: &AgentId, which: ApplyWhich) -> Result<ApplicableWork, Error> {
+        if agent.is_root() {
+            self.applicable_result(&agent.run(), which).await
+        } else {
+            self.applicable_work(agent, which).await
+        }
+    }
+
+    async fn applicable_result(&self, run: &RunId, which: ApplyWhich) -> Result<ApplicableWork, Error> {
         let summary = self.summary(run).await?;
         self.refuse_replay(run).await?;
         let status = summary.status;
@@ -70,27 +134,16 @@ impl Posse {
         }
         let port = self.run_files(run).await?;
         let dir = port.folder(run).await.map_err(unusable(run))?;
-        let Some(made) = self.finished(run).await?.and_then(|finished| finished.result) else {
-            return Ok(AppliedRun { dir, applied: None });
-        };
+        let result = self.finished(run).await?.and_then(|finished| finished.result);
         // A result that could not be published is only known by its work ref.
-        let expected = made.problem.is_none().then_some(made.commit);
-        let applied = port.apply(run, AppliedWork::Result(expected)).await;
-        match applied {
-            Ok(applied) => Ok(AppliedRun { dir, applied: Some(applied) }),
-            Err(problem) => {
-                let branch = existing_branch(&*port, run, made.branch).await;
-                Err(not_applied(&run.root(), dir, problem, branch, status != RunStatus::Completed))
-            }
-        }
+        let work =
+            result.as_ref().map(|made| AppliedWork::Result(made.problem.is_none().then_some(made.commit)));
+        let branch = result.and_then(|made| made.branch);
+        Ok(ApplicableWork { port, dir, work, branch, is_unfinished: status != RunStatus::Completed })
     }
 
-    /// Applies the changes of one agent, whether or not its parent accepted them. The root stands for the run.
-    pub async fn apply_agent(&self, agent: &AgentId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+    async fn applicable_work(&self, agent: &AgentId, which: ApplyWhich) -> Result<ApplicableWork, Error> {
         let run = agent.run();
-        if agent.is_root() {
-            return self.apply(&run, which).await;
-        }
         self.refuse_replay(&run).await?;
         let record = self.agent(agent).await?.agent;
         // A change that its parent did not accept is complete in itself.
@@ -105,15 +158,14 @@ impl Posse {
         let port = self.run_files(&run).await?;
         let dir = port.folder(&run).await.map_err(unusable(&run))?;
         let files = self.fold::<AgentCommits>(&run).await?.of(agent);
-        let (Some(base), Some(commit)) = (files.base, files.last) else {
-            return Ok(AppliedRun { dir, applied: None });
+        let work = match (files.base, files.last) {
+            (Some(base), Some(commit)) => {
+                let approvals = self.request_of(&run).await?.terms.approvals;
+                Some(AppliedWork::Agent { agent: agent.clone(), base, commit, approvals })
+            }
+            _ => None,
         };
-        let approvals = self.request_of(&run).await?.terms.approvals;
-        let work = AppliedWork::Agent { agent: agent.clone(), base, commit, approvals };
-        match port.apply(&run, work).await {
-            Ok(applied) => Ok(AppliedRun { dir, applied: Some(applied) }),
-            Err(problem) => Err(not_applied(agent, dir, problem, None, !is_complete)),
-        }
+        Ok(ApplicableWork { port, dir, work, branch: None, is_unfinished: !is_complete })
     }
 
     /// Takes back what the last apply of an agent's changes wrote: all of it, or nothing if the user changed the same

@@ -22,6 +22,9 @@ pub enum Error {
         /// Why it is invalid.
         problem: String,
     },
+    /// A server was not reached, or refused a request.
+    #[error(transparent)]
+    Server(#[from] crate::remote::ServerError),
     /// No run id starts with this prefix.
     #[error("there is no run `{0}`")]
     NoRun(String),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use posse_domain::event::{EventBody, EventKind, StoredEvent};
+use posse_domain::event::{Event, EventBody, EventKind, StoredEvent};
 use posse_domain::id::AgentId;
 use posse_engine::ports::{Pulse, READ_MAX_EVENTS, RunKey, Store};
 use posse_engine::{TaskEvent, TaskView};
@@ -29,6 +29,21 @@ pub struct JournalEvent {
     pub detail: serde_json::Value,
     /// The typed event, with the same texts.
     pub body: EventBody,
+}
+
+impl JournalEvent {
+    /// A decoded event with its number.
+    pub(crate) fn new(seq: u64, event: Event) -> Self {
+        Self {
+            seq,
+            agent_id: event.agent,
+            kind: (&event.body).into(),
+            at_ms: event.at_ms,
+            summary: event.body.summary(),
+            detail: event.body.detail(),
+            body: event.body,
+        }
+    }
 }
 
 /// The events of a run, each once and in order, including future ones.
@@ -88,15 +103,7 @@ impl Events {
         } else {
             posse_engine::fill_readable(&*self.store, &self.key, &mut event).await?;
         }
-        Ok(JournalEvent {
-            seq,
-            agent_id: event.agent,
-            kind: (&event.body).into(),
-            at_ms: event.at_ms,
-            summary: event.body.summary(),
-            detail: event.body.detail(),
-            body: event.body,
-        })
+        Ok(JournalEvent::new(seq, event))
     }
 }
 

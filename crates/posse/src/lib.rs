@@ -47,6 +47,7 @@ mod base;
 mod builder;
 mod bundle;
 mod continuation;
+mod conversation;
 mod error;
 mod events;
 mod explain;
@@ -56,6 +57,7 @@ mod gc;
 mod new_run;
 mod outcome;
 mod questions;
+pub mod remote;
 mod replay;
 mod reports;
 mod run_folders;
@@ -63,16 +65,18 @@ mod secrets;
 mod system;
 pub mod view;
 mod waiting;
+pub mod webhook;
 mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use apply::{AppliedAtEnd, AppliedRun, ApplyWhich, MergeConflict};
+pub use apply::{AppliedAtEnd, AppliedRun, ApplyWhich, CheckedApply, MergeConflict};
 pub use approvals::{ApprovalError, ApprovalStore, StoredApproval};
 pub use builder::{FilePorts, PosseBuilder};
 pub use bundle::{BUNDLE_EXTENSION, BundleError};
 pub use continuation::EndedAgent;
+pub use conversation::{ConversationEvent, ConversationPart};
 pub use error::Error;
 pub use events::{Events, JournalEvent, TaskEvents};
 pub use explain::{BeyondRules, CommandLimits, ExplainedOperation};
@@ -106,9 +110,9 @@ pub use posse_domain::text::first_line;
 pub use posse_domain::{canonical_json, event, message, printable, shown_model};
 pub use posse_engine::ports;
 pub use posse_engine::ports::{
-    ApplyError, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions, FileConflict,
-    FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary, RestoredWork,
-    WorkspaceError,
+    ApplyError, ApplyPlan, ApplySummary, ConflictHunk, ConflictKind, ConflictLines, DiffForm, DiffOptions,
+    FileConflict, FileConflicts, FilesOperation, FilesProgress, FilesProgressReceiver, GcSummary,
+    PlannedFile, PlannedWrite, RestoredWork, WorkspaceError,
 };
 pub use posse_engine::{
     Delta, DeltaCall, DeltaPart, HistoryError, REQUEST_MAX_BYTES, RequestField, RunHandle, RuntimeError,
@@ -176,6 +180,8 @@ pub struct Posse {
     hook_failures: Option<hooks::HookFailures>,
     /// The store for answers of "always".
     approvals: Option<Arc<dyn ApprovalStore>>,
+    /// The server that has the runs, if that is not this machine.
+    server: Option<Arc<remote::ServerClient>>,
 }
 
 impl Posse {
@@ -193,7 +199,18 @@ impl Posse {
         replays: Option<replay::ReplayHome>,
     ) -> Self {
         let store = runtime.store().clone();
-        Self { store, runtime, tenant, tools, files, state, replays, hook_failures: None, approvals: None }
+        Self {
+            store,
+            runtime,
+            tenant,
+            tools,
+            files,
+            state,
+            replays,
+            hook_failures: None,
+            approvals: None,
+            server: None,
+        }
     }
 
     /// The failures of [command hooks](PosseBuilder::command_hooks) while runs are executed; `None` without such hooks.

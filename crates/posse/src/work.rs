@@ -42,6 +42,9 @@ impl Posse {
     pub async fn diff(&self, agent: &AgentId, options: DiffOptions) -> Result<Vec<u8>, Error> {
         let run = agent.run();
         self.agent(agent).await?;
+        if let Some(server) = &self.server {
+            return Self::remote_diff(server, agent, None, options).await;
+        }
         let port = self.run_files(&run).await?;
         let history: FileHistory = self.fold(&run).await?;
         // The result of an ended run omits what no agent may change.
@@ -69,6 +72,9 @@ impl Posse {
     pub async fn diff_at(&self, agent: &AgentId, event: u64, options: DiffOptions) -> Result<Vec<u8>, Error> {
         let run = agent.run();
         self.agent(agent).await?;
+        if let Some(server) = &self.server {
+            return Self::remote_diff(server, agent, Some(event), options).await;
+        }
         let port = self.run_files(&run).await?;
         let last = self.store.head(&self.key(&run)).await?.seq;
         if event == 0 || event > last {
@@ -128,6 +134,9 @@ impl Posse {
 
     /// The disk usage of a run beside the journal: workspaces, checkouts, records; `None` if it has no files.
     pub async fn disk_bytes(&self, run: &RunId) -> Result<Option<u64>, Error> {
+        if let Some(server) = &self.server {
+            return Self::remote_disk_bytes(server, run).await;
+        }
         let Some(files) = &self.files else { return Ok(None) };
         files.disk_bytes(run).await.map_err(unusable(run))
     }

@@ -9,6 +9,12 @@ use crate::error::{Remedy, SetupError};
 pub const POSSE_HOME: &str = "POSSE_HOME";
 /// The log filter for standard error, such as `info` or `posse_engine=debug`. Unset: nothing is logged.
 pub const POSSE_LOG: &str = "POSSE_LOG";
+/// The URL of the server whose runs a front end uses instead of those of this machine.
+pub const POSSE_SERVER: &str = "POSSE_SERVER";
+/// The token for this server.
+pub const POSSE_SERVER_TOKEN: &str = "POSSE_SERVER_TOKEN";
+/// The file with this token.
+pub const POSSE_SERVER_TOKEN_FILE: &str = "POSSE_SERVER_TOKEN_FILE";
 /// Prefix of the variables that are settings: `POSSE_MODEL` is `model`, `POSSE_AGENT__MAX_DEPTH` is `agent.max_depth`.
 pub const SETTINGS_PREFIX: &str = "POSSE_";
 /// The user's state directory, by the XDG convention.

@@ -33,6 +33,7 @@ pub mod project_dirs;
 pub mod project_files;
 pub mod project_runs;
 pub mod scaffold;
+pub mod server;
 pub mod settings;
 mod setup;
 pub mod text;

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use posse::ports::{Faults, Model, Tool};
+use posse::ports::{Faults, Model, TenantId, Tool};
+use posse::remote::ServerClient;
 use posse::sandbox::{Environment as Passed, Sandbox, SandboxOptions};
 use posse::{
     ApprovalStore, Approvals, ModelRegistry, Posse, PosseBuilder, ProviderQueues, WorkspaceOptions,
@@ -18,6 +19,9 @@ use crate::environment::Environment;
 use crate::error::{OpenError, SetupError};
 use crate::settings::Settings;
 
+/// The directory of what tenants other than the local one have of their own, in the state directory.
+const TENANTS: &str = "tenants";
+
 /// The environment of a user, with what a front end adds: tools, models, and test hooks.
 #[derive(Clone)]
 pub struct Setup {
@@ -27,6 +31,9 @@ pub struct Setup {
     models: Vec<(String, Arc<dyn Model>)>,
     faults: Faults,
     lease: Option<Duration>,
+    tenant: TenantId,
+    /// The server that has the runs, if that is not this machine.
+    server: Option<ServerClient>,
     /// The front end's own store of approvals.
     approvals: Option<Arc<dyn ApprovalStore>>,
     /// Shared by all registries: a process may serve several projects, and a provider limits all its calls together.
@@ -42,6 +49,8 @@ impl Setup {
             models: Vec::new(),
             faults: Faults::default(),
             lease: None,
+            tenant: TenantId::local(),
+            server: None,
             approvals: None,
             queues: ProviderQueues::default(),
         }
@@ -65,6 +74,35 @@ impl Setup {
     /// Sets how long a silent lease holder keeps its runs; `None` for the usual time.
     pub fn with_lease(self, lease: Option<Duration>) -> Self {
         Self { lease, ..self }
+    }
+
+    /// Uses the runs of a server instead of those of this machine. They can be read and commanded.
+    pub fn with_server(self, server: Option<ServerClient>) -> Self {
+        Self { server, ..self }
+    }
+
+    /// The server whose runs are used.
+    pub fn server(&self) -> Option<&ServerClient> {
+        self.server.as_ref()
+    }
+
+    /// Uses another tenant than the local one: its runs, and approvals of its own.
+    pub fn with_tenant(self, tenant: TenantId) -> Self {
+        let own = self.approvals.is_none() && tenant != TenantId::local();
+        let approvals = match self.environment.state_dir() {
+            Ok(state_dir) if own => {
+                let dir = state_dir.join(TENANTS).join(tenant.as_str());
+                let approvals: Arc<dyn ApprovalStore> = Arc::new(FileApprovals::new(&dir));
+                Some(approvals)
+            }
+            _ => self.approvals,
+        };
+        Self { tenant, approvals, ..self }
+    }
+
+    /// The tenant whose runs are used.
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
     }
 
     /// Stores and reads approvals here instead of in the state directory.
@@ -122,6 +160,9 @@ impl Setup {
         settings: &Settings,
         folders: &[SkillFolder],
     ) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         let mut builder = self.writing_builder()?.models(models.into());
         let search = settings.search.search(&self.environment.variables)?;
         let mut sandbox = self.sandbox(settings)?;
@@ -162,11 +203,17 @@ impl Setup {
 
     /// Opens an existing state directory to send commands. Without runs there is nothing to create.
     pub fn open_for_commands(&self) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         Ok(self.writing_builder()?.workspaces(self.usual_workspaces()).open()?)
     }
 
     /// Opens the state directory to read only.
     pub fn open_read_only(&self) -> Result<Posse, OpenError> {
+        if let Some(server) = &self.server {
+            return Ok(Posse::on_server(server.clone())?);
+        }
         Ok(self.builder().open_read_only(self.state_dir()?).workspaces(self.usual_workspaces()).open()?)
     }
 
@@ -186,6 +233,7 @@ impl Setup {
 
     fn builder(&self) -> PosseBuilder {
         let builder = Posse::builder().faults(self.faults.clone()).script_dir(&self.environment.cwd);
+        let builder = builder.tenant(self.tenant.clone());
         match self.lease {
             Some(lease) => builder.lease(lease),
             None => builder,

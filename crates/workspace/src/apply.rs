@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use posse_engine::ports::{ApplyError, ApplySummary};
+use posse_engine::ports::{
+    ApplyError, ApplyPlan, ApplySummary, PLANNED_FILES_MAX, PlannedFile, PlannedWrite,
+};
 
 use super::apply_intent::{Intent, PathWrite, hex};
-use super::change::{Change, Side, changes};
+use super::change::{Change, Side, changes, shown};
 use super::path_writer::{FileAction, PathWriter, PlanError, StagedFile, Step};
 use super::tree_switch::{PathState, TreeSwitch};
 use super::{ObjectId, RepositoryError, object};
@@ -42,19 +44,21 @@ pub(super) struct Application<'a> {
 }
 
 impl Application<'_> {
+    /// What an apply would write now. Writes nothing.
+    pub(super) fn check(&self, onto: TreeSwitch) -> Result<ApplyPlan, ApplyError> {
+        let known = Intent::load(self.intent)?.unwrap_or_default();
+        let changes = self.changes(&onto, &known)?;
+        let (steps, mut summary) = self.steps(&onto, &changes, &known)?;
+        summary.files = steps.len();
+        let files = steps.iter().take(PLANNED_FILES_MAX).map(planned).collect();
+        onto.finish()?;
+        Ok(ApplyPlan { files, summary })
+    }
+
     pub(super) fn apply(&self, mut onto: TreeSwitch) -> Result<ApplySummary, ApplyError> {
         let known = Intent::load(self.intent)?.unwrap_or_default();
-        // A result that was applied before is the new base of the comparison, unless it is the same result: the user
-        // may have undone it.
-        let before = known.applied().filter(|before| *before != self.result);
-        let all = changes(self.writer.git, &before.unwrap_or(self.base), &self.result)?;
-        let is_first = self.earlier.is_empty() || before.is_some();
-        let changes = if is_first { all } else { self.fitting(&onto, all)? };
-        let (steps, mut applied) =
-            self.writer.plan(&onto, &changes, &known.mixed).map_err(|error| match error {
-                PlanError::Conflict(files) => ApplyError::Conflict(files),
-                PlanError::Repository(error) => error.into(),
-            })?;
+        let changes = self.changes(&onto, &known)?;
+        let (steps, mut applied) = self.steps(&onto, &changes, &known)?;
         if steps.is_empty() {
             onto.finish()?;
             // An interrupted call had written everything.
@@ -71,6 +75,29 @@ impl Application<'_> {
         intent.done = true;
         intent.save(self.intent)?;
         Ok(applied)
+    }
+
+    /// The changes that are to be made.
+    fn changes(&self, onto: &TreeSwitch, known: &Intent) -> Result<Vec<Change>, RepositoryError> {
+        // A result that was applied before is the new base of the comparison, unless it is the same result: the user
+        // may have undone it.
+        let before = known.applied().filter(|before| *before != self.result);
+        let all = changes(self.writer.git, &before.unwrap_or(self.base), &self.result)?;
+        let is_first = self.earlier.is_empty() || before.is_some();
+        if is_first { Ok(all) } else { self.fitting(onto, all) }
+    }
+
+    /// What is decided about each path.
+    fn steps<'c>(
+        &self,
+        onto: &TreeSwitch,
+        changes: &'c [Change],
+        known: &Intent,
+    ) -> Result<(Vec<Step<'c>>, ApplySummary), ApplyError> {
+        self.writer.plan(onto, changes, &known.mixed).map_err(|error| match error {
+            PlanError::Conflict(files) => ApplyError::Conflict(files),
+            PlanError::Repository(error) => error.into(),
+        })
     }
 
     /// The record of what these steps are about to write. Keeps the contents that an undo needs.
@@ -135,6 +162,19 @@ impl Application<'_> {
         }
         Ok(fitting)
     }
+}
+
+/// A step as users read it.
+fn planned(step: &Step<'_>) -> PlannedFile {
+    let write = match &step.doing {
+        FileAction::Remove => PlannedWrite::Remove,
+        FileAction::Mix(..) => PlannedWrite::Merge,
+        FileAction::Write(..) | FileAction::Nothing => match step.found {
+            PathState::Absent => PlannedWrite::Add,
+            PathState::Thing(_) | PathState::Directory | PathState::Other => PlannedWrite::Change,
+        },
+    };
+    PlannedFile { path: shown(&step.change.path), write }
 }
 
 /// A path before and after a step.

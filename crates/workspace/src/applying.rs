@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::permission::Approvals;
-use posse_engine::ports::{ApplyError, ApplySummary};
+use posse_engine::ports::{ApplyError, ApplyPlan, ApplySummary};
 
 use super::apply::{Application, EarlierResult};
 use super::apply_intent::Intent;
@@ -37,12 +37,28 @@ const RECORD_SUFFIX: &str = ".json";
 /// The mode of a file in a tree.
 const PLAIN_FILE_BITS: u32 = 0o100_644;
 
+/// What is done with an application: it writes, or it only decides.
+type ActOnFolder<T> = fn(&Application<'_>, TreeSwitch) -> Result<T, ApplyError>;
+
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "a method of a type with a lifetime is no function for every lifetime"
+)]
 impl RunSpace {
     /// Applies the run's result to the user's checkout at `dir`: all of it, or nothing if there is any conflict.
     pub fn apply(&self, dir: &Path) -> Result<ApplySummary, ApplyError> {
+        self.with_result(dir, |application, onto| application.apply(onto))
+    }
+
+    /// What [`apply`](Self::apply) would write now.
+    pub fn check_apply(&self, dir: &Path) -> Result<ApplyPlan, ApplyError> {
+        self.with_result(dir, |application, onto| application.check(onto))
+    }
+
+    fn with_result<T>(&self, dir: &Path, act: ActOnFolder<T>) -> Result<T, ApplyError> {
         let (base, result) = (self.compared_with()?, self.result()?);
         let earlier = self.earlier_results()?;
-        self.apply_between(&self.run, dir, base, result, earlier)
+        self.between(&self.run, dir, (base, result), earlier, act)
     }
 
     /// Applies the work of one agent, from the commit that it began with to the commit with its files.
@@ -54,6 +70,29 @@ impl RunSpace {
         commit: ObjectId,
         approvals: &Approvals,
     ) -> Result<ApplySummary, ApplyError> {
+        self.with_work(agent, dir, (base, commit), approvals, |application, onto| application.apply(onto))
+    }
+
+    /// What [`apply_work`](Self::apply_work) would write now.
+    pub fn check_work(
+        &self,
+        agent: &str,
+        dir: &Path,
+        base: ObjectId,
+        commit: ObjectId,
+        approvals: &Approvals,
+    ) -> Result<ApplyPlan, ApplyError> {
+        self.with_work(agent, dir, (base, commit), approvals, |application, onto| application.check(onto))
+    }
+
+    fn with_work<T>(
+        &self,
+        agent: &str,
+        dir: &Path,
+        (base, commit): (ObjectId, ObjectId),
+        approvals: &Approvals,
+        act: ActOnFolder<T>,
+    ) -> Result<T, ApplyError> {
         check_id(agent)?;
         let git = self.git();
         let names = ProtectedNames::of(approvals);
@@ -62,23 +101,23 @@ impl RunSpace {
         if let Some(refused) = terms.check(&git, &changes(&git, &base, &commit)?, &base, &commit)? {
             return Err(ApplyError::Refused { problems: refused.problems });
         }
-        self.apply_between(agent, dir, base, commit, Vec::new())
+        self.between(agent, dir, (base, commit), Vec::new(), act)
     }
 
-    fn apply_between(
+    fn between<T>(
         &self,
         agent: &str,
         dir: &Path,
-        base: ObjectId,
-        result: ObjectId,
+        (base, result): (ObjectId, ObjectId),
         earlier: Vec<EarlierResult>,
-    ) -> Result<ApplySummary, ApplyError> {
+        act: ActOnFolder<T>,
+    ) -> Result<T, ApplyError> {
         self.writing(dir, true, |writer, onto| {
             let keep = |commits: &[ObjectId], contents: &[Vec<u8>]| self.keep_contents(commits, contents);
             let intent = self.intent(agent);
             let application =
                 Application { writer: *writer, base, earlier, result, intent: &intent, keep: &keep };
-            application.apply(onto)
+            act(&application, onto)
         })
     }
 
@@ -100,12 +139,12 @@ impl RunSpace {
 
     /// Calls a function that writes into the user's checkout. Two concurrent calls would mistake each other's files for
     /// the user's.
-    fn writing(
+    fn writing<T>(
         &self,
         dir: &Path,
         is_stored: bool,
-        write: impl FnOnce(&PathWriter<'_>, TreeSwitch) -> Result<ApplySummary, ApplyError>,
-    ) -> Result<ApplySummary, ApplyError> {
+        write: impl FnOnce(&PathWriter<'_>, TreeSwitch) -> Result<T, ApplyError>,
+    ) -> Result<T, ApplyError> {
         let options = &self.spaces.options;
         let _held = Lock::wait(&self.dir().join("apply.lock"))?;
         let user_repository = UserRepository::find(dir, &options.git, options.home.as_deref())?;

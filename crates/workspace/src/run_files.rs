@@ -6,9 +6,9 @@ use futures::future::BoxFuture;
 use posse_domain::id::{AgentId, RunId};
 use posse_domain::object_id::ObjectId;
 use posse_engine::ports::{
-    AppliedWork, ApplyError, ApplySummary, ConflictQuery, DiffEnd, DiffForm, DiffOptions, FileConflicts,
-    FileListing, GcOptions, GcSummary, ListedFile, ObjectTransfer, ReportFile, RestoredWork, RunFiles,
-    SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
+    AppliedWork, ApplyError, ApplyPlan, ApplySummary, ConflictQuery, DiffEnd, DiffForm, DiffOptions,
+    FileConflicts, FileListing, GcOptions, GcSummary, ListedFile, ObjectTransfer, ReportFile, RestoredWork,
+    RunFiles, SalvageQuery, SalvageState, WorkspaceError, WorkspaceResult,
 };
 
 use super::applying::applied_in;
@@ -74,18 +74,27 @@ impl RunFiles for LocalFiles {
         let (files, run) = (self.clone(), run.to_string());
         blocking(move || {
             let space = files.open(&run)?;
-            let expected = match work {
-                AppliedWork::Agent { agent, base, commit, approvals } => {
-                    return space.apply_work(agent.as_str(), space.folder(), base, commit, &approvals);
-                }
-                AppliedWork::Result(expected) => expected,
-            };
-            let stored = space.result()?;
-            if let Some(expected) = expected.filter(|expected| *expected != stored) {
-                let problem = format!("{expected} is not where the run left it in Posse's repository");
-                return Err(RepositoryError::Damaged(problem).into());
+            if let AppliedWork::Agent { agent, base, commit, approvals } = work {
+                return space.apply_work(agent.as_str(), space.folder(), base, commit, &approvals);
             }
+            check_result(&space, &work)?;
             space.apply(space.folder())
+        })
+    }
+
+    fn check_apply(
+        &self,
+        run: &RunId,
+        work: AppliedWork,
+    ) -> BoxFuture<'static, Result<ApplyPlan, ApplyError>> {
+        let (files, run) = (self.clone(), run.to_string());
+        blocking(move || {
+            let space = files.open(&run)?;
+            if let AppliedWork::Agent { agent, base, commit, approvals } = work {
+                return space.check_work(agent.as_str(), space.folder(), base, commit, &approvals);
+            }
+            check_result(&space, &work)?;
+            space.check_apply(space.folder())
         })
     }
 
@@ -189,6 +198,16 @@ impl RunFiles for LocalFiles {
         let (files, run) = (self.clone(), run.to_string());
         blocking(move || Ok(files.take_objects(&run, &transfer.0)?))
     }
+}
+
+/// Refuses a result that is not the one that the journal names.
+fn check_result(space: &RunSpace, work: &AppliedWork) -> Result<(), RepositoryError> {
+    let AppliedWork::Result(Some(expected)) = work else { return Ok(()) };
+    if *expected == space.result()? {
+        return Ok(());
+    }
+    let problem = format!("{expected} is not where the run left it in Posse's repository");
+    Err(RepositoryError::Damaged(problem))
 }
 
 fn state_of(space: &RunSpace, query: &SalvageQuery) -> Result<SalvageState, RepositoryError> {

@@ -91,7 +91,7 @@ const FOREIGN: &[Foreign] = &[
     Foreign {
         crates: &["posse-egress", "posse-models", "posse-testkit", "xtask"],
         only: true,
-        names: &["reqwest", "ureq", "isahc", "curl", "tokio-rustls", "native-tls"],
+        names: &["reqwest", "ureq", "isahc", "curl", "native-tls"],
         why: "tools, engine and cli have no HTTP client but posse-egress, which judges every address; models have their own",
     },
     Foreign {
@@ -99,6 +99,12 @@ const FOREIGN: &[Foreign] = &[
         only: true,
         names: &["hyper", "hyper-util", "axum"],
         why: "posse-egress and posse-models are the HTTP clients, and posse-protocols is the server",
+    },
+    Foreign {
+        crates: &["posse-egress", "posse-models", "posse-protocols", "posse-testkit", "xtask"],
+        only: true,
+        names: &["tokio-rustls"],
+        why: "only clients and servers encrypt connections",
     },
 ];
 

@@ -1,8 +1,10 @@
 //! `posse apply`, and `--apply` at the end of a run.
 
+use std::fmt::Write as _;
+
 use posse::{
-    AgentId, AppliedAtEnd, AppliedRun, ApplyError, ApplySummary, ApplyWhich, FileConflicts, Posse,
-    RunOutcome, api,
+    AgentId, AppliedAtEnd, AppliedRun, ApplyError, ApplyPlan, ApplySummary, ApplyWhich, CheckedApply,
+    FileConflicts, PlannedFile, PlannedWrite, Posse, RunOutcome, api,
 };
 use posse_setup::project_runs::Project;
 
@@ -13,6 +15,7 @@ use crate::exit::Exit;
 use crate::ids::WorkArg;
 use crate::output::Output;
 use crate::runtime;
+use crate::term;
 use crate::text::plural;
 
 /// How many applied runs and agents an error names.
@@ -33,12 +36,16 @@ const APPLIED_NAMED_MAX: usize = 5;
     )),
     mut_arg("agent", |agent| agent.index(2)),
 )]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     work: WorkArg,
     /// Also apply a failed or cancelled run or agent, whose changes may be incomplete
     #[arg(long, conflicts_with = "undo")]
     unfinished: bool,
+    /// Only show what would be written
+    #[arg(long, conflicts_with = "undo")]
+    check: bool,
     /// Take back what the last apply wrote
     #[arg(long)]
     undo: bool,
@@ -51,6 +58,9 @@ pub(crate) struct ApplyArgs {
 pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliError> {
     let posse = context.open_read_only()?;
     let which = if args.unfinished { ApplyWhich::Ended } else { ApplyWhich::Completed };
+    if args.check {
+        return check(args, which, &posse, context);
+    }
     let (agent, applied) = runtime::looking(async {
         if !args.undo {
             let agent = args.work.find(&posse, context).await?;
@@ -84,6 +94,60 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<Exit, CliErro
     }
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// Shows what an apply would write.
+fn check(args: &ApplyArgs, which: ApplyWhich, posse: &Posse, context: &Context) -> Result<Exit, CliError> {
+    let (agent, checked) = runtime::looking(async {
+        let agent = args.work.find(posse, context).await?;
+        let checked = posse.check_apply(&agent, which).await;
+        Ok((agent, checked))
+    })?;
+    let checked = match checked {
+        // No agent of it could change files.
+        Err(posse::Error::NoFiles(_)) => None,
+        checked => Some(checked?),
+    };
+    let mut output = Output::new();
+    if args.json {
+        output.json(&api::ApplyCheck::new(&agent, checked.as_ref()))?;
+    } else {
+        output.own(&plan(&agent, checked.as_ref()))?;
+    }
+    output.flush()?;
+    Ok(Exit::DONE)
+}
+
+/// What an apply would write, one line for each file.
+fn plan(agent: &AgentId, checked: Option<&CheckedApply>) -> String {
+    let what = named(agent);
+    let Some(CheckedApply { dir, plan: Some(ApplyPlan { files, summary }) }) = checked else {
+        return format!("{what} changed no files: there is nothing to apply\n");
+    };
+    let mut text = String::new();
+    for PlannedFile { path, write } in files {
+        let word = match write {
+            PlannedWrite::Add => "add",
+            PlannedWrite::Change => "change",
+            PlannedWrite::Merge => "merge",
+            PlannedWrite::Remove => "remove",
+        };
+        text.extend([&format!("{word:<7} "), term::line(path).as_str(), "\n"]);
+    }
+    let more = summary.files.saturating_sub(files.len());
+    if more > 0 {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "and {more} more");
+    }
+    let count = |number: usize| plural(number as u64, "file");
+    let already = match summary.already {
+        0 => String::new(),
+        already => format!(", {already} already up to date"),
+    };
+    let line =
+        format!("an apply of {what} would change {} in {}{already}\n", count(summary.files), dir.display());
+    text.push_str(&line);
+    text
 }
 
 /// The agents whose work is applied, of the runs of this project; the newest apply is first.

@@ -38,6 +38,7 @@ pub(crate) mod settings;
 pub(crate) mod show;
 pub(crate) mod skills;
 pub(crate) mod stats;
+pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod trust;
@@ -89,6 +90,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Doctor(args) => doctor::doctor(&args, context),
         Command::Demo(args) => demo::demo(&args, context),
         Command::Serve(args) => serve::serve(&args, context),
+        Command::Token(args) => token::token(&args, context),
         Command::Completions(args) => completions::completions(&args, context),
         Command::Man(args) => man::man(&args),
         Command::Background(args) => background::background(&args, context),

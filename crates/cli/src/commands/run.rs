@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use posse::{REQUEST_MAX_BYTES, UnownedWriters};
 use posse_setup::draft::{PlanInput, PreparedReplay, ReplayDraft};
+use posse_setup::plan::file as plan_file;
 use posse_setup::{PreparedRun, RunDirectory, RunDraft};
 
 use crate::commands::plan::{DefinitionArgs, plan_for};
@@ -17,6 +18,7 @@ use crate::output::{note, print_noted};
 use crate::permissions::PermissionArgs;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
+use crate::server;
 use crate::setting_flags::SettingFlags;
 use crate::signals::Signals;
 use crate::stdin;
@@ -82,6 +84,17 @@ pub(crate) fn run(args: RunArgs, context: &Context) -> Result<Exit, CliError> {
         return replay(draft, detached, json, context);
     }
     let (mut draft, plan) = args.draft()?;
+    if let Some(server) = context.server() {
+        let plan = match plan {
+            Some(plan) if plan == AUTO => {
+                return Err(CliError::usage("--plan auto: the planner works on this machine")
+                    .hint("write the plan with `posse plan`, without --server, and name its file"));
+            }
+            Some(file) => Some(plan_file::read(file.as_ref(), context)?.0),
+            None => None,
+        };
+        return server::start(server, &draft, plan, detached, json, context);
+    }
     let directory = print_noted(RunDirectory::load(&draft, context))?;
     draft.plan = match plan {
         None => None,

@@ -1,8 +1,9 @@
 //! `posse serve`.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use posse_protocols::http::{ResumedRuns, ServeError, Server};
+use posse_protocols::http::{ResumedRuns, ServeError, ServeOptions, Server, TlsFiles};
 
 use crate::context::Context;
 use crate::error::CliError;
@@ -13,18 +14,48 @@ use crate::signals::Signals;
 use crate::term;
 use crate::text::plural;
 
-/// Serve the HTTP API to programs on this machine
+/// Serve the page and the HTTP API
 ///
-/// Prints the URL with the token that clients need, and serves until Ctrl-C or SIGTERM: then the runs that it executes
-/// stop as they are, and can be resumed. Runs of other processes are shown too. `/api/openapi.json` describes the API.
+/// Prints the URL of the page with the token that clients need, and serves until Ctrl-C or SIGTERM: then the runs that it
+/// executes stop as they are, and can be resumed. Runs of other processes are shown too. Clients on other machines need
+/// --allow-remote and TLS. `/api/openapi.json` describes the API.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
-    /// The address to listen on, of this machine alone; port 0 chooses a free one
+    /// The address to listen on; port 0 chooses a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7766", value_parser = address)]
     listen: SocketAddr,
+    /// Let clients on other machines reach the server, through TLS
+    #[arg(long)]
+    allow_remote: bool,
+    /// A name or an address by which they reach it, without a port; can be repeated
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// The certificate of the server, followed by those that certify it, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, as a PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A proxy in front of the server speaks TLS
+    #[arg(long, conflicts_with = "tls_cert")]
+    behind_proxy: bool,
     /// Take over all interrupted runs first
     #[arg(long)]
     resume: bool,
+}
+
+impl ServeArgs {
+    fn options(&self, context: &Context) -> ServeOptions {
+        let whole = |path: &PathBuf| context.environment.cwd.join(path);
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        ServeOptions {
+            listen: self.listen,
+            allow_remote: self.allow_remote,
+            tls: files.map(|(cert, key)| TlsFiles { cert: whole(cert), key: whole(key) }),
+            behind_proxy: self.behind_proxy,
+            hosts: self.hosts.clone(),
+        }
+    }
 }
 
 /// An address with a port. `localhost` is the usual loopback address.
@@ -39,9 +70,9 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliError> {
     runtime::driving(async {
         let mut signals = Signals::listen()?;
-        let server = Server::bind(context, args.listen).await?;
+        let server = Server::bind(context, args.options(context)).await?;
         let mut output = Output::new();
-        output.own(&format!("http://{}/?token={}\n", server.address(), server.token()))?;
+        output.own(&format!("{}\n", server.url()))?;
         output.flush()?;
         if args.resume {
             match signals.unless_one_comes(Box::pin(server.resume_interrupted())).await {
@@ -94,9 +125,19 @@ impl From<ServeError> for CliError {
     fn from(error: ServeError) -> Self {
         let message = error.to_string();
         match error {
-            ServeError::NotLoopback(_) => CliError::usage(message).hint(
-                "listen on 127.0.0.1, and reach it from elsewhere through a tunnel, such as `ssh -L 7766:127.0.0.1:7766 HOST`",
+            ServeError::NotAllowed(_) => CliError::usage(message).hint(
+                "listen on 127.0.0.1, and reach it from elsewhere through a tunnel, such as `ssh -L 7766:127.0.0.1:7766 \
+                 HOST`; or allow it with --allow-remote, --host, --tls-cert and --tls-key",
             ),
+            ServeError::NotEncrypted(_) => CliError::usage(message)
+                .hint("name a certificate with --tls-cert and --tls-key, or a proxy that has one with --behind-proxy"),
+            ServeError::HostsMissing => {
+                CliError::usage(message).hint("name it with --host, such as `--host posse.example.org`")
+            }
+            ServeError::NoHost(_) => CliError::usage(format!("--host: {message}"))
+                .hint("name it without a scheme and a port, such as `posse.example.org`"),
+            ServeError::Tls(_) => CliError::usage(message)
+                .hint("--tls-cert and --tls-key name PEM files: the certificate with its chain, and its private key"),
             ServeError::Listen { error, .. } => {
                 let error = match error.kind() {
                     std::io::ErrorKind::AddrInUse => "another process listens there",

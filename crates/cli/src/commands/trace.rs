@@ -1,14 +1,13 @@
 //! `posse trace`.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 
 use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
 use posse::message::{ToolCall, pictures};
 use posse::view::{BlockedAgents, ShownStatus, Stage};
 use posse::{
-    AgentRecord, CloseReason, Code, Criterion, EventBody, FailKind, JournalEvent, Posse, StepTerms, ToolName,
-    api, shown_model,
+    AgentRecord, CloseReason, Code, ConversationEvent, Criterion, EventBody, FailKind, JournalEvent, Posse,
+    StepTerms, ToolName, api, shown_model,
 };
 
 use crate::blocked;
@@ -21,6 +20,10 @@ use crate::runtime;
 use crate::term;
 use crate::text::{clock, cost, duration, spent};
 use crate::view::width::wrapped;
+
+/// How much of a conversation is in memory at once.
+const PART_MAX_EVENTS: usize = 1_000;
+const PART_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Show an agent's full transcript: prompts, replies, tool calls
 ///
@@ -55,41 +58,24 @@ async fn print(posse: &Posse, record: &AgentRecord, heading: &str, json: bool) -
     if !json {
         output.own(&fitting(heading.to_owned()))?;
     }
-    let mut events = posse.events(&record.agent.id.run(), 0);
-    let mut prompts = SystemPrompts::default();
-    while let Some(event) = events.try_next().await? {
-        let prompt = prompts.of(&event);
-        if event.agent_id == record.agent.id {
+    let mut after = 0;
+    loop {
+        let part = posse.conversation(&record.agent.id, after, PART_MAX_EVENTS, PART_MAX_BYTES).await?;
+        for ConversationEvent { event, system_prompt } in &part.events {
             if json {
-                output.json(&api::Event::with_images(&event))?;
+                output.json(&api::Event::with_images(event))?;
             } else {
-                let prompt = prompt.map(|prompt| indented("system prompt:", &prompt)).unwrap_or_default();
-                output.own(&fitting(entry(&event) + &prompt))?;
+                let prompt = system_prompt.as_ref().map(|prompt| indented("system prompt:", prompt));
+                output.own(&fitting(entry(event) + &prompt.unwrap_or_default()))?;
             }
         }
-        if event.kind.ends_run() {
+        after = part.after;
+        if !part.has_more {
             break;
         }
     }
     output.flush()?;
     Ok(Exit::DONE)
-}
-
-/// The system prompts of a run by their hash. They include AGENTS.md and the skills.
-#[derive(Default)]
-struct SystemPrompts(HashMap<String, String>);
-
-impl SystemPrompts {
-    /// The prompt that an agent's first call uses. Only the first call of the run with the same prompt has its text.
-    fn of(&mut self, event: &JournalEvent) -> Option<String> {
-        let EventBody::ModelCalled(call) = &event.body else { return None };
-        let preamble = call.preamble.as_ref()?;
-        let hash = preamble.system.to_string();
-        if let Some(text) = &preamble.system_text {
-            self.0.insert(hash.clone(), text.to_shared().to_string());
-        }
-        self.0.get(&hash).cloned()
-    }
 }
 
 /// A text beneath its title, beneath the line of an event.

@@ -80,6 +80,40 @@ pub struct ApplySummary {
     pub already: usize,
 }
 
+/// Limit of files that a plan of an apply names.
+pub const PLANNED_FILES_MAX: usize = 10_000;
+
+/// What an apply would do to a file of the user's folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlannedWrite {
+    /// The file does not exist yet.
+    Add,
+    /// The file is replaced by the run's.
+    Change,
+    /// The file gets the run's change beside the user's.
+    Merge,
+    /// The file is removed.
+    Remove,
+}
+
+/// A file that an apply would write or remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedFile {
+    /// Its path in the user's folder, in one line.
+    pub path: String,
+    /// What would be done to it.
+    pub write: PlannedWrite,
+}
+
+/// What an apply would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApplyPlan {
+    /// The files that it would write or remove, at most [`PLANNED_FILES_MAX`].
+    pub files: Vec<PlannedFile>,
+    /// The numbers of files, as the apply would return them.
+    pub summary: ApplySummary,
+}
+
 /// The change of a run that is applied to the user's folder.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppliedWork {
@@ -370,6 +404,13 @@ pub trait RunFiles: Send + Sync + 'static {
 
     /// Applies a change of the run to the folder from which its files came.
     fn apply(&self, run: &RunId, work: AppliedWork) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;
+
+    /// What `apply` would write now. An error is the one that `apply` would return.
+    fn check_apply(
+        &self,
+        run: &RunId,
+        work: AppliedWork,
+    ) -> BoxFuture<'static, Result<ApplyPlan, ApplyError>>;
 
     /// Takes back what the last `apply` of an agent's work wrote; the root stands for the result of the run.
     fn undo_apply(&self, of: &AgentId) -> BoxFuture<'static, Result<ApplySummary, ApplyError>>;

@@ -91,7 +91,10 @@ fn facts_of(raw: RawFacts) -> ModelFacts {
 impl RawPrice {
     fn price(self) -> Option<Price> {
         let Self::Known(RawTokenPrices { input, output, cached }) = self else { return None };
-        Some(Price { cached: cached.unwrap_or(input).micros(), ..Price::plain(input.micros(), output.micros()) })
+        Some(Price {
+            cached: cached.unwrap_or(input).micros(),
+            ..Price::plain(input.micros(), output.micros())
+        })
     }
 }
 

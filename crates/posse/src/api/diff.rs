@@ -45,6 +45,101 @@ impl DiffResult {
     }
 }
 
+/// What happened to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileStatus {
+    /// It did not exist before.
+    Added,
+    /// Its content or its mode changed.
+    Changed,
+    /// It has another path than before.
+    Renamed,
+    /// It no longer exists.
+    Deleted,
+}
+
+/// A file of a list of changes, without its lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedFileEntry {
+    /// Its path; that before the change, if it was deleted.
+    pub path: String,
+    /// The path before the change, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_path: Option<String>,
+    /// What happened to it.
+    pub status: FileStatus,
+    /// How many lines were added; null if the file is not text.
+    pub added: Option<u64>,
+    /// How many lines were removed; null if the file is not text.
+    pub removed: Option<u64>,
+}
+
+/// The changed files of a run, or of one of its agents, without their lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedFileList {
+    /// The run's id.
+    pub run: String,
+    /// The agent whose changes these are; the root, whose id is that of the run, stands for the run's result.
+    pub agent: String,
+    /// The changed files, in the order of the diff.
+    pub files: Vec<ChangedFileEntry>,
+    /// How many lines were added in all of them.
+    pub added: u64,
+    /// How many lines were removed in all of them.
+    pub removed: u64,
+}
+
+impl ChangedFileList {
+    /// Converts a unified diff of git.
+    pub fn new(agent: &AgentId, diff: &[u8]) -> Self {
+        let files: Vec<ChangedFileEntry> = files(diff).iter().map(ChangedFile::entry).collect();
+        Self {
+            run: agent.run().to_string(),
+            agent: agent.to_string(),
+            added: files.iter().filter_map(|file| file.added).sum(),
+            removed: files.iter().filter_map(|file| file.removed).sum(),
+            files,
+        }
+    }
+}
+
+/// The change of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileDiff {
+    /// The run's id.
+    pub run: String,
+    /// The agent whose change this is; the root, whose id is that of the run, stands for the run's result.
+    pub agent: String,
+    /// The file with its part of the unified diff.
+    #[serde(flatten)]
+    pub file: ChangedFile,
+}
+
+impl FileDiff {
+    /// The file at this path, before or after the change, in a unified diff of git.
+    pub fn find(agent: &AgentId, path: &str, diff: &[u8]) -> Option<Self> {
+        let is_path = |of: &Option<String>| of.as_deref() == Some(path);
+        let mut all = files(diff);
+        let at = all.iter().position(|file| is_path(&file.new_path));
+        let at = at.or_else(|| all.iter().position(|file| is_path(&file.old_path)))?;
+        Some(Self { run: agent.run().to_string(), agent: agent.to_string(), file: all.swap_remove(at) })
+    }
+}
+
+impl ChangedFile {
+    fn entry(&self) -> ChangedFileEntry {
+        let (path, old_path, status) = match (&self.old_path, &self.new_path) {
+            (None, Some(new)) => (new, None, FileStatus::Added),
+            (Some(old), Some(new)) if old != new => (new, Some(old.clone()), FileStatus::Renamed),
+            (_, Some(new)) => (new, None, FileStatus::Changed),
+            (Some(old), None) => (old, None, FileStatus::Deleted),
+            (None, None) => (&String::new(), None, FileStatus::Changed),
+        };
+        ChangedFileEntry { path: path.clone(), old_path, status, added: self.added, removed: self.removed }
+    }
+}
+
 /// The line with which the part of a file begins.
 const PART: &str = "diff -";
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::timestamp;
-use crate::{AgentId, AppliedRun, ConflictKind, GcSummary, SalvagedWork};
+use crate::{AgentId, AppliedRun, CheckedApply, ConflictKind, GcSummary, SalvagedWork};
 
 /// The changes of a run, or of one of its agents, that were applied to the user's directory or taken back from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,73 @@ impl ApplyResult {
             files: counts.files,
             merged: counts.merged,
             already: counts.already,
+        }
+    }
+}
+
+/// What an apply would do to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlannedWrite {
+    /// The file does not exist yet.
+    Add,
+    /// The file is replaced by the run's.
+    Change,
+    /// The file gets the run's change beside the user's.
+    Merge,
+    /// The file is removed.
+    Remove,
+}
+
+/// A file that an apply would write or remove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedFile {
+    /// Its path in the user's directory.
+    pub path: String,
+    /// What would be done to it.
+    pub write: PlannedWrite,
+}
+
+/// What an apply would do. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApplyCheck {
+    /// The run's id.
+    pub run: String,
+    /// The agent whose changes these are; the root, whose id is that of the run, stands for the run's result.
+    pub agent: String,
+    /// The user's directory; null if no agent of the run could change files.
+    pub dir: Option<String>,
+    /// The first files that would be written or removed.
+    pub planned: Vec<PlannedFile>,
+    /// The number of files that would be written or removed.
+    pub files: usize,
+    /// The number of those files that would contain both the run's change and the user's.
+    pub merged: usize,
+    /// The number of files that equal the result already.
+    pub already: usize,
+}
+
+impl ApplyCheck {
+    /// Converts what an apply would do, or that of a run without files.
+    pub fn new(agent: &AgentId, checked: Option<&CheckedApply>) -> Self {
+        let plan = checked.and_then(|checked| checked.plan.clone()).unwrap_or_default();
+        let planned = |file: &crate::PlannedFile| PlannedFile {
+            path: file.path.clone(),
+            write: match file.write {
+                crate::PlannedWrite::Add => PlannedWrite::Add,
+                crate::PlannedWrite::Change => PlannedWrite::Change,
+                crate::PlannedWrite::Merge => PlannedWrite::Merge,
+                crate::PlannedWrite::Remove => PlannedWrite::Remove,
+            },
+        };
+        Self {
+            run: agent.run().to_string(),
+            agent: agent.to_string(),
+            dir: checked.map(|checked| checked.dir.display().to_string()),
+            planned: plan.files.iter().map(planned).collect(),
+            files: plan.summary.files,
+            merged: plan.summary.merged,
+            already: plan.summary.already,
         }
     }
 }

@@ -9,6 +9,8 @@
 //! Why it is like this: `docs/decisions/api-data-types.md`.
 
 mod command;
+mod contract;
+mod conversation;
 mod definitions;
 mod diff;
 mod event;
@@ -24,25 +26,32 @@ mod progress;
 mod report;
 mod run;
 mod schema;
+mod server;
 mod stats;
+mod timeline;
 mod verification;
 
 pub use command::{CancelResult, CancelState, InitFile, InitResult, RevokedApprovals, SentMessage};
+pub use contract::ContractDetail;
+pub use conversation::{Conversation, ConversationEntry, EntryContent, RequestedCall};
 pub use definitions::{
     AgentDetail, AgentList, DefinitionCheck, DefinitionEntry, DefinitionSource, DefinitionStanding,
     FileFinding, FindingLevel, SkillDetail, SkillList,
 };
-pub use diff::{ChangedFile, DiffResult};
+pub use diff::{ChangedFile, ChangedFileEntry, ChangedFileList, DiffResult, FileDiff, FileStatus};
 pub use event::{Event, EventType};
 pub use exit::RunExit;
 pub use export::ExportResult;
-pub use files::{ApplyResult, ConflictHunk, ConflictedFile, GcResult, KeptItem, MergeConflict, Salvage};
+pub use files::{
+    ApplyCheck, ApplyResult, ConflictHunk, ConflictedFile, GcResult, KeptItem, MergeConflict, PlannedFile,
+    PlannedWrite, Salvage,
+};
 pub use machine::{
     CheckStatus, MachineCheck, MachineReport, ProjectFileKind, ProjectSettingsFile, Setting, SettingLayer,
     SettingsList, TrustList, TrustState, TrustedFile, UnusedValue,
 };
 pub use models::{KnownModel, ModelAlias, ModelList, ModelProvider};
-pub use pages::{EventPage, QuestionList, RunPage, StartedRun};
+pub use pages::{EventPage, QuestionList, RunPage, SalvageList, StartedRun};
 pub use permission::{
     Answer, AnswerDecision, BeyondRules, CommandLimits, Explanation, HookCommand, LayerDecision, Question,
     StoredApproval,
@@ -55,7 +64,12 @@ pub use run::{
     RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
+pub use server::{
+    AuditEntry, AuditPage, ServerProject, ServerProjectList, ServerSession, TokenEntry, TokenList,
+    TokenRight, WebhookMessage,
+};
 pub use stats::{AgentStats, AllStats, DepthStats, FigureValues, RunStats, Total};
+pub use timeline::{Activity, ActivitySpan, AgentTrack, EffectSpan, EffectType, RunTimeline};
 pub use verification::Verification;
 
 use posse_domain::budget::Usd;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Event, Object, Question, RunSummary, VersionedObject};
+use super::{Event, Object, Question, RunSummary, Salvage, VersionedObject};
 
 /// A part of the list of runs.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,14 @@ pub struct QuestionList {
     /// The questions, oldest first in each run.
     #[serde(serialize_with = "versioned")]
     pub questions: Vec<Question>,
+}
+
+/// The salvaged work of a run.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct SalvageList {
+    /// The attempts with their work, oldest first.
+    #[serde(serialize_with = "versioned")]
+    pub salvages: Vec<Salvage>,
 }
 
 /// A run that was started or is executed again.

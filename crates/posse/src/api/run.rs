@@ -582,6 +582,8 @@ pub struct RunDetail {
     pub replay_of: Option<String>,
     /// How long it took, or has been running; of an interrupted run, for how long its process is known to have lived.
     pub elapsed_ms: u64,
+    /// The number of the last event that this object knows: a reader that follows the run continues after it.
+    pub events: u64,
     /// What all agents spent.
     pub usage: Usage,
     /// The first operations that were refused.
@@ -632,6 +634,7 @@ impl RunDetail {
             retry: run.continues().is_some_and(|continued| continued.is_retry),
             replay_of: run.replay_of().map(str::to_owned),
             elapsed_ms: run.elapsed_ms(now_ms),
+            events: run.last_seq(),
             usage: Usage::new(&run.usage(), run.is_cost_unknown()),
             refused: run.refused().iter().map(RefusedCall::from).collect(),
             refused_count: run.refused().count(),

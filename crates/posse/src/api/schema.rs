@@ -6,11 +6,13 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyResult, CancelResult,
-    DefinitionCheck, Delta, DiffResult, Event, EventPage, Explanation, ExportResult, GcResult, InitResult,
-    MachineReport, ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals,
-    RunDetail, RunPage, RunReference, RunStats, RunSummary, Salvage, SentMessage, SettingsList, SkillDetail,
-    SkillList, StartedRun, StoredApproval, TrustList, VERSION, Verification, WrittenPlan,
+    AgentDetail, AgentList, AgentOutcome, AgentTaskEvent, AllStats, Answer, ApplyCheck, ApplyResult,
+    AuditPage, CancelResult, ChangedFileList, ContractDetail, Conversation, DefinitionCheck, Delta,
+    DiffResult, Event, EventPage, Explanation, ExportResult, FileDiff, GcResult, InitResult, MachineReport,
+    ModelList, Outcome, PlanCheck, Question, QuestionList, ReportResult, RevokedApprovals, RunDetail,
+    RunPage, RunReference, RunStats, RunSummary, RunTimeline, Salvage, SalvageList, SentMessage,
+    ServerProjectList, ServerSession, SettingsList, SkillDetail, SkillList, StartedRun, StoredApproval,
+    TokenList, TrustList, VERSION, Verification, WebhookMessage, WrittenPlan,
 };
 
 /// An object that leaves the program. Only this module implements it, so that front ends print and serve only objects
@@ -76,6 +78,18 @@ objects! {
     StartedRun,
     AgentTaskEvent,
     Delta,
+    ServerSession,
+    ServerProjectList,
+    ContractDetail,
+    Conversation,
+    RunTimeline,
+    ChangedFileList,
+    FileDiff,
+    ApplyCheck,
+    SalvageList,
+    AuditPage,
+    TokenList,
+    WebhookMessage,
 }
 
 /// The schema of every object that leaves the program, each as one definition with the name of its type.

@@ -189,6 +189,27 @@ impl Posse {
         Ok(view)
     }
 
+    /// A run as it was when its journal got this event: what every view of it showed then.
+    pub async fn view_at(&self, run: &RunId, event: u64) -> Result<RunView, Error> {
+        let entry = self.sound(run).await?;
+        let last = entry.head.seq;
+        if event == 0 || event > last {
+            return Err(Error::NoEvent { run: run.clone(), event, last });
+        }
+        let key = self.key(run);
+        let mut view = RunView { is_past: true, ..RunView::default() };
+        posse_engine::read_events(&*self.store, &key, 0, |stored| {
+            // Long texts are not fetched: a view has their first lines, and the only one that may be long is the title.
+            if stored.seq <= event {
+                view.take(&ViewEvent::new(stored.seq, &posse_engine::decode(&key, &stored)?));
+            }
+            Ok(())
+        })
+        .await?;
+        view.title = printable::line(&entry.row.title);
+        Ok(view)
+    }
+
     /// Counts the open model calls of an interrupted run as cut off.
     async fn count_cut_off_calls(&self, view: &mut RunView, until: u64) -> Result<(), Error> {
         if let Some(run) = view.run().filter(|_| view.is_interrupted()) {

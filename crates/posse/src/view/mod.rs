@@ -58,7 +58,7 @@ pub(crate) use rows::authority;
 pub use spending::{RunFigures, SpendingOfRuns, SpendingTotal, TotalsByName};
 pub use summary::{ListStatus, ListedRun, RunSummary, ShownStatus};
 pub use timeline::{TIMELINE_MAX_ENTRIES, Timeline, TimelineEntry};
-pub use tracks::{TRACK_MAX_SPANS, Track, TrackActivity, TrackSpan, Tracks};
+pub use tracks::{TRACK_MAX_SPANS, Track, TrackActivity, TrackEffect, TrackEffectType, TrackSpan, Tracks};
 pub use waits::{ProviderWait, ProviderWaits, time_of_day};
 
 use std::borrow::Cow;
@@ -146,6 +146,8 @@ pub struct RunView {
     last_at_ms: i64,
     /// When its last lease holder is known to have lived, if no process executed it when the view was loaded.
     alive_at_ms: Option<i64>,
+    /// Whether it shows the run as it was at an earlier event. Then a process executed it.
+    is_past: bool,
 }
 
 impl RunView {
@@ -257,7 +259,7 @@ impl RunView {
     /// Until when its open agents have worked: until now if a process executes it, else until its last event, or until its
     /// last lease holder renewed the lease, if that was later.
     fn until_ms(&self, now_ms: i64) -> i64 {
-        let is_executed = self.status().is_running() && self.holder().is_some();
+        let is_executed = self.status().is_running() && self.holder().is_some() && !self.is_past;
         if is_executed { now_ms } else { self.last_at_ms.max(self.alive_at_ms.unwrap_or(i64::MIN)) }
     }
 
@@ -273,7 +275,7 @@ impl RunView {
 
     /// The status for display.
     pub fn shown_status(&self) -> ShownStatus {
-        ShownStatus::new(self.status(), self.holder.is_some())
+        ShownStatus::new(self.status(), self.holder.is_some() || self.is_past)
     }
 
     /// Whether its root, or a sub-agent that it required, ran out of turns.

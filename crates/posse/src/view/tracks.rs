@@ -2,14 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use posse_domain::event::{EventBody, EventKind};
+use posse_domain::event::{ChecksFailed, ChecksPassed, EventBody, EventKind};
 use posse_domain::id::AgentId;
+use posse_domain::printable;
+use posse_domain::text::first_line;
 
 use super::{ViewEvent, ViewPart};
 use crate::JournalEvent;
 
 /// How many spans a track keeps. The first one then also stands for those before it.
 pub const TRACK_MAX_SPANS: usize = 1_000;
+/// Longest name of an effect.
+const NAME_MAX_CHARS: usize = 60;
 
 /// What an agent does for some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +39,38 @@ pub struct TrackSpan {
     pub from_ms: i64,
 }
 
+/// What an effect of an agent, or a wait that has ended, is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrackEffectType {
+    /// A call of its model.
+    Model,
+    /// A tool call.
+    Tool,
+    /// A wait for its provider.
+    ProviderWait,
+    /// A check of its work.
+    Check,
+    /// The merge of its work into the files of its parent.
+    Merge,
+}
+
+/// An effect that has ended. Several of one agent may have run at the same time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrackEffect {
+    /// What it is.
+    pub of: TrackEffectType,
+    /// The model's turn, the tool, the provider or the command, in one line.
+    pub name: String,
+    /// When it began, in milliseconds since 1970.
+    pub from_ms: i64,
+    /// When it ended.
+    pub until_ms: i64,
+    /// Whether it failed.
+    pub is_failed: bool,
+    /// The number of the event that ended it.
+    pub seq: u64,
+}
+
 /// The activities of one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Track {
@@ -44,6 +80,12 @@ pub struct Track {
     pub ended_at_ms: Option<i64>,
     /// In the order of time; never empty.
     spans: VecDeque<TrackSpan>,
+    /// The newest effects that have ended, in the order of their ends.
+    effects: VecDeque<TrackEffect>,
+    /// How many older effects and spans are not kept one by one.
+    omitted: u64,
+    /// When the merge of its work began.
+    merging_since_ms: Option<i64>,
     /// The tool calls of the last reply that have no result yet.
     open_calls: usize,
 }
@@ -51,11 +93,29 @@ pub struct Track {
 impl Track {
     fn new(agent: AgentId, at_ms: i64) -> Self {
         let first = TrackSpan { activity: TrackActivity::Waiting, from_ms: at_ms };
-        Self { agent, ended_at_ms: None, spans: [first].into(), open_calls: 0 }
+        Self {
+            agent,
+            ended_at_ms: None,
+            spans: [first].into(),
+            effects: VecDeque::new(),
+            omitted: 0,
+            merging_since_ms: None,
+            open_calls: 0,
+        }
+    }
+
+    /// Its newest effects that have ended, at most [`TRACK_MAX_SPANS`], in the order of their ends.
+    pub fn effects(&self) -> impl DoubleEndedIterator<Item = &TrackEffect> + ExactSizeIterator {
+        self.effects.iter()
+    }
+
+    /// How many older effects and spans are not in the track one by one.
+    pub fn omitted(&self) -> u64 {
+        self.omitted
     }
 
     /// Its activities, oldest first.
-    pub fn spans(&self) -> impl Iterator<Item = &TrackSpan> {
+    pub fn spans(&self) -> impl ExactSizeIterator<Item = &TrackSpan> {
         self.spans.iter()
     }
 
@@ -90,10 +150,60 @@ impl Track {
             && let Some(first) = self.spans.front_mut()
         {
             first.from_ms = oldest.from_ms;
+            self.omitted += 1;
+        }
+    }
+
+    /// Adds an effect that took this long and has just ended.
+    fn ended(&mut self, of: TrackEffectType, name: &str, elapsed_ms: u64, is_failed: bool, at: (i64, u64)) {
+        let (until_ms, seq) = at;
+        let from_ms = until_ms.saturating_sub_unsigned(elapsed_ms);
+        if self.effects.len() == TRACK_MAX_SPANS {
+            self.effects.pop_front();
+            self.omitted += 1;
+        }
+        let name = printable::line(&first_line(name, NAME_MAX_CHARS));
+        self.effects.push_back(TrackEffect { of, name, from_ms, until_ms, is_failed, seq });
+    }
+
+    /// Adds what an event ends.
+    fn end_effects(&mut self, event: &ViewEvent<'_>) {
+        use TrackEffectType::{Check, Merge, Model, ProviderWait, Tool};
+        let at = (event.at_ms, event.seq);
+        match event.body {
+            EventBody::ModelReplied(e) => {
+                let name = if e.summary { "summary".to_owned() } else { format!("turn {}", e.turn) };
+                self.ended(Model, &name, e.elapsed_ms, e.error.is_some(), at);
+            }
+            EventBody::ToolFinished(e) => self.ended(Tool, &e.tool, e.elapsed_ms, !e.ok, at),
+            EventBody::ProviderWaitEnded(e) => {
+                self.ended(ProviderWait, "provider", e.waited_ms, false, at);
+            }
+            EventBody::ChecksPassed(ChecksPassed { checks, .. })
+            | EventBody::ChecksFailed(ChecksFailed { checks, .. }) => {
+                // They run one after the other, and the event is at the end of the last one.
+                let mut until =
+                    event.at_ms.saturating_sub_unsigned(checks.iter().map(|one| one.elapsed_ms).sum());
+                for check in checks {
+                    until = until.saturating_add_unsigned(check.elapsed_ms);
+                    self.ended(Check, &check.command, check.elapsed_ms, !check.ok, (until, event.seq));
+                }
+            }
+            EventBody::WorktreeMerged(_) => self.merging_since_ms = Some(event.at_ms),
+            EventBody::WorktreeConflicted(_) => self.ended(Merge, "merge", 0, true, at),
+            EventBody::IntegrationPassed(_) | EventBody::IntegrationFailed(_) => {
+                if let Some(since) = self.merging_since_ms.take() {
+                    let elapsed_ms = event.at_ms.saturating_sub(since).max(0).cast_unsigned();
+                    let is_failed = matches!(event.body, EventBody::IntegrationFailed(_));
+                    self.ended(Merge, "merge", elapsed_ms, is_failed, at);
+                }
+            }
+            _ => {}
         }
     }
 
     fn apply(&mut self, event: &ViewEvent<'_>) {
+        self.end_effects(event);
         let activity = match event.body {
             EventBody::ModelCalled(_) => TrackActivity::Model,
             EventBody::ModelReplied(e) => {
@@ -145,6 +255,11 @@ impl Tracks {
         self.index.get(agent).map(|at| &self.list[*at])
     }
 
+    /// The number of the last event that changed a track.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq
+    }
+
     /// Applies the next event. An event that the tracks already have changes nothing.
     pub fn apply_event(&mut self, event: &JournalEvent) {
         if event.seq > self.last_seq {
@@ -172,6 +287,13 @@ impl ViewPart for Tracks {
                 | EventKind::ToolInterrupted
                 | EventKind::InputRequested
                 | EventKind::InputAnswered
+                | EventKind::ProviderWaitEnded
+                | EventKind::ChecksPassed
+                | EventKind::ChecksFailed
+                | EventKind::WorktreeMerged
+                | EventKind::WorktreeConflicted
+                | EventKind::IntegrationPassed
+                | EventKind::IntegrationFailed
         )
     }
 
@@ -249,6 +371,16 @@ mod tests {
         let activities: Vec<TrackActivity> = root.spans().map(|span| span.activity).collect();
         assert_eq!(activities, [Waiting, Model, Tools, Waiting, Model, Waiting]);
         let child = loaded.get(&run.id().root().child(1)).expect("the child");
+        let effects = |track: &Track| -> Vec<(TrackEffectType, String)> {
+            track.effects().map(|effect| (effect.of, effect.name.clone())).collect()
+        };
+        let turn = |number| (TrackEffectType::Model, format!("turn {number}"));
+        let task = (TrackEffectType::Tool, "task".to_owned());
+        assert_eq!(effects(root), [turn(1), task, turn(2)]);
+        assert_eq!(effects(child), [turn(1)]);
+        let (call, turns) = (root.effects().nth(1), child.effects().next());
+        let (call, turn) = (call.expect("a call"), turns.expect("a turn"));
+        assert!(call.from_ms <= turn.from_ms && turn.until_ms <= call.until_ms, "{call:?} {turn:?}");
         let activities: Vec<TrackActivity> = child.spans().map(|span| span.activity).collect();
         assert_eq!(activities, [Waiting, Model, Waiting, Integration]);
         assert!(loaded.iter().all(|track| track.ended_at_ms.is_some()));

@@ -1,26 +1,46 @@
-//! Who may send a request: the host that it names, the origin that it comes from, and its token.
+//! Where a request comes from: the host that it names, and the page that a browser sends it for.
 //!
-//! A page in the user's browser can send requests to this server too. `Host` stops one whose name was rebound to this
-//! machine, `Origin` one of another site, and neither has the token.
+//! Any page in the user's browser can send requests to this server. `Host` stops one whose name was rebound to this
+//! machine, and `Origin` one of another site. Neither has the token; the cookie of the page is sent by the browser itself,
+//! so requests with it must come from the server's own page.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::problem::{Problem, ProblemCode};
-use super::token::Token;
 
-/// The word before the token in the header `Authorization`.
-const SCHEME: &str = "Bearer ";
+/// How clients reach the server.
+#[derive(Debug, Default)]
+pub(super) struct ServerAddress {
+    /// The names beside those of the machine itself, without a port.
+    pub(super) hosts: Vec<String>,
+    /// Whether they reach it through TLS: its own, or that of a proxy in front of it.
+    pub(super) is_encrypted: bool,
+}
+
+impl ServerAddress {
+    /// Whether a host, with or without a port, is the server.
+    fn is_own(&self, host: &str) -> bool {
+        is_this_machine(host)
+            || name_of(host).is_some_and(|name| self.hosts.iter().any(|own| own.eq_ignore_ascii_case(name)))
+    }
+
+    /// What the origins of its own pages begin with.
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "https://" } else { "http://" }
+    }
+}
 
 /// Checks where a request comes from. This holds for every path.
-pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
-    let host = single(headers, header::HOST.as_str()).filter(|host| is_this_machine(host));
+pub(super) fn check_origin(headers: &HeaderMap, reached: &ServerAddress) -> Result<(), Problem> {
+    let host = single(headers, header::HOST.as_str()).filter(|host| reached.is_own(host));
     let Some(host) = host else {
         return Err(Problem::new(
             StatusCode::MISDIRECTED_REQUEST,
             ProblemCode::HostRefused,
-            "the request does not name this machine: the host must be localhost or a loopback address",
+            "the request does not name this server: the host must be localhost, a loopback address, or a name that the \
+             server was started with",
         )
         .field("Host"));
     };
@@ -34,7 +54,7 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     };
     if headers.contains_key(header::ORIGIN) {
         let origin = single(headers, header::ORIGIN.as_str()).ok_or_else(refused)?;
-        let is_own = origin.strip_prefix("http://").is_some_and(|of| of.eq_ignore_ascii_case(host));
+        let is_own = origin.strip_prefix(reached.scheme()).is_some_and(|of| of.eq_ignore_ascii_case(host));
         if !is_own {
             return Err(refused());
         }
@@ -42,43 +62,55 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Checks the token of a request to the API.
-pub(super) fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
-    let given = single(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(SCHEME));
-    match given {
-        Some(given) if token.is(given.trim()) => Ok(()),
-        given => {
-            let detail =
-                if given.is_some() { "the token is not the server's" } else { "the token is missing" };
-            Err(Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::TokenRefused, detail)
-                .field("Authorization")
-                .remedy("send the token that the server printed as `Authorization: Bearer TOKEN`"))
-        }
+/// Checks that a browser sends a request for the server's own page. A cookie is sent with requests of any page of the same
+/// machine, whatever its port.
+pub(super) fn check_own_page(headers: &HeaderMap, acts: bool) -> Result<(), Problem> {
+    let site = single(headers, "sec-fetch-site");
+    // Its value was checked with the host.
+    let has_origin = headers.contains_key(header::ORIGIN);
+    let is_own = match site {
+        Some("same-origin") => true,
+        // The user typed the address or followed a bookmark, or the browser does not say.
+        Some("none") | None => !acts || has_origin,
+        Some(_) => false,
+    };
+    if is_own {
+        return Ok(());
     }
+    let detail = "a browser sent the request for a page that is not the server's own";
+    Err(Problem::new(StatusCode::FORBIDDEN, ProblemCode::OriginRefused, detail).field("Origin"))
 }
 
 /// The value of a header that is there exactly once and is text.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
 }
 
 /// Whether a host, with or without a port, is this machine. A port may be another one: of a tunnel.
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(bracketed) => match bracketed.split_once(']') {
-            Some((name, port)) if is_port(port) => name,
-            _ => return false,
-        },
-        None => match host.find(':') {
-            Some(at) if is_port(&host[at..]) => &host[..at],
-            Some(_) => return false,
-            None => host,
-        },
-    };
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+pub(super) fn is_this_machine(host: &str) -> bool {
+    name_of(host).is_some_and(|name| {
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    })
+}
+
+/// The name or address in a host, without its port.
+fn name_of(host: &str) -> Option<&str> {
+    if let Some(bracketed) = host.strip_prefix('[') {
+        return bracketed.split_once(']').filter(|(_, port)| is_port(port)).map(|(name, _)| name);
+    }
+    match host.find(':') {
+        Some(at) => is_port(&host[at..]).then(|| &host[..at]),
+        None => Some(host),
+    }
+}
+
+/// Whether a text is a name or an address that a client can write as a host, without a port.
+pub(super) fn is_host(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.parse::<IpAddr>().is_ok() || (!text.is_empty() && text.bytes().all(is_plain))
 }
 
 /// Whether the end of a host is empty or a port.
@@ -124,8 +156,9 @@ mod tests {
 
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
-        let code =
-            |values: &[(&'static str, &str)]| check_origin(&headers(values)).map_err(|problem| problem.code);
+        let code = |values: &[(&'static str, &str)]| {
+            check_origin(&headers(values), &ServerAddress::default()).map_err(|problem| problem.code)
+        };
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
         assert_eq!(code(&[host, ("origin", "http://127.0.0.1:7766")]), Ok(()));
@@ -144,16 +177,44 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_itself_is_accepted() {
-        let token = Token::of_text("secret");
-        let is_accepted = |values: &[(&'static str, &str)]| check_token(&headers(values), &token).is_ok();
-        assert!(is_accepted(&[("authorization", "Bearer secret")]));
-        for value in
-            ["Bearer secre", "Bearer secret2", "secret", "bearer secret", "Basic secret", "Bearer ", ""]
-        {
-            assert!(!is_accepted(&[("authorization", value)]), "{value}");
+    fn a_server_that_others_reach_has_its_names_and_only_encrypted_pages() {
+        let reached = ServerAddress { hosts: vec!["posse.example".to_owned()], is_encrypted: true };
+        let code = |values: &[(&'static str, &str)]| {
+            check_origin(&headers(values), &reached).map_err(|problem| problem.code)
+        };
+        let host = ("host", "Posse.example:7766");
+        assert_eq!(code(&[host]), Ok(()));
+        assert_eq!(code(&[("host", "localhost")]), Ok(()));
+        assert_eq!(code(&[host, ("origin", "https://posse.example:7766")]), Ok(()));
+        for other in ["a.posse.example", "posse.example.evil", "posse.example@evil", "evil"] {
+            assert_eq!(code(&[("host", other)]), Err(ProblemCode::HostRefused), "{other}");
         }
-        assert!(!is_accepted(&[]));
-        assert!(!is_accepted(&[("authorization", "Bearer secret"), ("authorization", "Bearer secret")]));
+        for origin in ["http://posse.example:7766", "https://posse.example", "https://evil"] {
+            assert_eq!(code(&[host, ("origin", origin)]), Err(ProblemCode::OriginRefused), "{origin}");
+        }
+        for text in ["posse.example", "192.0.2.1", "::1"] {
+            assert!(is_host(text), "{text}");
+        }
+        for text in ["", "posse.example:1", "https://x", "a/b", "a b", "*"] {
+            assert!(!is_host(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_acts_only_for_the_own_page() {
+        let own = ("origin", "http://127.0.0.1:7766");
+        let site = |value| ("sec-fetch-site", value);
+        for (values, reads, acts) in [
+            (&[][..], true, false),
+            (&[own], true, true),
+            (&[site("same-origin")], true, true),
+            (&[own, site("same-origin")], true, true),
+            (&[site("none")], true, false),
+            (&[own, site("same-site")], false, false),
+            (&[site("cross-site")], false, false),
+        ] {
+            let is_own = |acts| check_own_page(&headers(values), acts).is_ok();
+            assert_eq!((is_own(false), is_own(true)), (reads, acts), "{values:?}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::http::StatusCode;
 use posse::ports::Holder;
 use posse::{Posse, Resume, RunHandle, RunId, RunSummary};
+use posse_setup::draft::ReplayDraft;
 use posse_setup::{Notes, RunDirectory, RunDraft, RunExecution, Setup};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -42,8 +43,18 @@ pub(super) enum ResumeOutcome {
 }
 
 impl RunHost {
-    pub(super) fn new() -> Self {
-        Self { executed: ExecutedRuns::default(), slots: Arc::new(Semaphore::new(RUNS_MAX)) }
+    /// The slots of all runs of a process.
+    pub(super) fn slots() -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(RUNS_MAX))
+    }
+
+    pub(super) fn new(slots: Arc<Semaphore>) -> Self {
+        Self { executed: ExecutedRuns::default(), slots }
+    }
+
+    /// The slots that all tenants share.
+    pub(super) fn shared_slots(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.slots)
     }
 
     /// A run that this process executes.
@@ -82,6 +93,28 @@ impl RunHost {
         let local = run.local;
         let posse = blocking(move || directory.open(&local, &setup)).await??;
         let handle = posse.start_request(run.request, true).await?;
+        let run = handle.id().clone();
+        self.execute(slot, ExecutedRun { posse, handle });
+        Ok(run)
+    }
+
+    /// Starts a replay. The clients of the server answer its questions.
+    pub(super) async fn replay(
+        &self,
+        slot: RunSlot,
+        draft: ReplayDraft,
+        setup: &Arc<Setup>,
+        notes: &mut Notes,
+    ) -> Result<RunId, Problem> {
+        let replay = notes.take(draft.prepare(setup).await)?;
+        let setup = Arc::clone(setup);
+        let (replay, posse) = blocking(move || {
+            let posse = replay.open(&setup);
+            (replay, posse)
+        })
+        .await?;
+        let posse = posse?;
+        let handle = posse.replay(&replay.recorded, replay.run.request, true).await?;
         let run = handle.id().clone();
         self.execute(slot, ExecutedRun { posse, handle });
         Ok(run)

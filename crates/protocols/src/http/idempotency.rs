@@ -29,8 +29,13 @@ pub(super) struct RequestKey {
 }
 
 impl RequestKey {
-    /// The key of a request, if it has one.
-    pub(super) fn of(headers: &HeaderMap, path: &str, body: &[u8]) -> Result<Option<Self>, Problem> {
+    /// The key of a request, if it has one. The keys of other tokens have nothing to do with it.
+    pub(super) fn of(
+        headers: &HeaderMap,
+        token: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Option<Self>, Problem> {
         let mut given = headers.get_all(HEADER).iter();
         let Some(key) = given.next() else { return Ok(None) };
         let wrong = |detail: String| Problem::parameter(HEADER, detail);
@@ -43,7 +48,8 @@ impl RequestKey {
         })?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(path.as_bytes()).update(b"\0").update(body);
-        Ok(Some(Self { key: key.to_owned(), request: short(&hasher.finalize()) }))
+        // A token's name has no space.
+        Ok(Some(Self { key: format!("{token} {key}"), request: short(&hasher.finalize()) }))
     }
 
     /// The session of a run that is started with this key.
@@ -127,7 +133,7 @@ mod tests {
     fn key(key: &str, body: &str) -> RequestKey {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER, key.parse().expect("a value"));
-        RequestKey::of(&headers, "/path", body.as_bytes()).expect("a key").expect("a key")
+        RequestKey::of(&headers, "ci", "/path", body.as_bytes()).expect("a key").expect("a key")
     }
 
     #[test]
@@ -153,13 +159,22 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_of_two_tokens_are_different_keys() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HEADER, "a".parse().expect("a value"));
+        let of = |token| RequestKey::of(&headers, token, "/", b"").expect("a key").expect("a key");
+        assert_ne!(of("one"), of("two"));
+        assert_eq!(of("two").started(Some(&of("one").session())), None);
+    }
+
+    #[test]
     fn a_request_has_at_most_one_key_of_limited_length() {
         let of = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
                 headers.append(HEADER, value.parse().expect("a value"));
             }
-            RequestKey::of(&headers, "/", b"").map(|key| key.is_some())
+            RequestKey::of(&headers, "ci", "/", b"").map(|key| key.is_some())
         };
         assert_eq!(of(&[]), Ok(false));
         assert_eq!(of(&["a"]), Ok(true));

@@ -6,9 +6,37 @@ use std::time::Duration;
 pub(super) const CONNECTIONS_MAX: usize = 1_024;
 /// Streams that are open at the same time; the other connections stay free for requests.
 pub(super) const STREAMS_MAX: usize = 768;
+/// Requests of one token: so many at once,
+pub(super) const REQUESTS_BURST: f64 = 1_000.0;
+/// and then so many each second.
+pub(super) const REQUESTS_PER_SECOND: f64 = 500.0;
+/// Streams of one token that are open at the same time.
+pub(super) const STREAMS_OF_TOKEN_MAX: usize = 640;
+/// Bodies that one token sends at the same time.
+pub(super) const BODIES_OF_TOKEN_MAX: usize = 32;
+/// Tokens whose use is counted; those that are not used are forgotten first.
+pub(super) const TOKENS_COUNTED_MAX: usize = 2_048;
+/// Runs that are followed for the webhook at the same time.
+pub(super) const WEBHOOK_RUNS_MAX: usize = 1_000;
+/// Messages that are sent to the webhook at the same time.
+pub(super) const WEBHOOK_SENDS_MAX: usize = 8;
+/// How often new runs are looked for, for the webhook.
+pub(super) const WEBHOOK_POLL: Duration = Duration::from_secs(2);
+/// How many of the newest runs are looked at then. If all of them are new, all runs are.
+pub(super) const WEBHOOK_NEW_RUNS: u32 = 50;
+/// How long the server waits before it sends a message again; each time twice as long,
+pub(super) const WEBHOOK_PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// up to this.
+pub(super) const WEBHOOK_PAUSE_MAX: Duration = Duration::from_mins(5);
+/// Runs that are exported at the same time.
+pub(super) const EXPORTS_MAX: usize = 2;
+/// Tenants whose runs a server has opened. Each has connections of its own to the database.
+pub(super) const TENANTS_MAX: usize = 64;
 /// Runs that this process executes at the same time.
 pub(super) const RUNS_MAX: usize = 64;
 
+/// How long a client may take to agree on TLS.
+pub(super) const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The line and the headers of a request.
 pub(super) const HEADERS_MAX_BYTES: usize = 16 * 1024;
 /// How many headers a request has.
@@ -25,6 +53,9 @@ pub(super) const WRITE_STALL: Duration = Duration::from_mins(1);
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How much of a journal is put into one piece of a stream.
 pub(super) const PIECE_MAX_BYTES: usize = 64 * 1024;
+
+/// How long a browser stays logged in to the page.
+pub(super) const SESSION_LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 /// Runs on a page, unless a client says how many.
 pub(super) const RUNS_PAGE: u64 = 50;
@@ -44,6 +75,17 @@ pub(super) const EVENTS_PAGE_MAX: u64 = 1_000;
 pub(super) const EVENTS_PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Events that are looked at for one page, whether the filters leave them out or not.
 pub(super) const EVENTS_LOOKED_AT_MAX: u64 = 20_000;
+
+/// Entries of a conversation on a page, unless a client says how many.
+pub(super) const CONVERSATION_PAGE: u64 = 100;
+/// The most entries of a conversation on a page.
+pub(super) const CONVERSATION_PAGE_MAX: u64 = 1_000;
+/// Entries of the audit log, unless a client says how many.
+pub(super) const AUDIT_PAGE: u64 = 100;
+/// The most entries of the audit log.
+pub(super) const AUDIT_PAGE_MAX: u64 = 1_000;
+/// How much of a bundle is in one piece of a response.
+pub(super) const BUNDLE_PIECE_BYTES: usize = 64 * 1024;
 
 /// An idempotency key.
 pub(super) const KEY_MAX_BYTES: usize = 128;

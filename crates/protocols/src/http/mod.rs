@@ -7,23 +7,35 @@
 //! Why it is like this: `docs/decisions/http-api.md`.
 
 mod access;
+mod assets;
+mod auditing;
+mod callers;
 mod connection;
+mod executing;
 mod hosting;
 mod idempotency;
 mod limits;
 mod openapi;
 mod operations;
+mod options;
+mod page;
 mod problem;
 mod query;
 mod refusal;
 mod reply;
 mod requests;
 mod server;
+mod session;
 mod sse;
 mod state;
+mod tls;
 mod token;
+mod token_limits;
+mod webhooks;
 
 pub use openapi::openapi;
+pub use options::{ServeError, ServeOptions};
 pub use problem::Problem;
-pub use server::{ResumedRuns, ServeError, Server};
+pub use server::{ResumedRuns, Server};
+pub use tls::{TlsError, TlsFiles};
 pub use token::TokenError;

@@ -9,6 +9,7 @@ use super::idempotency;
 use super::operations::{Answers, Effect, OPERATIONS, Operation};
 use super::problem::Problem;
 use super::query::Parameter;
+use super::session;
 use super::sse::LAST_EVENT_ID;
 
 /// The path of schemas in the document.
@@ -46,10 +47,13 @@ pub fn openapi() -> Value {
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
-        "security": [{ "token": [] }],
+        "security": [{ "token": [] }, { "session": [] }],
         "paths": paths,
         "components": {
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer" },
+                "session": { "type": "apiKey", "in": "cookie", "name": session::COOKIE },
+            },
             "schemas": schemas,
         },
     })
@@ -95,6 +99,7 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut described = json!({
         "operationId": operation.name,
         "summary": operation.meaning,
+        "description": format!("Needs the right `{}`.", operation.right.as_str()),
         "parameters": parameters,
         "responses": responses,
     });
@@ -118,6 +123,12 @@ fn answers(answers: Answers) -> Value {
             "200": {
                 "description": "The text.",
                 "content": { "text/plain": { "schema": { "type": "string" } } },
+            },
+        }),
+        Answers::Bundle => json!({
+            "200": {
+                "description": "The bundle.",
+                "content": { "application/gzip": { "schema": { "type": "string", "format": "binary" } } },
             },
         }),
         Answers::Stream(name) => json!({

@@ -8,12 +8,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ProblemCode {
-    /// The token is missing or is not the server's.
+    /// The token is missing, wrong, revoked or expired.
     TokenRefused,
     /// The request names a host that is not this machine.
     HostRefused,
     /// A page of another origin sent the request.
     OriginRefused,
+    /// The token does not have the right to this operation.
+    RightMissing,
+    /// The token may not use this directory.
+    DirRefused,
+    /// The token sends more requests, or has more streams, than it may.
+    TooMany,
     /// There is nothing at this path.
     NotFound,
     /// The path does not have this method.
@@ -52,6 +58,8 @@ pub enum ProblemCode {
     NotExecutedHere,
     /// No call waits for this answer, or no longer.
     NotAsked,
+    /// The user's files were changed since, so nothing was written.
+    Conflict,
     /// The idempotency key was used for another request.
     KeyConflict,
     /// The server executes as many runs, or has as many streams, as it may.

@@ -3,11 +3,14 @@
 use axum::http::StatusCode;
 use posse::discovery::DefinitionType;
 use posse::ports::StoreError;
-use posse::{Decision, Error, HistoryError, RequestField, RuntimeError};
+use posse::{AgentId, ApplyError, Decision, Error, HistoryError, RequestField, RuntimeError};
 use posse_setup::doctor::{MachineRemedy, MachineWords};
 use posse_setup::{Note, OpenError, Remedy, SetupError, SetupErrorKind, Subject};
 
 use super::problem::{Problem, ProblemCode};
+
+/// How many files of a conflict a remedy names.
+const PATHS_NAMED_MAX: usize = 5;
 
 impl From<SetupError> for Problem {
     fn from(error: SetupError) -> Self {
@@ -137,11 +140,14 @@ impl From<Error> for Problem {
             Error::NotAsked { .. } => conflict(ProblemCode::NotAsked),
             Error::Store(error) | Error::History(HistoryError::Store(error)) => error.into(),
             Error::Runtime(error) => error.into(),
-            Error::IsReplay { .. }
-            | Error::Files { .. }
+            Error::NotApplied { agent, problem, branch, .. } => not_applied(&agent, &problem, branch, detail),
+            Error::NotUndone { agent, problem, .. } => not_applied(&agent, &problem, None, detail),
+            Error::IsReplay { .. } => {
+                Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::Refused, detail)
+            }
+            Error::Files { .. }
             | Error::Cleaning(_)
-            | Error::NotApplied { .. }
-            | Error::NotUndone { .. }
+            | Error::Server(_)
             | Error::BundleName(_)
             | Error::ExportExists(_)
             | Error::NotExported { .. }
@@ -149,6 +155,27 @@ impl From<Error> for Problem {
             | Error::Workspace(_)
             | Error::History(_) => Problem::failed(detail),
         }
+    }
+}
+
+/// Work that was not applied, or an apply that was not taken back. Nothing was written.
+fn not_applied(agent: &AgentId, problem: &ApplyError, branch: Option<String>, detail: String) -> Problem {
+    let conflict = |code, remedy: String| Problem::conflict(code, detail.clone()).remedy(remedy);
+    match problem {
+        ApplyError::Conflict(found) | ApplyError::ChangedSince(found) => {
+            let mut paths: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+            paths.truncate(PATHS_NAMED_MAX);
+            let by_hand =
+                branch.map(|branch| format!(", or merge the branch `{branch}`")).unwrap_or_default();
+            let remedy = format!("the user changed {} since: undo these changes{by_hand}", paths.join(", "));
+            conflict(ProblemCode::Conflict, remedy)
+        }
+        ApplyError::NotApplied => Problem::conflict(ProblemCode::NotThere, detail),
+        ApplyError::Refused { .. } => {
+            conflict(ProblemCode::Refused, format!("the diff of {agent} shows its changes"))
+        }
+        ApplyError::Moved { .. } => conflict(ProblemCode::Conflict, "send the request again".to_owned()),
+        ApplyError::Workspace(_) => Problem::failed(detail),
     }
 }
 

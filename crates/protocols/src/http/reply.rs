@@ -2,7 +2,7 @@
 //! problem document.
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use posse::api::{Object, VersionedObject};
 
@@ -12,6 +12,10 @@ use super::problem::Problem;
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// The content type of objects.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// How long a client with too many requests waits, in seconds.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// The content type of bundles.
+const BUNDLE: HeaderValue = HeaderValue::from_static("application/gzip");
 /// The content type of texts.
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
@@ -21,6 +25,8 @@ pub(super) enum Reply {
     Whole(StatusCode, HeaderValue, Bytes),
     /// A stream of server-sent events.
     Stream(Body),
+    /// A bundle, with the name of its file.
+    Bundle(Body, String),
     /// A stream that has nothing more to say, so that a client does not connect again.
     Over,
 }
@@ -65,6 +71,15 @@ impl Reply {
                 response.headers_mut().insert(header::CONTENT_TYPE, content);
                 response
             }
+            Self::Bundle(body, name) => {
+                let mut response = Response::new(body);
+                response.headers_mut().insert(header::CONTENT_TYPE, BUNDLE);
+                // The name is the id of a run.
+                if let Ok(name) = HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")) {
+                    response.headers_mut().insert(header::CONTENT_DISPOSITION, name);
+                }
+                response
+            }
             Self::Over => StatusCode::NO_CONTENT.into_response(),
         }
     }
@@ -83,14 +98,20 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = serde_json::to_string(&self).unwrap_or_default();
         let mut response = (self.status_code(), [(header::CONTENT_TYPE, PROBLEM)], body).into_response();
-        if self.status_code() == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        match self.status_code() {
+            StatusCode::UNAUTHORIZED => {
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+            }
+            _ => {}
         }
         response
     }
 }
 
-/// Headers of every response: nothing is kept for others, sniffed, framed or executed.
+/// Headers of every response: nothing is kept for others, sniffed, framed, read by another origin or executed.
 pub(super) fn harden(response: &mut Response) {
     let headers = response.headers_mut();
     for (name, value) in [
@@ -99,7 +120,10 @@ pub(super) fn harden(response: &mut Response) {
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        headers.insert(name, HeaderValue::from_static(value));
+        // The page has its own policy, and keeps some of its files.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
 }

@@ -6,77 +6,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, RawPathParams, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use posse::RunId;
 use posse_setup::execution::is_interrupted;
+use posse_setup::server::{AccessFile, AuditLog, ServerAccess};
 use posse_setup::settings::Settings;
-use posse_setup::{Notes, OpenError, Setup, SetupError, models};
+use posse_setup::{Notes, Setup};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
-use super::access::{check_origin, check_token};
+use super::access::{check_origin, check_own_page};
+use super::assets::{self, now_ms};
+use super::callers::Tokens;
 use super::connection::GuardedConnection;
+use super::executing::respond;
 use super::hosting::{ResumeOutcome, why};
-use super::idempotency::{KeptReply, RequestKey};
 use super::limits::{
-    BODY_MAX_BYTES, BODY_TIMEOUT, CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES,
-    HEADERS_TIMEOUT, RUNS_SEARCHED_MAX,
+    CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES, HEADERS_TIMEOUT, RUNS_SEARCHED_MAX,
+    TLS_TIMEOUT,
 };
 use super::openapi::openapi;
-use super::operations::{Call, Effect, OPERATIONS, Operation};
+use super::operations::{Effect, OPERATIONS};
+use super::options::{ServeError, ServeOptions};
 use super::problem::{Problem, ProblemCode};
-use super::query::Query;
-use super::reply::{JSON, Reply, harden};
-use super::state::ServerState;
-use super::token::{Token, TokenError};
+use super::reply::{JSON, harden};
+use super::state::{ServerState, Tenant};
+use super::tls;
+use super::token::Token;
+use super::webhooks::WebhookSender;
 
 /// The path of the OpenAPI document.
 const OPENAPI: &str = "/api/openapi.json";
-/// The only path that needs no token.
-const TOP: &str = "/";
-/// What is at the top of the server.
-const WELCOME: &str = "This is a server of Posse.\n\nThe API is beneath /api/v1, and /api/openapi.json describes it. \
-                       Send the token of the server as `Authorization: Bearer TOKEN`.\n";
+/// What needs a token. Everything else is the page, whose files tell nothing.
+const API: &str = "/api/";
 /// How long the server waits before it accepts again after the operating system refused it.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Why a server did not start. Nothing listens.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// Other machines could reach the address.
-    #[error("{0} can be reached from other machines, and this server is not encrypted")]
-    NotLoopback(SocketAddr),
-    /// The address cannot be listened on.
-    #[error("{address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the operating system.
-        error: std::io::Error,
-    },
-    /// The state directory cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// There is no token.
-    #[error(transparent)]
-    Token(#[from] TokenError),
-}
-
-impl From<SetupError> for ServeError {
-    fn from(error: SetupError) -> Self {
-        Self::Open(error.into())
-    }
-}
 
 /// The interrupted runs that a server was to take over.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -93,23 +68,36 @@ pub struct ResumedRuns {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    options: ServeOptions,
+    tls: Option<TlsAcceptor>,
     state: Arc<ServerState>,
+    webhook: Option<WebhookSender>,
 }
 
 impl Server {
     /// Listens, opens the state directory of the user, and reads or makes the token.
-    pub async fn bind(setup: &Setup, address: SocketAddr) -> Result<Self, ServeError> {
-        if !address.ip().is_loopback() {
-            return Err(ServeError::NotLoopback(address));
-        }
+    pub async fn bind(setup: &Setup, options: ServeOptions) -> Result<Self, ServeError> {
+        options.check()?;
+        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+        let address = options.listen;
         let failed = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let registry = models::usual(setup)?;
-        let posse = setup.open(registry, &Settings::own(&setup.environment)?)?;
-        let token = Token::load(setup.state_dir()?)?;
-        let state = Arc::new(ServerState::new(Arc::new(setup.clone()), posse, token));
-        Ok(Self { listener, address, state })
+        let local = Tenant::local(setup)?;
+        let reader = local.posse.clone();
+        let state_dir = setup.state_dir()?;
+        let token = Token::load(state_dir)?;
+        // A mistake in the file is reported when the server starts, not with the first request.
+        ServerAccess::load(state_dir)?;
+        let tokens = Tokens::new(token, AccessFile::new(state_dir));
+        let state = ServerState::new(local, tokens, AuditLog::new(state_dir), options.reached());
+        let state = Arc::new(state);
+        let settings = Settings::own(&setup.environment)?;
+        let webhook = match settings.webhook.webhook(&setup.environment.variables)? {
+            Some(webhook) => Some(WebhookSender::open(webhook, reader, state_dir).await?),
+            None => None,
+        };
+        Ok(Self { listener, address, options, tls, state, webhook })
     }
 
     /// The address that it listens on.
@@ -117,26 +105,28 @@ impl Server {
         self.address
     }
 
-    /// The token that a client needs.
-    pub fn token(&self) -> &str {
-        self.state.token.text()
+    /// The URL of the page, with the token that a client needs.
+    pub fn url(&self) -> String {
+        let token = self.state.tokens.startup();
+        let scheme = if self.options.tls.is_some() || self.options.behind_proxy { "https" } else { "http" };
+        let host = match self.options.hosts.first() {
+            // The proxy has the usual port.
+            Some(host) if self.options.behind_proxy => bracketed(host),
+            Some(host) => format!("{}:{}", bracketed(host), self.address.port()),
+            None => self.address.to_string(),
+        };
+        format!("{scheme}://{host}/?token={token}")
     }
 
-    /// Takes over all interrupted runs of the state directory.
+    /// Takes over all interrupted runs of the state directory, those of every tenant that has a token.
     pub async fn resume_interrupted(&self) -> Result<ResumedRuns, posse::Error> {
-        let state = &self.state;
         let mut all = ResumedRuns::default();
-        for run in state.posse.runs("", RUNS_SEARCHED_MAX).await?.into_iter().filter(is_interrupted) {
-            let notes = &mut all.notes;
-            let resumed = async {
-                let slot = state.host.slot()?;
-                state.host.resume(slot, &run, &state.posse, &state.setup, notes).await
-            };
-            match resumed.await {
-                Ok(ResumeOutcome::Executed) => all.resumed.push(run.run),
-                // Another process was first, or it has ended: nothing is left to do.
-                Ok(ResumeOutcome::Held(_) | ResumeOutcome::Ended) => {}
-                Err(problem) => all.failed.push((run.run, why(&problem))),
+        for name in self.state.tokens.stored().tenants() {
+            match self.state.tenant(&name) {
+                Ok(tenant) => resume_runs(&tenant, &mut all).await?,
+                Err(problem) => {
+                    tracing::error!(tenant = name.as_str(), why = why(&problem), "no run is resumed");
+                }
             }
         }
         Ok(all)
@@ -145,7 +135,10 @@ impl Server {
     /// Serves until `stop`, then drains: no request begins, requests that have begun end, streams tell their clients to
     /// come back, and the runs stop as they are. Returns the runs that can be resumed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> Vec<RunId> {
-        let Self { listener, state, .. } = self;
+        let Self { listener, state, tls, webhook, .. } = self;
+        // What it has not sent when the server ends is sent by the next one.
+        let mut telling = JoinSet::new();
+        webhook.map(|webhook| telling.spawn(webhook.run()));
         let service = TowerToHyperService::new(router(&state));
         let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let mut connections = JoinSet::new();
@@ -158,7 +151,7 @@ impl Server {
             };
             match accepted {
                 Some((connection, slot)) => {
-                    let serving = serve_connection(connection, service.clone(), Arc::clone(&state));
+                    let serving = serve_client(connection, tls.clone(), service.clone(), Arc::clone(&state));
                     connections.spawn(async move {
                         serving.await;
                         drop(slot);
@@ -172,10 +165,31 @@ impl Server {
         let ended = async { while connections.join_next().await.is_some() {} };
         // A client that does not read keeps nothing alive.
         let _ = tokio::time::timeout(DRAIN_PATIENCE, ended).await;
-        let open = state.host.stop().await;
+        let mut open = Vec::new();
+        for tenant in state.opened_tenants() {
+            open.extend(tenant.host.stop().await);
+        }
         connections.shutdown().await;
         open
     }
+}
+
+async fn resume_runs(tenant: &Tenant, all: &mut ResumedRuns) -> Result<(), posse::Error> {
+    let runs = tenant.posse.runs("", RUNS_SEARCHED_MAX).await?;
+    for run in runs.into_iter().filter(is_interrupted) {
+        let notes = &mut all.notes;
+        let resumed = async {
+            let slot = tenant.host.slot()?;
+            tenant.host.resume(slot, &run, &tenant.posse, &tenant.setup, notes).await
+        };
+        match resumed.await {
+            Ok(ResumeOutcome::Executed) => all.resumed.push(run.run),
+            // Another process was first, or it has ended: nothing is left to do.
+            Ok(ResumeOutcome::Held(_) | ResumeOutcome::Ended) => {}
+            Err(problem) => all.failed.push((run.run, why(&problem))),
+        }
+    }
+    Ok(())
 }
 
 /// The next connection, once there may be one more; `None` if the operating system refused it.
@@ -190,13 +204,33 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> Option<(TcpSt
     }
 }
 
-async fn serve_connection(
+/// A host as a URL has it.
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// Agrees on TLS, if the server speaks it, and serves a connection.
+async fn serve_client(
     connection: TcpStream,
+    tls: Option<TlsAcceptor>,
     service: TowerToHyperService<Router>,
     state: Arc<ServerState>,
 ) {
     // Events are small, and each is sent at once.
     let _ = connection.set_nodelay(true);
+    let Some(tls) = tls else { return serve_connection(connection, service, state).await };
+    match tokio::time::timeout(TLS_TIMEOUT, tls.accept(connection)).await {
+        Ok(Ok(connection)) => serve_connection(connection, service, state).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
+        Err(_) => tracing::debug!("a client did not agree on TLS in time"),
+    }
+}
+
+async fn serve_connection(
+    connection: impl AsyncRead + AsyncWrite + Send + Unpin,
+    service: TowerToHyperService<Router>,
+    state: Arc<ServerState>,
+) {
     let connection = TokioIo::new(GuardedConnection::new(connection));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -238,31 +272,32 @@ fn router(state: &Arc<ServerState>) -> Router {
     let description = move || async move { ([(header::CONTENT_TYPE, JSON)], document) };
     router
         .route(OPENAPI, get(description))
-        .route(TOP, get(async || WELCOME))
-        .fallback(async || {
-            Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
-        })
+        .fallback(fallback)
         .method_not_allowed_fallback(async |request: Request| {
             let detail = format!("this path has no {}", request.method());
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail)
         })
         .layer(middleware::from_fn_with_state(Arc::clone(state), check))
+        .with_state(Arc::clone(state))
+}
+
+/// Answers what no operation does: with the page, or that there is nothing.
+async fn fallback(State(state): State<Arc<ServerState>>, request: Request) -> Response {
+    if is_api(request.uri().path()) {
+        let detail = "there is nothing at this path";
+        return Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, detail).into_response();
+    }
+    assets::respond(&state, request.method(), request.uri(), request.headers())
+}
+
+/// Whether a path is one of the API.
+fn is_api(path: &str) -> bool {
+    path.starts_with(API)
 }
 
 /// Checks where a request comes from, and its token, before anything else of it is read.
-async fn check(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
-    let is_open = request.uri().path() == TOP;
-    let checked = check_origin(request.headers())
-        .and_then(|()| if is_open { Ok(()) } else { check_token(request.headers(), &state.token) });
-    let checked = checked.and_then(|()| {
-        if state.is_draining() {
-            let detail = "the server is about to end, and accepts no requests";
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail))
-        } else {
-            Ok(())
-        }
-    });
-    let mut response = match checked {
+async fn check(State(state): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
+    let mut response = match checked(&state, &mut request) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     };
@@ -270,90 +305,20 @@ async fn check(State(state): State<Arc<ServerState>>, request: Request, next: Ne
     response
 }
 
-async fn respond(state: Arc<ServerState>, operation: &'static Operation, request: Request) -> Response {
-    let headers = request.headers().clone();
-    let is_read = operation.effect == Effect::Reads;
-    match answer(state, operation, request).await {
-        Ok(reply) => reply.into_response(is_read, &headers),
-        Err(problem) => problem.into_response(),
-    }
-}
-
-/// Executes an operation.
-async fn answer(
-    state: Arc<ServerState>,
-    operation: &'static Operation,
-    request: Request,
-) -> Result<Reply, Problem> {
-    let (mut parts, body) = request.into_parts();
-    let query = Query::read(parts.uri.query().unwrap_or_default(), operation.query)?;
-    let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-    let params = params.map_err(|_| {
-        Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
-    })?;
-    let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-    let headers = parts.headers;
-    let body = if operation.effect == Effect::Acts { read_body(&headers, body).await? } else { Bytes::new() };
-    if operation.body.is_some() && !body.is_empty() {
-        check_content(&headers)?;
-    }
-    if operation.effect == Effect::Reads {
-        let call = Call { state, path, query, headers, body, key: None };
-        return (operation.handler)(call).await;
-    }
-    if operation.body.is_none() && !body.is_empty() && &body[..] != b"{}" {
-        let detail = "this operation has no body";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail));
-    }
-    let key = RequestKey::of(&headers, parts.uri.path(), &body)?;
-    let call = Call { state: Arc::clone(&state), path, query, headers, body, key: key.clone() };
-    // A client that goes away must not leave an operation half done.
-    let acting = tokio::spawn(async move {
-        let Some(key) = key else { return (operation.handler)(call).await };
-        let slot = state.keys.slot(&key)?;
-        let kept = slot.get_or_try_init(|| async {
-            match (operation.handler)(call).await? {
-                Reply::Whole(status, content, body) => Ok(KeptReply { status, content, body }),
-                Reply::Stream(_) | Reply::Over => Err(Problem::failed("a stream has no key")),
-            }
-        });
-        let KeptReply { status, content, body } = kept.await?.clone();
-        Ok(Reply::Whole(status, content, body))
-    });
-    acting.await.map_err(|error| Problem::failed(error.to_string()))?
-}
-
-/// Reads the whole body of a request, within its limits.
-async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format!("the body has more than the {BODY_MAX_BYTES} bytes accepted");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, ProblemCode::TooLarge, detail)
-    };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: usize| length > BODY_MAX_BYTES) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, BODY_MAX_BYTES).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => {
-            Err(Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, error.to_string()))
+fn checked(state: &ServerState, request: &mut Request) -> Result<(), Problem> {
+    check_origin(request.headers(), &state.reached)?;
+    if is_api(request.uri().path()) {
+        let caller = state.tokens.caller(request.headers(), now_ms())?;
+        if caller.is_browser {
+            let acts = !matches!(*request.method(), Method::GET | Method::HEAD);
+            check_own_page(request.headers(), acts)?;
         }
-        Err(_) => {
-            let detail = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, ProblemCode::TooSlow, detail))
-        }
+        state.token_limits.of(&caller.name).count_request()?;
+        request.extensions_mut().insert(caller);
     }
-}
-
-/// Refuses a body that a form of a page could send.
-fn check_content(headers: &HeaderMap) -> Result<(), Problem> {
-    let content = headers.get(header::CONTENT_TYPE).and_then(|content| content.to_str().ok());
-    let media = content.map(|content| content.split(';').next().unwrap_or_default().trim());
-    if media.is_some_and(|media| media.eq_ignore_ascii_case("application/json")) {
-        return Ok(());
+    if state.is_draining() {
+        let detail = "the server is about to end, and accepts no requests";
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail));
     }
-    let detail = "the body must be JSON, with the content type application/json";
-    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ProblemCode::InvalidRequest, detail)
-        .field(header::CONTENT_TYPE.as_str()))
+    Ok(())
 }

@@ -14,12 +14,14 @@ use futures::stream;
 use posse::api::{self, Object};
 use posse::{AgentId, Delta, EventKind, Events, JournalEvent, RunId, TaskEvents};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 
+use super::assets::now_ms;
+use super::callers::Caller;
 use super::limits::{HEARTBEAT, PIECE_MAX_BYTES};
 use super::problem::Problem;
 use super::reply::json;
-use super::state::ServerState;
+use super::state::{ServerState, StreamSlot};
 
 /// The header of a client that connects again.
 pub(super) const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -29,6 +31,9 @@ const BEGINNING: &str = "retry: 500\n\n";
 const BEAT: &str = ": heartbeat\n\n";
 /// The last message of a stream whose server drains.
 const DRAINING: &str = "event: draining\ndata: {}\n\n";
+
+/// The last message of a stream whose token was revoked or has expired.
+const REVOKED: &str = "event: revoked\ndata: {}\n\n";
 
 /// The number after which a client continues: the one that it sends when it connects again, else a parameter.
 pub(super) fn continues_after(headers: &HeaderMap, parameter: Option<u64>) -> Result<u64, Problem> {
@@ -56,16 +61,26 @@ impl EventFilter {
 
 /// The parts that all streams have.
 struct Open {
+    state: Arc<ServerState>,
+    caller: Caller,
     draining: watch::Receiver<bool>,
     is_over: bool,
     is_new: bool,
-    _slot: OwnedSemaphorePermit,
+    _slot: StreamSlot,
 }
 
 impl Open {
-    fn new(state: &ServerState) -> Result<Self, Problem> {
-        let slot = state.stream_slot()?;
-        Ok(Self { draining: state.draining(), is_over: false, is_new: true, _slot: slot })
+    fn new(state: &Arc<ServerState>, caller: &Caller) -> Result<Self, Problem> {
+        let slot = state.stream_slot(caller)?;
+        let (state, caller) = (Arc::clone(state), caller.clone());
+        Ok(Self {
+            state: Arc::clone(&state),
+            caller,
+            draining: state.draining(),
+            is_over: false,
+            is_new: true,
+            _slot: slot,
+        })
     }
 
     /// Waits for the next news of the stream. Anything else that is to be sent first is an error.
@@ -73,15 +88,21 @@ impl Open {
         if std::mem::take(&mut self.is_new) {
             return Err(BEGINNING);
         }
-        tokio::select! {
+        let news = tokio::select! {
             biased;
             _ = self.draining.wait_for(|is_draining| *is_draining) => {
                 self.is_over = true;
-                Err(DRAINING)
+                return Err(DRAINING);
             }
             news = news => Ok(news),
             () = tokio::time::sleep(HEARTBEAT) => Err(BEAT),
+        };
+        // A stream may last longer than its token.
+        if !self.state.tokens.knows(&self.caller, now_ms()) {
+            self.is_over = true;
+            return Err(REVOKED);
         }
+        news
     }
 
     /// Ends the stream with a problem.
@@ -126,12 +147,13 @@ struct EventPieces {
 
 /// Streams the events of a run until it ends.
 pub(super) fn events(
-    state: &ServerState,
+    state: &Arc<ServerState>,
+    caller: &Caller,
     run: RunId,
     events: Events,
     filter: EventFilter,
 ) -> Result<Body, Problem> {
-    Ok(body(EventPieces { open: Open::new(state)?, events, filter, run }))
+    Ok(body(EventPieces { open: Open::new(state, caller)?, events, filter, run }))
 }
 
 impl Pieces for EventPieces {
@@ -194,8 +216,14 @@ struct TaskPieces {
 }
 
 /// Streams the task view of an agent until it is done. Its events are numbered from 1.
-pub(super) fn task(state: &ServerState, run: RunId, events: TaskEvents, known: u64) -> Result<Body, Problem> {
-    Ok(body(TaskPieces { open: Open::new(state)?, events, run, read: 0, known }))
+pub(super) fn task(
+    state: &Arc<ServerState>,
+    caller: &Caller,
+    run: RunId,
+    events: TaskEvents,
+    known: u64,
+) -> Result<Body, Problem> {
+    Ok(body(TaskPieces { open: Open::new(state, caller)?, events, run, read: 0, known }))
 }
 
 impl Pieces for TaskPieces {
@@ -241,11 +269,12 @@ struct DeltaPieces {
 
 /// Streams what the models of a run write at the moment.
 pub(super) fn deltas(
-    state: &ServerState,
+    state: &Arc<ServerState>,
+    caller: &Caller,
     deltas: broadcast::Receiver<Arc<[Delta]>>,
     agent: Option<AgentId>,
 ) -> Result<Body, Problem> {
-    Ok(body(DeltaPieces { open: Open::new(state)?, deltas, agent, sent: 0 }))
+    Ok(body(DeltaPieces { open: Open::new(state, caller)?, deltas, agent, sent: 0 }))
 }
 
 impl Pieces for DeltaPieces {

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use posse::atomic_file::{self, ExistingFile, PRIVATE};
+use posse_setup::server::access::random_hex;
 
 /// The file of the token in the state directory.
 const FILE: &str = "serve.token";
@@ -53,11 +54,8 @@ impl Token {
         if let Some(token) = read(&path)? {
             return Ok(token);
         }
-        let mut bytes = [0; BYTES];
         let failed = |error| TokenError::File { path: path.clone(), error };
-        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-            .map_err(|error| failed(error.into()))?;
-        let text: String = blake3::Hash::from(bytes).to_hex().to_string();
+        let text = random_hex().map_err(failed)?;
         match atomic_file::write(&path, PRIVATE, ExistingFile::Keep, |file| file.write_all(text.as_bytes())) {
             Ok(()) => Ok(Self::of_text(&text)),
             // Another server made one at the same moment.
@@ -71,6 +69,11 @@ impl Token {
     /// The text, for the one place that shows it.
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The hash of the token.
+    pub(super) fn hash(&self) -> blake3::Hash {
+        self.hash
     }
 
     /// Whether a text is the token. Hashes are compared in constant time, so that the time tells nothing.

@@ -188,6 +188,14 @@ keys! {
         "The provider's key";
     "search.key_env": String = one(search.key_env, text()), Never, Words("the provider's usual variable"), None,
         "The environment variable with the key";
+    "webhook.url": String = one(webhook.url, text().shown(address)), Never, One(|| Value::Null), None,
+        "The address to which a server reports what happens in runs";
+    "webhook.key": Secret = one(webhook.key, word(Secret::parse).shown(secret)), Never, One(|| Value::Null), None,
+        "The key of the signatures of these reports";
+    "webhook.key_env": String = one(webhook.key_env, text()), Never, One(|| Value::Null), None,
+        "The environment variable with this key";
+    "webhook.events": Vec<String> = one(webhook.events, list()), Never, Words("all"), None,
+        "What is reported there: `run.ended`, `question.asked`";
     "sandbox.level": RequiredLevel = one(sandbox.level, file_only()), Trusted, One(|| "namespaces".into()), None,
         "The weakest isolation that a sandbox may have";
     "sandbox.read": Vec<String> = one(sandbox.read, file_only()), Trusted, One(empty), None,
@@ -225,9 +233,10 @@ keys! {
 }
 
 /// The sections of a file, each with its meaning.
-pub(super) const SECTIONS: [(&str, &str); 5] = [
+pub(super) const SECTIONS: [(&str, &str); 6] = [
     ("agent", "Limits and defaults of runs"),
     ("search", "The provider of web searches"),
+    ("webhook", "The address to which a server reports what happens"),
     ("sandbox", "What commands of agents can see and use"),
     ("workspace", "How workspaces are made"),
     ("gc", "When workspaces and salvaged work are removed"),

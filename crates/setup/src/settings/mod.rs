@@ -18,6 +18,7 @@ mod sandbox;
 mod schema;
 mod search;
 mod variables;
+mod webhook;
 mod workspace;
 
 use std::fmt;
@@ -32,6 +33,7 @@ use self::sandbox::SandboxSettings;
 pub use self::schema::schema;
 pub(crate) use self::search::SEARCH_KEYS;
 use self::search::SearchSettings;
+use self::webhook::WebhookSettings;
 use self::workspace::{GcKeys, WorkspaceKeys};
 use crate::Setup;
 use crate::environment::Environment;
@@ -123,6 +125,8 @@ pub struct Settings {
     pub proxy: Option<WithOrigin<String>>,
     /// `search`: the provider of web searches.
     pub search: SearchSettings,
+    /// `webhook`: the address to which a server reports what happens.
+    pub webhook: WebhookSettings,
     /// `sandbox`: what commands of agents see and may use.
     pub sandbox: SandboxSettings,
     /// `workspace`: how workspaces are created.

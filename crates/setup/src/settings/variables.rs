@@ -4,11 +4,15 @@ use posse_domain::nearest::{hint, nearest};
 
 use super::keys;
 use super::{Origin, Settings};
-use crate::environment::{Environment, POSSE_HOME, POSSE_LOG, SETTINGS_PREFIX};
+use crate::environment::{
+    Environment, POSSE_HOME, POSSE_LOG, POSSE_SERVER, POSSE_SERVER_TOKEN, POSSE_SERVER_TOKEN_FILE,
+    SETTINGS_PREFIX,
+};
 use crate::error::{Remedy, SetupError};
 
 /// Variables that are read before any setting.
-const NO_SETTINGS: [&str; 2] = [POSSE_HOME, POSSE_LOG];
+const NO_SETTINGS: [&str; 5] =
+    [POSSE_HOME, POSSE_LOG, POSSE_SERVER, POSSE_SERVER_TOKEN, POSSE_SERVER_TOKEN_FILE];
 /// Replaces a dot, which shells do not allow in a name.
 const DOT: &str = "__";
 

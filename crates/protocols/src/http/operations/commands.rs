@@ -1,50 +1,19 @@
-//! Operations that start runs, send them commands, and answer their questions.
+//! Operations that send commands to runs, and answer their questions.
 
 use axum::http::StatusCode;
 use posse::api::CancelState;
-use posse::{AgentId, AgentState, QuestionScope, RunId, StoredApproval, api};
+use posse::{AgentId, AgentState, QuestionScope, StoredApproval, api};
 use posse_setup::Notes;
 
 use super::super::hosting::{ResumeOutcome, held};
-use super::super::idempotency::RequestKey;
-use super::super::limits::KEYED_RUNS_MAX;
 use super::super::problem::{Problem, ProblemCode};
-use super::super::refusal::note_line;
 use super::super::reply::Reply;
-use super::super::requests::{self, AnswerQuestion, EndRun, QuestionDecision, SendMessage, StartRun};
+use super::super::requests::{self, AnswerQuestion, EndRun, QuestionDecision, SendMessage};
+use super::starting::started;
 use super::{Call, agent_of};
 
 /// The reason of a client that gives none.
 const REASON: &str = "cancelled by the user";
-
-/// Starts a run.
-pub(super) async fn start(call: Call) -> Result<Reply, Problem> {
-    let request: StartRun = requests::read(&call.body)?;
-    let mut notes = Notes::none();
-    let run = if let Some(run) = already_started(&call).await? {
-        run
-    } else {
-        let draft = request.draft(call.key.as_ref().map(RequestKey::session))?;
-        let slot = call.state.host.slot()?;
-        call.state.host.start(slot, draft, &call.state.setup, &mut notes).await?
-    };
-    Reply::with_status(StatusCode::CREATED, &started(&run, &notes))
-}
-
-/// The run that an earlier request with the same key has started, maybe before the server was killed.
-async fn already_started(call: &Call) -> Result<Option<RunId>, Problem> {
-    let Some(key) = &call.key else { return Ok(None) };
-    let runs = call.state.posse.runs("", KEYED_RUNS_MAX).await?;
-    let found = runs.into_iter().find_map(|run| Some((key.started(run.session_id.as_deref())?, run.run)));
-    match found {
-        Some((false, _)) => Err(RequestKey::conflict()),
-        found => Ok(found.map(|(_, run)| run)),
-    }
-}
-
-fn started(run: &RunId, notes: &Notes) -> api::StartedRun {
-    api::StartedRun { run: run.to_string(), notes: notes.iter().map(note_line).collect() }
-}
 
 /// Takes over an interrupted run.
 pub(super) async fn resume(call: Call) -> Result<Reply, Problem> {
@@ -52,15 +21,15 @@ pub(super) async fn resume(call: Call) -> Result<Reply, Problem> {
     if !run.status.is_running() {
         return Err(posse::Error::Ended { run: run.run, status: run.status }.into());
     }
-    let slot = call.state.host.slot()?;
+    let slot = call.tenant.host.slot()?;
     let mut notes = Notes::none();
-    let state = &call.state;
-    let resumed = state.host.resume(slot, &run, &state.posse, &state.setup, &mut notes).await;
+    let tenant = &call.tenant;
+    let resumed = tenant.host.resume(slot, &run, &tenant.posse, &tenant.setup, &mut notes).await;
     match resumed? {
         ResumeOutcome::Executed => Reply::with_status(StatusCode::ACCEPTED, &started(&run.run, &notes)),
         ResumeOutcome::Held(holder) => Err(held(&run.run, &holder)),
         ResumeOutcome::Ended => {
-            let status = state.posse.summary(&run.run).await?.status;
+            let status = tenant.posse.summary(&run.run).await?.status;
             Err(posse::Error::Ended { run: run.run, status }.into())
         }
     }
@@ -83,7 +52,7 @@ async fn end(call: Call, at_once: bool) -> Result<Reply, Problem> {
         Some(agent) => agent_of(&run, agent)?,
         None => run.root(),
     };
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let reason = request.reason.as_deref().unwrap_or(REASON);
     if at_once {
         posse.kill(&agent, reason).await?;
@@ -93,8 +62,8 @@ async fn end(call: Call, at_once: bool) -> Result<Reply, Problem> {
     // No process may execute the run. Then this one takes it over to end it.
     let is_interrupted = agent.is_root() && posse.summary(&run).await?.holder.is_none();
     // Without a free slot, the next process that resumes the run ends it.
-    if is_interrupted && let Ok(slot) = call.state.host.slot() {
-        call.state.host.resume_with(slot, posse.clone(), &run).await?;
+    if is_interrupted && let Ok(slot) = call.tenant.host.slot() {
+        call.tenant.host.resume_with(slot, posse.clone(), &run).await?;
     }
     let state =
         if is_executed(&call, &agent).await? { CancelState::Requested } else { CancelState::AtResume };
@@ -111,7 +80,7 @@ pub(super) async fn send(call: Call) -> Result<Reply, Problem> {
     }
     let run = call.run().await?.run;
     let agent = call.agent(&run)?;
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let state = posse.current_state(&run).await?;
     let is_closed = state.agents().get(&agent).is_some_and(|known| known.state == AgentState::Closed);
     if is_closed && state.status().is_running() {
@@ -125,7 +94,7 @@ pub(super) async fn send(call: Call) -> Result<Reply, Problem> {
 
 /// Whether a process executes the run of an agent.
 async fn is_executed(call: &Call, agent: &AgentId) -> Result<bool, Problem> {
-    Ok(call.state.posse.summary(&agent.run()).await?.holder.is_some())
+    Ok(call.tenant.posse.summary(&agent.run()).await?.holder.is_some())
 }
 
 /// Answers a question.
@@ -137,7 +106,7 @@ pub(super) async fn answer(call: Call) -> Result<Reply, Problem> {
         Some(agent) => QuestionScope::Agent(agent_of(&run, agent)?),
         None => QuestionScope::Run(run),
     };
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let mut found = posse.find_questions(&scope, request.call_id.as_deref()).await?.unanswered;
     found.retain(|(_, question)| question.approval.to_string() == request.approval);
     let not_asked = |detail: &str| Problem::conflict(ProblemCode::NotAsked, detail);

@@ -20,7 +20,7 @@ fn filter(call: &Call, run: &RunSummary) -> Result<EventFilter, Problem> {
 }
 
 /// Refuses a number that the journal does not have: a client that waited after it would miss events.
-fn check_after(after: u64, run: &RunSummary, field: &str) -> Result<(), Problem> {
+pub(super) fn check_after(after: u64, run: &RunSummary, field: &str) -> Result<(), Problem> {
     if after <= run.events {
         return Ok(());
     }
@@ -36,7 +36,7 @@ pub(super) async fn page(call: Call) -> Result<Reply, Problem> {
     let limit = call.query.number("limit").unwrap_or(EVENTS_PAGE).max(1);
     let mut after = call.query.number("after").unwrap_or(0);
     check_after(after, &run, "after")?;
-    let mut reading = call.state.posse.events(&run.run, after);
+    let mut reading = call.tenant.posse.events(&run.run, after);
     let mut events = Vec::new();
     let (mut bytes, mut looked_at, mut more) = (0, 0, false);
     while let Some(event) = reading.try_next().await? {
@@ -67,8 +67,8 @@ pub(super) async fn follow(call: Call) -> Result<Reply, Problem> {
     if !run.status.is_running() && after == run.events {
         return Ok(Reply::Over);
     }
-    let events = call.state.reader(&run.run).events(&run.run, after);
-    Ok(Reply::Stream(sse::events(&call.state, run.run, events, filter)?))
+    let events = call.tenant.reader(&run.run).events(&run.run, after);
+    Ok(Reply::Stream(sse::events(&call.state, &call.caller, run.run, events, filter)?))
 }
 
 /// Follows an agent in the form of a task.
@@ -76,18 +76,18 @@ pub(super) async fn task(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
     let agent = call.agent(&run)?;
     let known = sse::continues_after(&call.headers, None)?;
-    let posse = call.state.reader(&run);
+    let posse = call.tenant.reader(&run);
     posse.agent(&agent).await?;
-    Ok(Reply::Stream(sse::task(&call.state, run, posse.task_events(&agent), known)?))
+    Ok(Reply::Stream(sse::task(&call.state, &call.caller, run, posse.task_events(&agent), known)?))
 }
 
 /// Follows the deltas of a run that this process executes.
 pub(super) async fn deltas(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
     let agent = call.query.one("agent").map(|agent| agent_of(&run, agent)).transpose()?;
-    let executed = call.state.host.executed(&run).ok_or_else(|| {
+    let executed = call.tenant.host.executed(&run).ok_or_else(|| {
         let detail = format!("this server does not execute run {run}; its events can be followed");
         Problem::conflict(ProblemCode::NotExecutedHere, detail)
     })?;
-    Ok(Reply::Stream(sse::deltas(&call.state, executed.handle.deltas(), agent)?))
+    Ok(Reply::Stream(sse::deltas(&call.state, &call.caller, executed.handle.deltas(), agent)?))
 }

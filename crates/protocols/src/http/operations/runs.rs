@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use posse::{CloseReason, DiffForm, DiffOptions, FailKind, QuestionScope, RunId, RunSummary, TimeZone, api};
+use posse::{CloseReason, FailKind, QuestionScope, RunId, RunSummary, TimeZone, api};
 use posse_setup::hooks_before;
 use posse_setup::project_runs::Project;
 
+use super::super::assets::now_ms;
 use super::super::hosting::blocking;
 use super::super::limits::{RUNS_MEANWHILE_MAX, RUNS_PAGE, RUNS_SEARCHED_MAX};
 use super::super::problem::{Problem, ProblemCode};
 use super::super::reply::Reply;
-use super::{Call, now_ms};
+use super::Call;
 
 /// The words of every status of a run in a list.
 pub(super) const STATUSES: &[&str] =
@@ -21,11 +22,12 @@ pub(super) const STATUSES: &[&str] =
 pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     let limit = usize::try_from(call.query.number("limit").unwrap_or(RUNS_PAGE).max(1)).unwrap_or(usize::MAX);
     let cursor = call.query.one("cursor").map(Cursor::read).transpose()?;
-    let environment = &call.state.setup.environment;
+    let environment = &call.tenant.setup.environment;
     let project = call.query.one("dir").map(|dir| Project::of(Path::new(dir), environment));
     let statuses: Vec<&str> = call.query.all("status").collect();
-    let posse = &call.state.posse;
-    let all = posse.runs("", RUNS_SEARCHED_MAX).await?;
+    let posse = &call.tenant.posse;
+    let prefix = call.query.one("prefix").unwrap_or_default();
+    let all = posse.runs(prefix, RUNS_SEARCHED_MAX).await?;
     let mut wanted = cursor.map_or(&all[..], |cursor| cursor.rest(&all)).to_vec();
     wanted.retain(|run| project.as_ref().is_none_or(|project| project.has(run)));
     if statuses.is_empty() {
@@ -34,6 +36,8 @@ pub(super) async fn list(call: Call) -> Result<Reply, Problem> {
     }
     let ids: HashSet<RunId> = wanted.into_iter().map(|run| run.run).collect();
     let last = all.iter().rposition(|run| ids.contains(&run.run)).map_or(0, |at| at + 1);
+    // The place among all runs is known only if all were looked at.
+    let last = if prefix.is_empty() { last } else { usize::MAX };
     let among = u32::try_from(last).unwrap_or(u32::MAX).saturating_add(RUNS_MEANWHILE_MAX);
     let mut listed = posse.listed_runs(among, |run| ids.contains(&run.run)).await?;
     listed.retain(|run| statuses.is_empty() || statuses.contains(&run.status().as_str()));
@@ -89,6 +93,11 @@ impl Cursor {
 /// Shows a run.
 pub(super) async fn detail(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
+    if let Some(event) = call.query.number("at") {
+        let view = call.tenant.posse.view_at(&run, event).await?;
+        let files = api::FilesOfRun::default();
+        return Reply::object(&api::RunDetail::new(&view, view.last_at_ms(), &TimeZone::system(), files));
+    }
     shown(&call, &run).await.and_then(|detail| Reply::object(&detail))
 }
 
@@ -104,7 +113,7 @@ pub(super) async fn agent(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn shown(call: &Call, run: &RunId) -> Result<api::RunDetail, Problem> {
-    let posse = call.state.reader(run);
+    let posse = call.tenant.reader(run);
     let view = posse.view(run).await?;
     let result = posse.finished(run).await?.and_then(|finished| finished.result);
     let is_unmerged =
@@ -123,7 +132,7 @@ async fn shown(call: &Call, run: &RunId) -> Result<api::RunDetail, Problem> {
 /// Shows how a run ended.
 pub(super) async fn outcome(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
-    match call.state.posse.finished(&run).await? {
+    match call.tenant.posse.finished(&run).await? {
         Some(finished) => Reply::object(&api::Outcome::new(&finished, None)),
         None => Err(posse::Error::StillRunning(run).into()),
     }
@@ -132,7 +141,7 @@ pub(super) async fn outcome(call: Call) -> Result<Reply, Problem> {
 /// Shows what a run spent.
 pub(super) async fn stats(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
-    let view = call.state.posse.current_state(&run).await?;
+    let view = call.tenant.posse.current_state(&run).await?;
     Reply::object(&api::RunStats::new(&view, now_ms()))
 }
 
@@ -140,7 +149,7 @@ pub(super) async fn stats(call: Call) -> Result<Reply, Problem> {
 pub(super) async fn report(call: Call) -> Result<Reply, Problem> {
     let run = call.run().await?.run;
     let agent = call.agent(&run)?;
-    let posse = &call.state.posse;
+    let posse = &call.tenant.posse;
     let record = posse.agent(&agent).await?;
     let report = posse.report(&agent).await?;
     let report = report
@@ -152,34 +161,15 @@ pub(super) async fn report(call: Call) -> Result<Reply, Problem> {
     Reply::object(&api::ReportResult::new(&record, report, &checks, dir))
 }
 
-/// Shows the changes of an agent.
-pub(super) async fn diff(call: Call) -> Result<Reply, Problem> {
-    let run = call.run().await?.run;
-    let agent = call.agent(&run)?;
-    let form = match call.query.one("form") {
-        Some("stat") => DiffForm::Stat,
-        Some("name_status") => DiffForm::NameStatus,
-        _ => DiffForm::Patch,
-    };
-    let options = DiffOptions { form, colour: false };
-    let posse = &call.state.posse;
-    posse.agent(&agent).await?;
-    let text = match call.query.number("at") {
-        Some(event) => posse.diff_at(&agent, event, options).await?,
-        None => posse.diff(&agent, options).await?,
-    };
-    Ok(Reply::text(text))
-}
-
 /// Explains why an agent may or may not execute an operation.
 pub(super) async fn explain(call: Call) -> Result<Reply, Problem> {
     let found = call.run().await?;
     let agent = call.agent(&found.run)?;
     let operation = call.query.one("operation").unwrap_or_default();
-    let explained = call.state.posse.explain(&agent, operation).await?;
-    let sandbox = if explained.command.is_some() { call.state.setup.sandbox_level().await } else { None };
+    let explained = call.tenant.posse.explain(&agent, operation).await?;
+    let sandbox = if explained.command.is_some() { call.tenant.setup.sandbox_level().await } else { None };
     let tool = operation.split([':', '@']).next().unwrap_or_default().trim().to_owned();
-    let setup = call.state.setup.clone();
+    let setup = call.tenant.setup.clone();
     let hooks = blocking(move || hooks_before(&tool, Path::new(&found.dir), &setup)).await??;
     Reply::object(&api::Explanation::new(&explained).with_sandbox(sandbox).with_hooks(hooks))
 }
@@ -195,7 +185,7 @@ pub(super) async fn questions(call: Call) -> Result<Reply, Problem> {
         }
         QuestionScope::Run(found.run)
     };
-    let found = match call.state.posse.find_questions(&scope, None).await {
+    let found = match call.tenant.posse.find_questions(&scope, None).await {
         // It ended since it was found.
         Err(posse::Error::Ended { .. }) => Vec::new(),
         found => found?.unanswered,
