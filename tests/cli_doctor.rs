@@ -95,6 +95,22 @@ fn a_machine_without_namespaces_refuses_commands_and_says_what_to_do() {
     assert!(text.contains("UNSUPPORTED: No command was run: the sandbox cannot be made"), "{text}");
     assert!(!done.stdout.contains("\"agent.tool_intended\""), "nothing was intended: {done:?}");
     assert!(!home.made(&run_of(&done.json_lines()[0]), "made"));
+    // The run completed, but a command in it was not run: the last lines say so.
+    let run = ["run", "--model", "scripted/../script.yaml", "x"];
+    let said = without_namespaces(&home, "echo made > made", &run).exits(0).stderr;
+    assert!(said.contains("1 operation was refused; posse logs "), "{said}");
+    assert!(said.contains(": bash (No command was run: the sandbox cannot be made"), "{said}");
+    assert!(said.contains("\n  posse doctor says what this machine lacks for commands\n"), "{said}");
+}
+
+/// A variable with a wrong name is no problem of a file.
+#[test]
+fn the_doctor_says_which_variable_is_wrong() {
+    let home = Home::new();
+    home.set("POSSE_STATE_DIR", "/somewhere");
+    let doctor = home.posse(&["doctor"]).exits(1).stdout;
+    assert!(doctor.contains("MISSING  settings         POSSE_STATE_DIR: unknown setting"), "{doctor}");
+    assert!(!doctor.contains("fix or remove the file"), "{doctor}");
 }
 
 /// A user who requests weaker isolation gets it, with a list of what is missing.

@@ -228,6 +228,9 @@ const READING: &[(&str, i32, Comparison)] = &[
     ("models --all", 0, Widths),
     ("settings", 0, Whole),
     ("trust --list", 0, Whole),
+    ("token", 2, Whole),
+    ("token ls", 0, Cells),
+    ("token revoke none", 1, Whole),
     ("gc --dry-run", 0, Widths),
     ("doctor", 0, Widths),
     ("help", 0, Whole),
@@ -246,6 +249,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("completions", "a script for a shell"),
     ("man", "a page for `man`, which breaks its lines"),
     ("plan schema", "JSON"),
+    ("token new", "prints one random word, which no line can break"),
 ];
 
 /// Longest name of a snapshot, in characters.
@@ -262,6 +266,7 @@ fn snapshot_of(command: &str) -> String {
 #[test]
 fn the_verbs_that_read_fit_every_terminal() {
     let (home, run) = looked_at();
+    home.posse(&["token", "new", "a-page-on-a-phone", "--right", "read", "--right", "answer"]).exits(0);
     for (command, code, compared) in READING {
         let typed = command.replace("RUN", &run);
         let args: Vec<&str> = typed.split(' ').collect();

@@ -79,6 +79,54 @@ fn shared_files_that_were_changed_are_laid_out_again_and_the_run_says_so() {
     assert!(!third.stderr.contains("note: workspace of "), "{}", third.stderr);
 }
 
+/// A run with a large project says once why its workspaces are copies; one with a small project, or with copies that were
+/// requested, has nothing to say.
+#[test]
+fn a_run_whose_workspaces_have_to_be_copies_says_why() {
+    let script = json!([
+        {"when": {"agent": "*.1", "turn": 1}, "reply": {"tool_calls": [{"name": "write", "input": {"path": "a", "content": "a"}}]}},
+        {"when": {"turn": 1}, "reply": {"tool_calls": [
+            {"name": "task", "input": {"subagent_type": "general", "description": "a", "prompt": "a", "owns": ["a"]}},
+            {"name": "write", "input": {"path": "b", "content": "b"}},
+        ]}},
+        {"when": {}, "reply": {"text": "all done"}},
+    ]);
+    let said = |kind: &str, files: usize| {
+        let home = project(kind);
+        home.write_settings("sandbox: {level: landlock}\n");
+        for number in 0..files {
+            home.write(&format!("many/{number}"), "");
+        }
+        home.write("../script.yaml", &script.to_string());
+        home.without_namespaces(&["run", "--model", "scripted/../script.yaml", "do it"]).exits(0).stderr
+    };
+    let note = "a copy of all 1101 files, because no overlay can be mounted: ";
+    let large = said("auto", 1_100);
+    assert_eq!(large.matches(note).count(), 1, "{large}");
+    for (kind, files) in [("copies", 1_100), ("auto", 10)] {
+        let said = said(kind, files);
+        assert!(!said.contains("no overlay can be mounted"), "{kind}, {files} files: {said}");
+    }
+}
+
+/// Kernels before 5.2 cannot mount in this way, and those before 5.6 cannot open a file safely.
+#[test]
+fn an_older_kernel_has_copies_and_one_that_is_too_old_is_named() {
+    let home = project("auto");
+    home.not_replayed("it runs as on another kernel");
+    let script = json!([
+        {"when": {"turn": 1}, "reply": {"tool_calls": [{"name": "write", "input": {"path": "a", "content": "a"}}]}},
+        {"when": {}, "reply": {"text": "all done"}},
+    ]);
+    home.write("../script.yaml", &script.to_string());
+    let run = ["run", "--model", "scripted/../script.yaml", "do it"];
+    let copied = home.without_calls("fsopen,fsmount,move_mount,open_tree,mount_setattr", &run).exits(0);
+    assert!(copied.stdout.contains("all done"), "{copied:?}");
+    assert!(home.posse(&["diff", "--stat", "@"]).exits(0).stdout.contains("1 file changed"));
+    let refused = home.without_calls("openat2", &run).exits(1);
+    assert!(refused.stderr.contains("needs Linux 5.6 or newer"), "{refused:?}");
+}
+
 #[test]
 fn a_command_of_an_ordinary_user_that_could_not_rename_a_directory_says_what_to_do() {
     let home = project("auto");

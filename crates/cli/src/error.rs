@@ -313,7 +313,7 @@ impl From<posse::Error> for CliError {
             posse::Error::Bundle(_) => {
                 CliError::usage(message).hint("export the run again with `posse export`; nothing was done with this file")
             }
-            posse::Error::Workspace(_) => CliError::failed(message),
+            posse::Error::Workspace(_) | posse::Error::OldKernel => CliError::failed(message),
             posse::Error::Store(error)
             | posse::Error::History(posse::HistoryError::Store(error)) => error.into(),
             posse::Error::Runtime(error) => error.into(),

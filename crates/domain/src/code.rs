@@ -76,7 +76,7 @@ codes! {
     ToolError => "TOOL_ERROR",
     /// The process ended during the operation. The outcome is unknown.
     Interrupted => "INTERRUPTED",
-    /// The requested feature is not built.
+    /// This machine or this version cannot do it.
     Unsupported => "UNSUPPORTED",
 }
 

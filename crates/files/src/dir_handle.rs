@@ -160,5 +160,11 @@ impl DirHandle {
     }
 }
 
+/// Whether this system can open files beneath a directory by their names: kernels before 5.6 cannot, and old containers do
+/// not let programs.
+pub fn can_open_beneath() -> bool {
+    !matches!(DirHandle::open_with(Path::new("/"), ResolveFlags::empty()), Err(Errno::NOSYS | Errno::PERM))
+}
+
 /// A pipe opens at once, and a terminal does not become the controlling one.
 const READ_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);

@@ -39,7 +39,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use dir_handle::DirHandle;
+pub use dir_handle::{DirHandle, can_open_beneath};
 pub use error::FileError;
 pub use glob::{GLOB_PATTERN_MAX_BYTES, GLOB_RESULTS_MAX, GlobPattern, GlobResult};
 pub use grep::{

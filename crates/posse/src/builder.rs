@@ -286,6 +286,9 @@ impl PosseBuilder {
 
     /// Opens the state directory and returns the `Posse`.
     pub fn open(self) -> Result<Posse, Error> {
+        if !posse_files::can_open_beneath() {
+            return Err(Error::OldKernel);
+        }
         let (state, temporary) = if let Some(dir) = self.state.path() {
             (dir.to_owned(), None)
         } else {

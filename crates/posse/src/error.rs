@@ -22,6 +22,12 @@ pub enum Error {
         /// Why it is invalid.
         problem: String,
     },
+    /// The kernel, or the container around this process, lacks a system call that everything here needs.
+    #[error(
+        "this system refuses `openat2`, by which Posse opens every file of a project: it needs Linux 5.6 or newer, and a \
+         container must allow that system call"
+    )]
+    OldKernel,
     /// A server was not reached, or refused a request.
     #[error(transparent)]
     Server(#[from] crate::remote::ServerError),

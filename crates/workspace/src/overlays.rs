@@ -5,7 +5,7 @@
 //!
 //! Why it is like this: `docs/decisions/workspace-overlays.md`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -32,6 +32,8 @@ const MOUNTED_MAX: usize = 256;
 /// does not is stopped, and no longer the lease holder.
 const HELD_MAX: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(1);
+/// From how many files on a copy costs so much that a run says why its workspaces are no overlays.
+const COPIED_FILES_NOTED: usize = 1_000;
 /// How many holders are tried for one mount, in case each is killed.
 const HOLDERS_TRIED_MAX: usize = 3;
 /// The names in the directory of a workspace.
@@ -49,6 +51,8 @@ pub(super) struct Overlays {
     mounting: Mutex<()>,
     /// What is known for good. A failure that may pass is not.
     usable: Mutex<Option<Result<HolderMode, String>>>,
+    /// The runs that have a note about their copies.
+    noted: Mutex<HashSet<String>>,
     /// The state directory, and its path without links.
     state: OnceLock<(PathBuf, PathBuf)>,
 }
@@ -103,6 +107,7 @@ impl Overlays {
             mounted: Mutex::default(),
             mounting: Mutex::default(),
             usable: Mutex::default(),
+            noted: Mutex::default(),
             state: OnceLock::new(),
         }
     }
@@ -507,6 +512,20 @@ impl RunSpace {
             // A state that is as it was laid out is kept in memory. What is wrong with it concerns who uses it.
             drop(self.find_state(commit));
             tried.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// The note of a run with a large project whose workspaces are copies although overlays were requested: once in a
+    /// process.
+    pub(super) fn note_about_copies(&self, files: usize) -> Option<String> {
+        let overlays = self.requested_overlays().filter(|_| files >= COPIED_FILES_NOTED)?;
+        let why = overlays.usable(&self.spaces.state).err()?;
+        let mut noted = overlays.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.insert(self.run.clone()).then(|| {
+            format!(
+                "each workspace of this run is a copy of all {files} files, because no overlay can be mounted: {why}; the \
+                 setting `workspace.kind: copies` turns this note off"
+            )
         })
     }
 

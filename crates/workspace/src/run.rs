@@ -240,6 +240,7 @@ impl RunSpace {
         options.hit("workspace.make.before_files");
         let looked_ns = now_ns();
         let (tree, files) = self.files_of(base)?;
+        notes.extend(self.note_about_copies(files.len()));
         let sources = self.sources(agent, base);
         let absent = self.absent()?;
         let git = self.git();

@@ -43,6 +43,9 @@ impl MachineWords for Words {
     fn remedy(&self, remedy: &MachineRemedy) -> String {
         let text = match remedy {
             MachineRemedy::Hint(text) => text,
+            MachineRemedy::ListSettings => {
+                "`posse settings` lists all settings; unset the variable if it is not meant for Posse"
+            }
             MachineRemedy::SetStateDir => "set POSSE_HOME",
             MachineRemedy::SetOwnStateDir => "set POSSE_HOME to a directory of your own",
             MachineRemedy::MakeStateDirWritable => "change its owner to you, or set POSSE_HOME",

@@ -143,10 +143,10 @@ fn list(args: &LsArgs, context: &Context) -> Result<Exit, CliError> {
 
 const COLUMNS: [Column<'static>; 5] = [
     Column::left("NAME", 14),
-    Column::left("TENANT", 10),
+    Column::left("TENANT", 10).goes(2),
     Column::left("RIGHTS", 12),
-    Column::left("MADE AT", 19),
     Column::left("EXPIRES", 19),
+    Column::left("MADE AT", 19).goes(1),
 ];
 
 fn row(token: &StoredToken, now_ms: i64) -> [Cell; 5] {
@@ -159,8 +159,8 @@ fn row(token: &StoredToken, now_ms: i64) -> [Cell; 5] {
         plain(token.name.clone()),
         plain(token.tenant.clone()),
         plain(words(token).join(", ")),
-        plain(local_time(token.created_at_ms)),
         plain(expires),
+        plain(local_time(token.created_at_ms)),
     ]
 }
 

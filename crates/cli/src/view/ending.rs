@@ -1,7 +1,7 @@
 //! The last lines about a run: how it ended, what it cost, what went wrong in it, and what to type next. They are the same
 //! after every view and are never cut, so that a terminal of any width shows all of them.
 
-use posse::view::{RefusedOperation, RefusedOperations};
+use posse::view::{RefusedBy, RefusedOperation, RefusedOperations};
 use posse::{Code, FailKind, ReplayVerdict, RunOutcome, RunResult, RunStatus, cancelled, with_code};
 
 use crate::display::Detail;
@@ -134,6 +134,9 @@ pub(crate) fn refused_lines(run: &str, refused: &RefusedOperations) -> Vec<Strin
     match refused.count().saturating_sub(REFUSED_SHOWN_MAX as u64) {
         0 => {}
         more => lines.push(format!("  and {more} more")),
+    }
+    if refused.iter().any(|one| one.by == RefusedBy::Sandbox) {
+        lines.push("  posse doctor says what this machine lacks for commands".to_owned());
     }
     lines
 }

@@ -114,14 +114,19 @@ pub struct ToolFinished {
 }
 
 impl ToolFinished {
-    /// Whether the call was refused: it did not run, because the agent may not execute the operation. A call that returns
-    /// the failure of a child did run.
+    /// Whether the call was refused: it did not run, because the agent may not execute the operation, or because this
+    /// machine has no sandbox for its command. A call that returns the failure of a child did run.
     pub fn is_refused(&self) -> bool {
         let is_forbidden = matches!(
             self.code,
             Some(Code::PermissionDenied | Code::OwnershipViolation | Code::SpawnNotAllowed)
         );
-        is_forbidden && !self.ok && self.child.is_none()
+        (is_forbidden || self.has_no_sandbox()) && !self.ok && self.child.is_none()
+    }
+
+    /// Whether a command was not run because this machine has no sandbox for it.
+    pub fn has_no_sandbox(&self) -> bool {
+        self.code == Some(Code::Unsupported) && self.tool == COMMAND_TOOL
     }
 
     /// A result without the error code at its beginning, which is a field of its own. The model reads both.
@@ -140,6 +145,9 @@ pub struct SeenFile {
     /// Hash of the file's content.
     pub hash: Hash,
 }
+
+/// The tool that runs commands.
+const COMMAND_TOOL: &str = "bash";
 
 /// See [`super::EventBody::ToolInterrupted`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

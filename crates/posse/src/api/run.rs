@@ -124,6 +124,8 @@ pub enum RefusedBy {
     Grant,
     /// Something that no rule allows: a protected name, a path outside of the workspace, a host that tools may not reach.
     Policy,
+    /// This machine has no sandbox for the command.
+    Sandbox,
 }
 
 impl From<view::RefusedBy> for RefusedBy {
@@ -136,6 +138,7 @@ impl From<view::RefusedBy> for RefusedBy {
             view::RefusedBy::Ownership => Self::Ownership,
             view::RefusedBy::Grant => Self::Grant,
             view::RefusedBy::Policy => Self::Policy,
+            view::RefusedBy::Sandbox => Self::Sandbox,
         }
     }
 }

@@ -39,6 +39,8 @@ pub enum RefusedBy {
     Grant,
     /// Something that no rule allows: a protected name, a path outside of the workspace, a host that tools may not reach.
     Policy,
+    /// This machine has no sandbox for the command.
+    Sandbox,
 }
 
 /// An operation that was refused.
@@ -174,6 +176,7 @@ impl PendingCall {
         let layer = self.layer.as_deref().and_then(LayerName::parse);
         match (self.decision, &self.denied, layer) {
             _ if e.code == Some(Code::OwnershipViolation) => (RefusedBy::Ownership, stated(e)),
+            _ if e.has_no_sandbox() => (RefusedBy::Sandbox, stated(e)),
             _ if e.code == Some(Code::SpawnNotAllowed) => (RefusedBy::Grant, stated(e)),
             (_, Some((AnsweredBy::Person, reason)), _) => {
                 let reason = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

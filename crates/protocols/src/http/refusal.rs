@@ -149,6 +149,7 @@ impl From<Error> for Problem {
             | Error::Cleaning(_)
             | Error::Server(_)
             | Error::BundleName(_)
+            | Error::OldKernel
             | Error::ExportExists(_)
             | Error::NotExported { .. }
             | Error::Bundle(_)
@@ -242,6 +243,9 @@ impl MachineWords for ApiWords {
     fn remedy(&self, remedy: &MachineRemedy) -> String {
         let text = match remedy {
             MachineRemedy::Hint(text) => text,
+            MachineRemedy::ListSettings => {
+                "`GET /api/v1/settings` lists all settings; unset the variable if it is not meant for Posse"
+            }
             MachineRemedy::SetStateDir | MachineRemedy::SetOwnStateDir => {
                 "start the server with a state directory of your own"
             }

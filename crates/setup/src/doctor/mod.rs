@@ -15,10 +15,10 @@ use std::time::Duration;
 use posse::api::{CheckStatus as Status, MachineCheck, MachineReport};
 use posse::sandbox::{Machine, Sandbox};
 
-use crate::Setup;
 use crate::models::http;
 use crate::settings::project::ProjectFile;
 use crate::settings::{SEARCH_KEYS, Settings};
+use crate::{Remedy, Setup};
 
 /// How long the server of web searches may take to answer.
 const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
@@ -28,6 +28,8 @@ const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 pub enum MachineRemedy {
     /// A text that fits every front end.
     Hint(String),
+    /// List the existing settings, or unset a variable that is not meant as one.
+    ListSettings,
     /// Set a directory for runs.
     SetStateDir,
     /// Set a directory for runs that the user can create.
@@ -101,7 +103,7 @@ pub async fn inspect(setup: &Setup, words: &dyn MachineWords) -> MachineReport {
     let mut findings = vec![sandbox::sandbox(level.as_ref())];
     findings.extend(sandbox::layers(&machine));
     findings.extend(sandbox::caches(setup, &sandboxes, level.is_ok()).await);
-    findings.extend(sandbox::workspaces(setup, &sandboxes, resolved.workspace.kind()));
+    findings.extend(sandbox::workspaces(setup, &sandboxes, level.is_ok(), resolved.workspace.kind()));
     findings.push(programs::bash(environment));
     findings.push(programs::git(programs::version_of_git().as_deref()));
     let store = posse::store_description();
@@ -137,7 +139,15 @@ fn settings(setup: &Setup) -> MachineFinding {
     match Settings::own(environment)
         .and_then(|own| own.check(setup).and_then(|()| setup.sandbox(&own).map(drop)))
     {
-        Err(error) => short(name, Status::Missing, error.message(), hint("fix or remove the file")),
+        Err(error) => {
+            let remedy = match &error.remedy {
+                // A variable has no file.
+                Some(Remedy::ListSettings) => MachineRemedy::ListSettings,
+                Some(Remedy::Hint(text)) => MachineRemedy::Hint(text.clone()),
+                _ => hint("fix or remove the file"),
+            };
+            short(name, Status::Missing, error.message(), remedy)
+        }
         Ok(()) if file.is_some_and(|file| file.exists()) => passed(name, shown),
         Ok(()) => passed(name, format!("defaults ({shown} does not exist)")),
     }

@@ -91,10 +91,19 @@ pub(super) async fn caches(setup: &Setup, sandboxes: &Sandbox, available: bool) 
 }
 
 /// What workspaces consist of on this machine; `None` if that cannot be tried.
-pub(super) fn workspaces(setup: &Setup, sandboxes: &Sandbox, kind: WorkspaceKind) -> Option<MachineFinding> {
+pub(super) fn workspaces(
+    setup: &Setup,
+    sandboxes: &Sandbox,
+    available: bool,
+    kind: WorkspaceKind,
+) -> Option<MachineFinding> {
     let name = "workspaces";
     if kind == WorkspaceKind::Copies {
         return Some(passed(name, "copies of all files, as workspace.kind says"));
+    }
+    if !available {
+        let value = "copies of all files, because overlays need the sandbox, which is missing";
+        return Some(short(name, Status::Note, value, hint("the line `sandbox` says what to do")));
     }
     let state = setup.state_dir().ok()?;
     let dir = state.ancestors().find(|above| above.exists()).filter(|dir| writable(dir))?;

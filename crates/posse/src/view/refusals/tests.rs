@@ -117,6 +117,14 @@ fn every_refusal_names_its_source() {
             RefusedBy::Policy,
             "`/etc` is outside the workspace.",
         ),
+        (
+            vec![finished(
+                Some(Code::Unsupported),
+                "UNSUPPORTED: No command was run: the sandbox cannot be made.",
+            )],
+            RefusedBy::Sandbox,
+            "No command was run: the sandbox cannot be made.",
+        ),
     ];
     for (bodies, by, reason) in cases {
         let list = refused("k3f9ab2c.1", bodies);
