@@ -37,6 +37,10 @@ const COMMANDS: [(&str, usize, &[&str]); 4] = [
 
 /// The part of a process that measures one more run of a project.
 const SECOND_RUN: &str = "second-run";
+/// The same of a run that waits for its model first, as every run does.
+const AFTER_MODEL: &str = "second-run-after-model";
+/// How long it waits. No model replies sooner.
+const MODEL_REPLIES: Duration = Duration::from_millis(200);
 /// Number of sources for the command `build`, and of headers that each includes.
 const SOURCES: usize = 40;
 const HEADERS: usize = 60;
@@ -50,9 +54,15 @@ fn main() -> Outcome<()> {
     let files = args.next().map_or(Ok(DEFAULT_FILES), |files| files.parse())?;
     let rounds = args.next().map_or(Ok(DEFAULT_ROUNDS), |rounds| rounds.parse())?;
     let part = args.next();
-    if let (Some(SECOND_RUN), Some(dir)) = (part.as_deref(), args.next()) {
+    let waits = match part.as_deref() {
+        Some(SECOND_RUN) => Some(Duration::ZERO),
+        Some(AFTER_MODEL) => Some(MODEL_REPLIES),
+        _ => None,
+    };
+    if let (Some(waits), Some(dir)) = (waits, args.next()) {
         // One of the processes that `second_run` starts.
-        return Bench { dir: Path::new(&dir), folder: &Path::new(&dir).join("folder"), rounds }.run_again();
+        return Bench { dir: Path::new(&dir), folder: &Path::new(&dir).join("folder"), rounds }
+            .run_again(waits);
     }
     let dir = tempfile::tempdir()?;
     let folder = dir.path().join("folder");
@@ -214,26 +224,37 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The first write of a run in another process, after the snapshot of the unchanged folder.
+    /// The first write of a run in another process, after the snapshot of the unchanged folder: at once, and after the
+    /// first reply of a model.
     fn second_run(&self) -> Outcome<()> {
         let (program, dir) = (std::env::current_exe()?, self.dir.to_string_lossy().into_owned());
-        let mut times = Vec::new();
-        for _ in 0..self.rounds {
-            let again = Command::new(&program).args(["0", "0", SECOND_RUN, &dir]).output()?;
-            let text = String::from_utf8(again.stdout)?;
-            let nanos =
-                text.trim().parse().map_err(|_| String::from_utf8_lossy(&again.stderr).into_owned())?;
-            times.push(Duration::from_nanos(nanos));
+        for (part, name) in
+            [(SECOND_RUN, "second_run_first_write"), (AFTER_MODEL, "second_run_first_write_after_model")]
+        {
+            let mut times = Vec::new();
+            for _ in 0..self.rounds {
+                let again = Command::new(&program).args(["0", "0", part, &dir]).output()?;
+                let text = String::from_utf8(again.stdout)?;
+                let nanos =
+                    text.trim().parse().map_err(|_| String::from_utf8_lossy(&again.stderr).into_owned())?;
+                times.push(Duration::from_nanos(nanos));
+            }
+            say(name, &mut times);
         }
-        say("second_run_first_write", &mut times);
         Ok(())
     }
 
     /// Prints the time of the first write of one more run of the project.
-    fn run_again(&self) -> Outcome<()> {
+    fn run_again(&self, waits: Duration) -> Outcome<()> {
         let spaces = self.spaces("state");
         let run = format!("second{}", std::process::id());
         let base = spaces.begin(&run, self.folder)?.snapshot.commit;
+        // As the port of the engine does.
+        spaces.check_ahead(&run, base);
+        let began = Instant::now();
+        while let Some(left) = waits.checked_sub(began.elapsed()) {
+            std::thread::park_timeout(left);
+        }
         let time = timed(|| {
             let dir = spaces.open(&run)?.make(&run, 1, &base)?.dir;
             Ok(fs::write(dir.join(file(1)), "first")?)

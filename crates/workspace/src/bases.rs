@@ -296,6 +296,18 @@ impl RunSpace {
         ProjectStates::of(self)?.find(commit)
     }
 
+    /// The same, or the files of the newest state if those of the commit do not exist: they become a layer over it.
+    pub(crate) fn find_state_or_newest(
+        &self,
+        commit: &ObjectId,
+    ) -> Result<Option<Arc<BaseState>>, RepositoryError> {
+        let states = ProjectStates::of(self)?;
+        match states.find(commit)? {
+            Some(state) => Ok(Some(state)),
+            None => states.newest(),
+        }
+    }
+
     /// The directories of the tree of a commit, whose state need not exist.
     pub(crate) fn table_at(
         &self,

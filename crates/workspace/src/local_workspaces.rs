@@ -217,7 +217,9 @@ impl Workspaces for LocalWorkspaces {
             // The first workspace needs to know this, and finding out takes as long as the snapshot of a small folder.
             let files = own.0.files.clone();
             std::thread::spawn(move || files.try_overlays());
-            Ok(base_snapshot(own.0.files.begin(&run, &dir)?))
+            let begun = own.0.files.begin(&run, &dir)?;
+            own.0.files.check_ahead(&run, begun.snapshot.commit);
+            Ok(base_snapshot(begun))
         })
     }
 
@@ -228,7 +230,11 @@ impl Workspaces for LocalWorkspaces {
         files: ContinuedFiles,
     ) -> WorkspaceResult<BaseSnapshot> {
         let (own, run, earlier) = (self.clone(), run.to_string(), earlier.to_string());
-        blocking(move || Ok(base_snapshot(own.0.files.continue_from(&run, &earlier, files)?)))
+        blocking(move || {
+            let begun = own.0.files.continue_from(&run, &earlier, files)?;
+            own.0.files.check_ahead(&run, begun.snapshot.commit);
+            Ok(base_snapshot(begun))
+        })
     }
 
     fn progress(&self) -> Option<FilesProgressReceiver> {

@@ -335,6 +335,23 @@ impl LocalFiles {
             let _ = overlays.usable(&self.state);
         }
     }
+
+    /// Checks the shared files of a run that has begun, in the background: its first workspace needs them, and until then
+    /// the run waits for its model. Files that are not laid out yet are left to the workspace that needs them.
+    pub fn check_ahead(&self, run: &str, commit: ObjectId) {
+        if self.overlays.is_none() || self.options.kind != WorkspaceKind::Auto {
+            return;
+        }
+        let (files, run) = (self.clone(), run.to_owned());
+        let work = move || {
+            if let Ok(space) = files.open(&run) {
+                // What is wrong with them concerns who uses them.
+                let _ = space.find_state_or_newest(&commit);
+            }
+        };
+        // Without a thread, the first workspace checks them.
+        drop(std::thread::Builder::new().name("posse-base-ahead".to_owned()).spawn(work));
+    }
 }
 
 /// Whether workspaces beneath this directory can be overlays: the privileges with which they are mounted, or why not.

