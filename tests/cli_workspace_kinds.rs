@@ -93,6 +93,7 @@ fn a_run_whose_workspaces_have_to_be_copies_says_why() {
     ]);
     let said = |kind: &str, files: usize| {
         let home = project(kind);
+        home.not_replayed("its note is about the machine, and other stories replay the same");
         home.write_settings("sandbox: {level: landlock}\n");
         for number in 0..files {
             home.write(&format!("many/{number}"), "");
