@@ -346,7 +346,7 @@ fn unanswered(place: &str, error: &reqwest::Error) -> Problem {
     } else if error.is_timeout() {
         format!("{place} could not be reached in time: {why}")
     } else if error.is_connect() && is_refused(error) && is_own_machine(place) {
-        let message = format!("{place} cannot be reached: {why}; is the server running?");
+        let message = format!("{place} cannot be reached: connection refused; is the server running?");
         return Problem::free(ProblemKind::NoServer, message);
     } else if error.is_connect() {
         format!("{place} cannot be reached: {why}")
@@ -376,5 +376,9 @@ fn reasons(error: &dyn Error) -> String {
         next = source.source();
     }
     // The outermost errors only say that something was sent.
-    short(&said.split_off(said.len().saturating_sub(2)).join(": "))
+    let said = said.split_off(said.len().saturating_sub(2)).join(": ");
+    // A number says nothing beside its words.
+    let words =
+        said.strip_suffix(')').and_then(|said| said.rsplit_once(" (os error ")).map(|(words, _)| words);
+    short(words.unwrap_or(&said))
 }

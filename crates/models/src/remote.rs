@@ -26,8 +26,8 @@ use crate::wire::chat::Chat;
 use crate::wire::responses::Responses;
 use crate::wire::text_tools::{TextModels, with_tools};
 use crate::wire::{
-    Answer, ErrorResponse, Flow, ModelFeatures, Problem, ProblemKind, ReplyReader, StopReason, Target,
-    ToolLists, Wire, WireRequest, check_values,
+    Answer, ErrorResponse, Flow, IT_ANSWERED, ModelFeatures, Problem, ProblemKind, ReplyReader, StopReason,
+    Target, ToolLists, Wire, WireRequest, check_values,
 };
 
 /// Bytes per token where the provider does not count tokens. A low value, so that usage is not underestimated.
@@ -283,6 +283,12 @@ impl RemoteState {
                 format!("{provider}: usage limit reached{status}: {message}")
             }
             (ProblemKind::Unwell { .. }, _) => format!("{provider}: server error{status}: {message}"),
+            // A message of Posse's own has the status.
+            (ProblemKind::Request | ProblemKind::Foreign, _)
+                if !status.is_empty() && !message.starts_with(IT_ANSWERED) =>
+            {
+                format!("{provider} refused the request{status}: {message}")
+            }
             _ => format!("{provider}: {message}"),
         }
     }
@@ -368,7 +374,7 @@ async fn read(
 }
 
 fn foreign(status: u16, how: &str) -> Problem {
-    let message = format!("it answered {how}; is the base URL right?");
+    let message = format!("{IT_ANSWERED} {how}; is the base URL right?");
     Problem { status: Some(status), ..Problem::free(ProblemKind::Foreign, message) }
 }
 

@@ -21,7 +21,7 @@ fn is_unwell(cause: Cause) -> bool {
 
 fn reason(cause: Cause) -> String {
     match cause {
-        Cause::Breaker(failures) => format!("it does not respond ({failures} failures in a row)"),
+        Cause::Breaker(failures) => format!("its last {failures} calls failed"),
         Cause::Pause(PauseReason::Rate, asked) => format!("it asked to wait {}", time(asked)),
         Cause::Pause(PauseReason::Usage, asked) => format!("its usage limit, for {}", time(asked)),
         Cause::Pause(PauseReason::Unwell, asked) => {
@@ -61,7 +61,7 @@ mod tests {
     fn a_wait_says_what_for() {
         let seconds = Duration::from_secs;
         for (cause, text) in [
-            (Cause::Breaker(5), "it does not respond (5 failures in a row)"),
+            (Cause::Breaker(5), "its last 5 calls failed"),
             (Cause::Pause(PauseReason::Rate, seconds(2)), "it asked to wait 2 s"),
             (Cause::Pause(PauseReason::Usage, seconds(4 * 3_600 + 1_800)), "its usage limit, for 4 h 30 min"),
             (Cause::Pause(PauseReason::Unwell, seconds(61)), "it is overloaded and asked to wait 1 min 1 s"),

@@ -279,15 +279,29 @@ async fn nobody_there_and_no_url_are_told() {
     // A port without a listener: it was just released.
     let port = Server::free_port().await;
     let failure = call_at(Format::Chat, &format!("http://127.0.0.1:{port}/v1")).await.expect_err("a failure");
-    let expected = format!("vendor: 127.0.0.1:{port} cannot be reached:");
-    assert!(failure.error.message.starts_with(&expected), "{}", failure.error.message);
-    assert!(failure.error.message.contains("refused"), "{}", failure.error.message);
+    let expected =
+        format!("vendor: 127.0.0.1:{port} cannot be reached: connection refused; is the server running?");
+    assert_eq!(failure.error.message, expected);
     assert_eq!(failure.retry, None, "no server starts because a client waits");
     for bad in ["", "localhost:11434", "ftp://host", "http:"] {
         let failure = call_at(Format::Chat, bad).await.expect_err("a failure");
         let expected = format!("vendor: invalid base URL `{bad}`");
         assert!(failure.error.message.starts_with(&expected), "{}", failure.error.message);
         assert_eq!(failure.retry, None);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_is_told_with_its_status() {
+    for (status, said, told) in [
+        (400, r#"{"error":{"message":"too hot"}}"#, "refused the request (400): too hot"),
+        (404, r#"{"error":{"message":"nope"}}"#, "refused the request (404): nope; is the base URL right?"),
+        (404, "<html>", "it answered 404 with a web page; is the base URL right?"),
+    ] {
+        let head = format!("HTTP/1.1 {status} No\r\ncontent-length: {}\r\n\r\n{said}", said.len());
+        let server = Server::start(move |_| (head.clone().into_bytes(), AfterReply::Stay)).await;
+        let message = failure(&server).await.error.message.clone();
+        assert!(message.starts_with("vendor") && message.ends_with(told), "{message}");
     }
 }
 

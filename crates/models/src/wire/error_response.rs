@@ -72,6 +72,9 @@ const NO_CREDIT: &[&str] = &[
     "billing_hard_limit",
 ];
 
+/// How a message about an answer begins that has no message of its own.
+pub(crate) const IT_ANSWERED: &str = "it answered";
+
 /// An answer with an error status.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ErrorResponse<'a> {
@@ -219,8 +222,8 @@ impl ErrorText {
         let trimmed = text.trim_start();
         let page = trimmed.starts_with('<');
         let text = match (page, trimmed.is_empty()) {
-            (true, _) => format!("it answered {} with a web page", refused.status),
-            (false, true) => format!("it answered {} without a message", refused.status),
+            (true, _) => format!("{IT_ANSWERED} {} with a web page", refused.status),
+            (false, true) => format!("{IT_ANSWERED} {} without a message", refused.status),
             (false, false) => short(trimmed),
         };
         let words = if page { String::new() } else { trimmed.to_lowercase() };

@@ -25,7 +25,7 @@ use posse_domain::message::Reply;
 use posse_engine::ports::{ModelRequest, StreamPart};
 
 pub(crate) use buffered::{BufferedValues, check_values};
-pub(crate) use error_response::{ErrorResponse, short};
+pub(crate) use error_response::{ErrorResponse, IT_ANSWERED, short};
 pub(crate) use tool_lists::ToolLists;
 
 pub(crate) const MAX_CALLS: usize = 1024;

@@ -146,7 +146,7 @@ async fn the_breaker_lets_one_try_and_the_others_go_when_its_answer_begins() {
         assert!(queue.failed(&unwell, call).is_some_and(|retry| !retry.limited));
     }
     let waiting = wait(&queue);
-    assert_eq!(waiting.notice.expect("long").reason, "it does not respond (5 failures in a row)");
+    assert_eq!(waiting.notice.expect("long").reason, "its last 5 calls failed");
     let mut others: Vec<_> = (0..3).map(|_| wait(&queue).turn).collect();
     let trial = timeout(NEVER, waiting.turn).await.expect("one tries");
     tokio::time::advance(Duration::from_mins(1)).await;
