@@ -22,7 +22,8 @@ pub(crate) struct RetryArgs {
 }
 
 /// The flags whose defaults are the values of the earlier run.
-const OF_EARLIER: [&str; 6] = ["model", "max-turns", "max-agents", "max-tokens", "max-usd", "max-time"];
+const OF_EARLIER: [&str; 7] =
+    ["model", "max-depth", "max-turns", "max-agents", "max-tokens", "max-usd", "max-time"];
 
 fn with_default(flag: clap::Arg) -> clap::Arg {
     if OF_EARLIER.contains(&flag.get_id().as_str()) { earlier_default(flag) } else { flag }

@@ -119,6 +119,7 @@ fn with_limits(settings: Settings, earlier: &EndedAgent, named: &'static str) ->
     }
     let (budget, terms) = (&earlier.request.budget, &earlier.request.terms);
     Settings {
+        max_depth: Some(or(settings.max_depth, earlier.request.max_depth, named)),
         max_turns: Some(or(settings.max_turns, Limit(terms.base_turns.map(u64::from)), named)),
         max_agents: Some(or(settings.max_agents, Limit(budget.agents), named)),
         max_tokens: Some(or(settings.max_tokens, Limit(budget.tokens), named)),
