@@ -190,7 +190,12 @@ impl Scan<'_> {
         let dir = match self.open(task) {
             Ok(dir) => self.hold(dir),
             // Removed or replaced by another process. The next scan sees the result.
-            Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR | rustix::io::Errno::LOOP) => {
+            Err(
+                rustix::io::Errno::NOENT
+                | rustix::io::Errno::NOTDIR
+                | rustix::io::Errno::LOOP
+                | rustix::io::Errno::SRCH,
+            ) => {
                 return Ok(());
             }
             Err(error) => return Err(self.failed("opening", &task.path, error)),
