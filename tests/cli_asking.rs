@@ -221,6 +221,25 @@ fn resume_asks(plain: bool) {
 }
 
 #[test]
+fn an_attached_terminal_is_asked_what_was_open_before() {
+    for term in ["xterm-256color", "dumb"] {
+        let home = home(&[write("asked.txt")]);
+        let flags = ["--json", "--on-ask", "escalate", "--ask", "write"];
+        let args = [&["run", "--model", "scripted/../script.yaml"], &flags[..], &["do it"]].concat();
+        let mut going = home.start(&args);
+        going.until_event("", "agent.input_requested");
+        let mut command = home.command(&["attach"]);
+        command.env("TERM", term);
+        let mut terminal = Terminal::open(command);
+        assert!(terminal.until(ENTER).contains("write:asked.txt"), "{term}");
+        terminal.types("o\n");
+        assert_eq!(terminal.ends().1, Some(0));
+        going.finish().exits(0);
+        assert!(home.made(&last_run(&home), "asked.txt"));
+    }
+}
+
+#[test]
 fn nobody_is_asked_in_the_background_or_by_a_program() {
     let home = home(&[write("asked.txt")]);
     for flags in [&["--json"] as &[&str], &["-d"]] {

@@ -114,6 +114,9 @@ impl<'a> RunFollower<'a> {
             self.view.start_from(posse.view(&self.run).await?);
             // Its end would not be reported again.
             self.has_ended = matches!(self.role, Role::Watches) && !self.view.run().status().is_running();
+            if !self.has_ended {
+                self.ask().await?;
+            }
         }
         let mut events = posse.events(&self.run, after);
         let mut reports = posse.files_progress();
@@ -206,7 +209,9 @@ impl<'a> RunFollower<'a> {
         self.has_ended = event.kind.ends_run();
         if event.seq <= self.known {
             self.view.past(event);
-            return Ok(());
+            // What was open before is asked too.
+            let is_newest = event.seq == self.known;
+            return if is_newest && !self.has_ended { self.ask().await } else { Ok(()) };
         }
         self.view.event(event)?;
         if event.kind == EventKind::InputRequested {
