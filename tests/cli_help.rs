@@ -1,6 +1,7 @@
 //! The help and version of the command.
 
 use crate::support::Home;
+use crate::tmux::Tmux;
 
 #[test]
 fn the_help_names_every_verb_and_the_exit_codes() {
@@ -128,6 +129,35 @@ fn help_is_a_verb_and_names_what_people_type() {
     }
     home.posse(&["stop", "@"]).exits(1);
     home.posse(&["remove", "@", "--yes"]).exits(0);
+}
+
+#[test]
+fn a_real_bash_completes_the_agents_of_the_newest_run() {
+    let home = Home::new();
+    let script = "
+- when: {definition: coder, turn: 1}
+  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
+- reply: {text: done}
+";
+    home.write("script.yaml", script);
+    home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let tmux = Tmux::open(&home, 80, 24);
+    tmux.enters("source <(posse completions bash); clear");
+    tmux.until_prompt();
+    // bash breaks words at an `@`.
+    for (typed, completed) in [
+        ("posse diff @.", "$ posse diff @.1"),
+        ("posse logs @ --agent ", "$ posse logs @ --agent 1"),
+        ("posse trace @.1 --js", "$ posse trace @.1 --json"),
+        ("posse run --model replay/@ --js", "$ posse run --model replay/@ --json"),
+    ] {
+        tmux.types(&["-l", typed]);
+        tmux.until(typed.trim_end());
+        tmux.types(&["Tab"]);
+        tmux.until_it(completed, |screen| screen.ends_with(completed));
+        tmux.types(&["C-u"]);
+        tmux.until_prompt();
+    }
 }
 
 #[test]

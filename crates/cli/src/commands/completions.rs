@@ -30,8 +30,39 @@ pub(crate) fn completions(args: &CompletionsArgs, context: &Context) -> Result<E
     shell
         .write_registration(VARIABLE, "posse", "posse", &context.program, &mut script)
         .map_err(|error| CliError::failed(format!("the script cannot be written: {error}")))?;
+    let script = String::from_utf8_lossy(&script).into_owned();
+    let script = if args.shell == "bash" { with_whole_names(&script) } else { script };
     let mut output = Output::new();
-    output.own(&String::from_utf8_lossy(&script))?;
+    output.own(&script)?;
     output.flush()?;
     Ok(Exit::DONE)
+}
+
+/// The end of the part of the script for bash that collects the words, and the end of its function.
+const BASH_PLACES: [&str; 2] = ["        words[COMP_CWORD]=\"$2\"\n    fi\n", "\n}\nif "];
+/// Joins the pieces of the word at the cursor, and removes from the candidates what bash does not replace.
+const BASH_JOINS: [&str; 2] = [
+    r#"    # Names such as `@.1` have an `@`, at which bash breaks words.
+    local at="${COMP_LINE:0:COMP_POINT}"
+    at="${at##*[[:space:]]}"
+    local kept="" first=$COMP_CWORD joined="${COMP_WORDS[COMP_CWORD]}"
+    if [[ "$at" == *@* ]]; then
+        while [[ "$joined" != "$at" && $first -gt 1 ]]; do
+            first=$((first - 1))
+            joined="${COMP_WORDS[first]}$joined"
+        done
+        words=("${COMP_WORDS[@]:0:first}" "$at")
+        _CLAP_COMPLETE_INDEX=$first
+        kept="${at%"$2"}"
+    fi
+"#,
+    r#"
+    COMPREPLY=("${COMPREPLY[@]#"$kept"}")"#,
+];
+
+/// The script for bash with names that have an `@`.
+fn with_whole_names(script: &str) -> String {
+    let [words, end] = BASH_PLACES;
+    let [join, strip] = BASH_JOINS;
+    script.replacen(words, &format!("{words}{join}"), 1).replacen(end, &format!("{strip}{end}"), 1)
 }

@@ -1,11 +1,13 @@
 //! `posse man`.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::help;
@@ -31,7 +33,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Prints or writes manual pages.
-pub(crate) fn man(args: &ManArgs) -> Result<Exit, CliError> {
+pub(crate) fn man(args: &ManArgs, context: &Context) -> Result<Exit, CliError> {
     let command = without_help(help::command());
     if let Some(dir) = &args.dir {
         let pages = write_pages(&command, dir)?;
@@ -48,6 +50,11 @@ pub(crate) fn man(args: &ManArgs) -> Result<Exit, CliError> {
     let mut output = Output::new();
     output.own(&page(verb)?)?;
     output.flush()?;
+    if std::io::stdout().is_terminal() {
+        let words = [context.program.as_str(), "man"].into_iter().chain(args.verb.iter().map(String::as_str));
+        let typed = words.collect::<Vec<_>>().join(" ");
+        note(&format!("this is the source of the page; `{typed} | man -l -` shows it"));
+    }
     Ok(Exit::DONE)
 }
 

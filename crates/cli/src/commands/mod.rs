@@ -92,7 +92,7 @@ pub(crate) fn dispatch(command: Command, context: &Context) -> Result<Exit, CliE
         Command::Serve(args) => serve::serve(&args, context),
         Command::Token(args) => token::token(&args, context),
         Command::Completions(args) => completions::completions(&args, context),
-        Command::Man(args) => man::man(&args),
+        Command::Man(args) => man::man(&args, context),
         Command::Background(args) => background::background(&args, context),
     }
 }
