@@ -6,6 +6,7 @@ use posse::{AgentId, RunView};
 
 use super::keys::Key;
 use super::rows::{Row, Tint};
+use super::width::text_columns;
 
 /// Something that a user asked for with a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +44,21 @@ pub(super) struct Controls {
     bottom: Bottom,
 }
 
-const HELP: [&str; 4] = [
-    "↑ ↓ select an agent   → ← Enter show or hide its children   t follow its text",
-    "m send it a message   a answer its question   c cancel it   C cancel the run",
-    "d detach: the run continues in the background   Ctrl-C cancel or detach   Ctrl-Z suspend",
-    "? close this help",
+const HELP: [&str; 10] = [
+    "↑ ↓ select an agent",
+    "→ ← Enter show or hide its children",
+    "t follow its text",
+    "m send it a message",
+    "a answer its question",
+    "c cancel it",
+    "C cancel the run",
+    "d detach: the run continues in the background",
+    "Ctrl-C cancel or detach",
+    "Ctrl-Z suspend",
 ];
+/// The choice after Ctrl-C.
+const INTERRUPTED: [&str; 4] =
+    ["c cancel the run", "d detach", "any other key keeps it running", "Ctrl-C again cancels"];
 
 impl Controls {
     pub(super) fn folded(&self) -> &HashSet<AgentId> {
@@ -123,17 +133,18 @@ impl Controls {
     }
 
     /// The rows below the tree. Without a keyboard there are no keys to name.
-    pub(super) fn bottom(&self, has_keys: bool) -> Vec<Row> {
+    pub(super) fn bottom(&self, has_keys: bool, columns: usize) -> Vec<Row> {
         if !has_keys {
             return vec![];
         }
         match &self.bottom {
             Bottom::Keys => vec![Row::tinted(Tint::Dim, "? keys · d detach · Ctrl-C cancel")],
-            Bottom::Help => HELP.iter().map(|line| Row::tinted(Tint::Dim, *line)).collect(),
-            Bottom::Interrupted => vec![Row::tinted(
-                Tint::Warning,
-                "c cancel the run · d detach · any other key keep running · Ctrl-C again cancels",
-            )],
+            Bottom::Help => {
+                let mut rows = in_rows(&HELP, "   ", columns, Tint::Dim);
+                rows.push(Row::tinted(Tint::Dim, "? close this help"));
+                rows
+            }
+            Bottom::Interrupted => in_rows(&INTERRUPTED, " · ", columns, Tint::Warning),
             Bottom::Confirm(agent) if agent.is_root() => {
                 vec![Row::tinted(Tint::Warning, "cancel the run? y yes · any other key no")]
             }
@@ -143,6 +154,21 @@ impl Controls {
             )],
         }
     }
+}
+
+/// Short texts in as few rows as they fit into, none of them broken.
+fn in_rows(texts: &[&str], between: &str, columns: usize, tint: Tint) -> Vec<Row> {
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        match lines.last_mut() {
+            Some(line) if text_columns(line) + text_columns(between) + text_columns(text) <= columns => {
+                line.push_str(between);
+                line.push_str(text);
+            }
+            _ => lines.push((*text).to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| Row::tinted(tint, line)).collect()
 }
 
 #[cfg(test)]
@@ -187,6 +213,23 @@ mod tests {
         assert_eq!(controls.key(Key::Char('k'), &shown, &run), None);
         assert!(controls.interrupt(), "kept running: the next one asks again");
         assert_eq!(controls.key(Key::Char('d'), &shown, &run), Some(Wish::Detach));
+    }
+
+    #[test]
+    fn all_keys_can_be_read_at_every_width() {
+        let (run, shown) = agents();
+        for columns in [30, 59, 79, 119] {
+            let mut controls = Controls::default();
+            controls.key(Key::Char('?'), &shown, &run);
+            let rows: Vec<String> = controls.bottom(true, columns).iter().map(Row::text).collect();
+            let text = rows.join("\n");
+            assert!(HELP.iter().all(|key| text.contains(key)), "{text}");
+            assert!(rows.iter().all(|row| text_columns(row) <= columns.max(45)), "{columns}: {text}");
+            controls.interrupt();
+            let rows: Vec<String> = controls.bottom(true, columns).iter().map(Row::text).collect();
+            assert!(rows.iter().all(|row| text_columns(row) <= columns), "{columns}: {rows:?}");
+            assert!(rows.join("\n").contains("Ctrl-C again cancels"), "{rows:?}");
+        }
     }
 
     #[test]

@@ -75,10 +75,11 @@ impl Live {
 
     /// Draws it once more and leaves it on the screen, with a question below.
     pub(super) fn pause(&mut self, run: &RunView, text: &str) {
-        if self.is_drawn() {
-            self.draw(run);
-        }
+        let is_drawn = self.is_drawn() && self.screen.is_ready();
         self.paused = true;
+        if is_drawn {
+            self.paint(run);
+        }
         self.screen.write_below(text);
     }
 
@@ -241,7 +242,9 @@ impl Live {
             below.extend(self.reply(run));
         }
         below.extend(self.progress.clone().map(|progress| Row::tinted(Tint::Busy, progress)));
-        below.extend(self.controls.bottom(self.screen.has_keys()));
+        let columns = usize::from(size.columns).saturating_sub(1);
+        // Above a question, keys are its answer.
+        below.extend(self.controls.bottom(self.screen.has_keys() && !self.paused, columns));
         below
     }
 

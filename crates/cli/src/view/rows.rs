@@ -209,7 +209,7 @@ impl TreeDrawing<'_> {
         if !hidden.is_empty() {
             let over = hidden.iter().filter(|child| child.stage().is_over()).count();
             let ended = if over > 0 { format!(", {over} of them ended") } else { String::new() };
-            let text = format!("{} more{ended}", plural(hidden.len() as u64, "agent"));
+            let text = format!("{}{ended}", plural(hidden.len() as u64, "more agent"));
             beneath.push(RowContent::Text("…", text));
         }
         beneath

@@ -368,6 +368,8 @@ impl AgentView {
             EventBody::ChecksFailed(_) => self.integration = Some(IntegrationProgress::ChecksFailed),
             EventBody::WorktreeConflicted(_) => self.integration = Some(IntegrationProgress::Conflicted),
             EventBody::WorktreeMerged(_) => self.integration = Some(IntegrationProgress::Merged),
+            // It reads the message after the calls at work.
+            EventBody::MessageReceived(_) if self.open_calls > 0 => {}
             EventBody::InputAnswered(_)
             | EventBody::ToolFinished(_)
             | EventBody::ToolInterrupted(_)

@@ -1,4 +1,5 @@
-//! The row of one agent. On a narrow terminal its sign, id, definition, time and activity stay; figures and the title go.
+//! The row of one agent. On a narrow terminal its sign, id, definition, time and activity stay; the title and figures go,
+//! turns and the cost last.
 
 use posse::view::{AgentView, BlockedOn, IntegrationProgress, Stage};
 use posse::{RunView, first_line};
@@ -50,14 +51,14 @@ pub(super) fn agent_row(run: &RunView, agent: &AgentView, lead: &str, drawing: D
     row
 }
 
-/// The figures and the title for which there is room: turns first, then the title, then the rest.
+/// The figures and the title for which there is room: turns and the cost first, then the title, then the rest.
 fn choose(agent: &AgentView, is_folded: bool, mut left: usize) -> (Vec<String>, Option<String>) {
     let turn = (agent.turn > 0).then(|| {
         let limit = agent.turn_limit.map(|limit| format!("/{limit}")).unwrap_or_default();
         format!("turn {}{limit}", agent.turn)
     });
-    let mut figures: Vec<String> =
-        turn.filter(|turn| fits(&format!(", {turn}"), &mut left)).into_iter().collect();
+    let first = turn.into_iter().chain(cost(&agent.subtree.usage));
+    let mut figures: Vec<String> = first.filter(|figure| fits(&format!(", {figure}"), &mut left)).collect();
     let skill = agent.skill.as_ref().map(|skill| format!(" for skill {skill}")).unwrap_or_default();
     let title = match agent.title.as_str() {
         "" => skill,
@@ -93,11 +94,9 @@ fn more_figures(agent: &AgentView, is_folded: bool) -> Vec<String> {
         let count = agent.children.len();
         figures.push(format!("{count} {} folded", if count == 1 { "child" } else { "children" }));
     }
-    let (own, tree) = (agent.own.usage, agent.subtree.usage);
-    figures.extend(cost(&tree));
     figures.extend(files_fact(agent));
     // The tokens of a call that was cut off are not known.
-    let (own, tree) = (own.answered_tokens(), tree.answered_tokens());
+    let (own, tree) = (agent.own.usage.answered_tokens(), agent.subtree.usage.answered_tokens());
     if own > 0 {
         figures.push(format!("{} tokens", count(own)));
     }

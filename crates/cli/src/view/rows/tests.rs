@@ -71,6 +71,24 @@ fn who_waits_for_a_person_is_shown_as_blocked_on_one_line() {
 }
 
 #[test]
+fn the_cost_of_an_agent_is_shown_before_the_whole_of_its_title() {
+    let script = "
+facts: {price: {input: 3, output: 15, cached: 0.3}}
+rules:
+- when: {turn: 1}
+  reply: {tool_calls: [{name: list, input: {path: .}}]}
+- reply: {text: done}
+";
+    let mut shown = Vec::new();
+    trees(script, |tree| {
+        if tree.usage().known_micro_usd() > 0 && tree.status().is_running() {
+            shown.push(rows_of(tree, 10, 80)[0].text());
+        }
+    });
+    assert!(!shown.is_empty() && shown.iter().all(|row| row.contains(", $0.0")), "{shown:#?}");
+}
+
+#[test]
 fn what_a_model_is_saying_is_shown_while_it_says_it() {
     let mut tree = RunView::default();
     let mut saw = Vec::new();
@@ -211,7 +229,7 @@ fn a_wide_tree_never_takes_more_rows_than_there_are() {
     trees(&fan_out(300), |tree| {
         let rows = drawn(tree, 12);
         assert!(rows.len() <= 13, "{rows:#?}");
-        hidden += usize::from(rows.iter().any(|row| row.contains(" agents more")));
+        hidden += usize::from(rows.iter().any(|row| row.contains(" more agents")));
         widest = widest.max(tree.agents().counts().all());
         last = rows;
     });
