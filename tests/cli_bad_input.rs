@@ -218,3 +218,125 @@ fn an_unknown_verb_and_a_missing_run_are_told_with_what_is_near() {
     let negative = home.posse(&["run", "--max-turns", "-1", "--nope", "x"]).exits(2).stderr;
     assert!(!negative.contains("tip: to pass"), "{negative}");
 }
+
+#[test]
+fn settings_that_a_new_user_gets_wrong_are_named_with_file_line_and_choices() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    let run = ["--model", "scripted/script.yaml", "x"];
+    for (text, named) in [
+        ("modle: x\n", &["settings.yaml:1: unknown key `modle` (did you mean `model`?)"] as &[&str]),
+        ("agent: {max_turn: 3}\n", &[":1: unknown key `agent.max_turn` (did you mean `max_turns`?)"]),
+        ("on_ask: maybe\n", &[":1: on_ask: `maybe` is not one of deny, escalate"]),
+        ("sandbox: {level: none}\n", &[":1: sandbox.level: `none` is not one of namespaces, landlock"]),
+        ("agent:\n\tmax_turns: 1\n", &[":2: tabs"]),
+        ("model: a/b\nmodel: a/c\n", &[":2: the key `model` is written twice"]),
+        ("- a\n", &["settings.yaml:1: "]),
+        ("model: \"abc\n", &["settings.yaml:"]),
+        ("hooks: {PreToolUs: []}\n", &[":1: unknown key `hooks.PreToolUs` (did you mean `PreToolUse`?)"]),
+    ] {
+        home.write_settings(text);
+        run_refused(&home, &run, named);
+    }
+    home.write_settings("hooks: {PreToolUse: [{matcher: 'Bash(', hooks: [{type: command, command: x}]}]}\n");
+    let ran = || home.posse(&[&["run"], &run[..]].concat()).exits(2).stderr;
+    let told = ran();
+    assert!(
+        told.contains(":1: hooks.PreToolUse: the matcher `Bash(`") && told.contains("unclosed group"),
+        "{told}"
+    );
+    home.write_settings("sandbox: {env: [ANTHROPIC_API_KEY]}\n");
+    let told = ran();
+    assert!(told.contains(":1: sandbox.env: `ANTHROPIC_API_KEY` is the name of a secret"), "{told}");
+    assert!(told.ends_with("hint: remove it from the list\n"), "{told}");
+    home.write_settings("");
+    for (name, value, said) in [
+        ("POSSE_AGENT_MAX_TURNS", "2", "did you mean `POSSE_AGENT__MAX_TURNS`?"),
+        ("POSSE_MODLE", "x", "did you mean `POSSE_MODEL`?"),
+        ("POSSE_AGENT__MAX_TURNS", "x", "expected a whole number of at least 1"),
+    ] {
+        let mut command = home.command(&["run", "--model", "scripted/script.yaml", "x"]);
+        command.env(name, value);
+        let told = Done::of(command).exits(2).stderr;
+        assert!(told.starts_with(&format!("error: {name}: ")) && told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn values_that_a_new_user_gets_wrong_are_named_with_what_is_expected() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    for (flags, named) in [
+        (&["--max-turns", "-1"] as &[&str], &["'-1'", "at least 1, or `none`"] as &[&str]),
+        (&["--max-usd", "-5"], &["'-5'", "dollars such as `5` or `0.50`, or `none`"]),
+        (&["--max-time", "5"], &["'5'", "a time such as `90s`, `30m` or `1h30m`"]),
+        (&["--max-time", "5x"], &["'5x'", "a time such as"]),
+        (&["--parallel", "0"], &["at least 1, or `none`"]),
+        (&["--on-ask", "maybe"], &["expected `deny` or `escalate`"]),
+        (&["--allow", "foo:bar"], &["--allow: unknown tool `foo`"]),
+        (&["--agents", "{bad"], &["--agents: (inline):1: ", "for example {\"reader\""]),
+        (&["--skill", "nope"], &["unknown skill `nope`", "`posse skills` lists"]),
+        (&["--unowned-writers", "x"], &["expected `queue` or `parallel`"]),
+        (&["--dir", "script.yaml"], &["script.yaml is not a directory"]),
+    ] {
+        run_refused(&home, &[&["--model", "scripted/script.yaml"], flags, &["x"]].concat(), named);
+    }
+    for (model, named) in [
+        ("nope/model", &["unknown provider `nope`", "available: anthropic"] as &[&str]),
+        ("script.yaml", &["unknown model `script.yaml`", "for example `scripted/script.yaml`"]),
+        ("", &["unknown model ``", "for example `anthropic/"]),
+        ("replay/none.posse", &["none.posse: no such file or directory", "that `posse export` wrote"]),
+    ] {
+        run_refused(&home, &["--model", model, "x"], named);
+    }
+    refused(&home, &["run", "--model", "replay/none.posse"], &["name a bundle"]);
+    refused(&home, &["run", "--plan", "nope.yaml"], &["nope.yaml: no such file or directory", "plan file"]);
+    refused(&home, &["ps", "-n", "0"], &["at least 1; use --all"]);
+    refused(&home, &["gc", "--runs", "soon"], &["'soon'"]);
+    refused(&home, &["wait", "--timeout", "5"], &["a time such as"]);
+    home.posse(&["gc", "--runs", "30m"]).exits(0);
+    let free = ["run", "--model", "scripted/script.yaml", "--max-usd", "0", "x"];
+    let told = home.posse(&free).exits(2).stderr;
+    assert!(told.starts_with("error: --max-usd: $0.00 allows no call, not even"), "{told}");
+    let deep = ["run", "--model", "scripted/script.yaml", "--max-depth", "99", "x"];
+    let told = home.posse(&deep).exits(0).stderr;
+    assert!(
+        told.starts_with("note: --max-depth 99 is more than agent.max_orchestration_depth allows: 3"),
+        "{told}"
+    );
+}
+
+#[test]
+fn names_that_a_new_user_gets_wrong_are_answered_with_what_there_is() {
+    let home = Home::new();
+    home.write("script.yaml", SCRIPT);
+    home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let run = home.posse(&["ps", "-q"]).exits(0).stdout.trim().to_owned();
+    for (args, named) in [
+        (&["explain"] as &[&str], &["OPERATION"] as &[&str]),
+        (&["explain", "@"], &["the operation is missing", "explain @ write:src/main.rs"]),
+        (&["explain", "@", "foo"], &["unknown tool `foo`"]),
+        (&["show", "zz"], &["there is no run `zz`", &run]),
+        (&["trace", "@.99"], &["there is no agent", "has no sub-agents"]),
+        (&["report", "@", "99"], &["there is no agent", "has no sub-agents"]),
+        (&["logs", "@", "--agent", "zz"], &["such as `1` or `2.1`"]),
+        (&["logs", "@", "--agent", "1"], &["there is no agent", "has no sub-agents"]),
+        (&["salvage", "@.3", "--attempt", "7"], &["--restore"]),
+        (&["export", "@", "-o", "x.txt"], &["must end in .posse"]),
+        (&["diff", "@", "--at", "9999"], &["has no event 9999; its last event is"]),
+        (&["ps", "--format", "{nosuch}"], &["there is no field `nosuch`", "the fields are run, status"]),
+        (&["stats", "--since", "yesterday"], &["an age such as `30m`"]),
+        (&["models", "nosuch"], &["no model with a known price has `nosuch`", "models --all"]),
+    ] {
+        let told = home.posse(args).exits(2).stderr;
+        assert!(named.iter().all(|name| told.contains(name)), "{args:?}: {named:?} in {told}");
+    }
+    for (args, said) in [
+        (&["logs", "@", "--after", "9999"] as &[&str], "ends with event"),
+        (&["cancel", "@"], "has ended (completed)"),
+        (&["send", "@", "hi"], "has finished; it cannot receive messages"),
+    ] {
+        let done = home.posse(args);
+        assert!(done.stderr.contains(said), "{args:?}: {done:?}");
+    }
+}

@@ -36,7 +36,8 @@ fn a_run_that_another_process_carries_is_cancelled_there() {
     assert_eq!(cancel.stderr, format!("{run}: run cancelled: not needed\n"));
     let result = going.finish().exits(3).result();
     assert_eq!(result["status"], "cancelled");
-    home.posse(&["wait", &run]).exits(3);
+    let end = home.posse(&["wait", &run]).exits(3).stderr;
+    assert_eq!(end.matches("not needed").count(), 1, "each agent was cancelled with its run: {end}");
     let late = home.posse(&["cancel", &run]).exits(1);
     assert!(late.stderr.starts_with(&format!("error: run {run} has ended (cancelled)\n")), "{}", late.stderr);
 }

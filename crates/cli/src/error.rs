@@ -310,6 +310,9 @@ impl From<posse::Error> for CliError {
             posse::Error::Bundle(posse::BundleError::Newer { .. }) => {
                 CliError::usage(message).hint("replay it with the version of Posse that wrote it, or a newer one")
             }
+            posse::Error::Bundle(posse::BundleError::Unreadable { .. }) => {
+                CliError::usage(message).hint("name a bundle that `posse export` wrote, or a run as `replay/RUN`")
+            }
             posse::Error::Bundle(_) => {
                 CliError::usage(message).hint("export the run again with `posse export`; nothing was done with this file")
             }

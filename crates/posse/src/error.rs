@@ -75,7 +75,7 @@ pub enum Error {
     #[error("run {0} has not ended")]
     StillRunning(RunId),
     /// The run failed or was cancelled.
-    #[error("run {run} {status}; its changes may be incomplete")]
+    #[error("run {run} {}; its changes may be incomplete", ended(*status))]
     NotCompleted {
         /// The run in question.
         run: RunId,
@@ -174,6 +174,14 @@ pub enum Error {
     /// The journal contains something that cannot be read.
     #[error(transparent)]
     History(#[from] HistoryError),
+}
+
+/// How a run ended, as a verb.
+fn ended(status: RunStatus) -> String {
+    match status {
+        RunStatus::Cancelled => format!("was {status}"),
+        RunStatus::Running | RunStatus::Completed | RunStatus::Failed => status.to_string(),
+    }
 }
 
 /// A run or an agent in an error.

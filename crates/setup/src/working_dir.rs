@@ -55,7 +55,7 @@ pub fn working_dir(dir: Option<PathBuf>, cwd: &Path) -> Result<String, SetupErro
     let wrong = |problem: String| SetupError::about(Subject::Dir, format!("{}: {problem}", dir.display()));
     let whole = dir.canonicalize().map_err(|error| wrong(error.to_string()))?;
     if !whole.is_dir() {
-        return Err(wrong("is not a directory".to_owned()));
+        return Err(SetupError::about(Subject::Dir, format!("{} is not a directory", dir.display())));
     }
     whole.into_os_string().into_string().map_err(|_| wrong("is not UTF-8 text".to_owned()))
 }

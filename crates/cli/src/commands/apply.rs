@@ -219,7 +219,8 @@ fn undone(agent: &AgentId, undone: Option<&AppliedRun>) -> String {
     };
     let already = match already {
         0 => String::new(),
-        already => format!(", {already} more were so already"),
+        1 => ", 1 file was as before already".to_owned(),
+        already => format!(", {already} files were as before already"),
     };
     let files = plural(*files as u64, "file");
     format!("undid the apply of {what}: {files} changed back in {}{kept}{already}", dir.display())

@@ -222,18 +222,18 @@ fn farewell(run: &RunId, folder: &Path, program: &str) -> String {
     let lines = [
         (format!("diff {run}"), "the changes of the run"),
         (format!("diff {run} 3"), "the refused change, which is kept"),
-        (format!("report {run} 1"), "the claim of the first step, and the output of its check"),
+        (format!("report {run} 1"), "the first step, and its check"),
         (format!("report {run} 4"), "the repair"),
-        (format!("show {run}"), "every agent with its turns, tokens and time"),
-        (format!("logs {run}"), "the journal: every event, in order"),
-        (format!("verify {run}"), "the journal is complete and unchanged"),
+        (format!("show {run}"), "every agent and its cost"),
+        (format!("logs {run}"), "every event, in order"),
+        (format!("verify {run}"), "whether the journal is intact"),
         (format!("apply {run}"), "apply it to the demo's folder"),
     ];
     let mut text = merged_tree(run, folder).unwrap_or_else(|error| format!("\nThe merged tree: {error}\n"));
     text.push_str("\nLook into it:\n");
     for (command, about) in lines {
         let typed = format!("{program} {command}");
-        let _ = writeln!(text, "  {typed:32}  # {about}");
+        let _ = writeln!(text, "  {typed:24}  # {about}");
     }
     let _ = write!(text, "\n`{program} rm {run}` removes the run and its folder.");
     text

@@ -42,11 +42,10 @@ impl ExplainArgs {
 /// Explains a decision.
 pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, CliError> {
     let (agent, operation) = args.read()?;
-    let tool = operation.split(':').next().unwrap_or_default();
+    let tool = operation.split([':', '@']).next().unwrap_or_default();
     if tool.trim().is_empty() {
-        return Err(
-            CliError::usage("the operation names no tool").hint("write it as `tool` or `tool:specifier`")
-        );
+        return Err(CliError::usage("the operation is missing")
+            .hint(format!("for example, `{} explain @ write:src/main.rs`", context.program)));
     }
     let posse = context.open_read_only()?;
     let (explained, dir, sandbox) = runtime::looking(async {
@@ -56,7 +55,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
         let sandbox = if explained.command.is_some() { context.sandbox_level().await } else { None };
         Ok((explained, dir, sandbox))
     })?;
-    let tool = tool.split('@').next().unwrap_or_default().trim();
+    let tool = tool.trim();
     let hooks = hooks_before(tool, Path::new(&dir), context)?;
     let mut output = Output::new();
     if args.json {

@@ -75,7 +75,7 @@ const ITS_WORKSPACE: &str = "its workspace still exists";
 const THEIR_WORKSPACES: &str = "their workspaces still exist";
 
 fn things(cleaned: &GcSummary) -> String {
-    plural(cleaned.removed.len() as u64, "thing")
+    plural(cleaned.removed.len() as u64, "item")
 }
 
 /// What goes, line by line, and what stays, counted by the reason.

@@ -6,8 +6,8 @@ use posse::event::{ModelReplied, Sender, TodoItem, TodoStatus};
 use posse::message::{ToolCall, pictures};
 use posse::view::{BlockedAgents, ShownStatus, Stage};
 use posse::{
-    AgentRecord, CloseReason, Code, ConversationEvent, Criterion, EventBody, FailKind, JournalEvent, Posse,
-    StepTerms, ToolName, api, shown_model,
+    AgentRecord, CloseReason, Code, ConversationEvent, Criterion, Decision, EventBody, FailKind,
+    JournalEvent, Posse, Rule, StepTerms, ToolName, api, shown_model,
 };
 
 use crate::blocked;
@@ -219,11 +219,16 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             ("run failed".to_owned(), [reason].into_iter().chain(text).collect())
         }
         EventBody::PermissionDecided(e) => {
-            let by = e.layer.as_ref().map(|layer| format!(", decided by {layer}")).unwrap_or_default();
-            (format!("{} {}{by}", e.decision, e.operation), Vec::new())
+            let decided = match e.decision {
+                Decision::Allow => "allowed",
+                Decision::Ask => "approval required",
+                Decision::Deny => "denied",
+            };
+            let by = decided_by(e.rule.as_ref(), e.layer.as_deref());
+            (format!("{decided}: {}{by}", term::visible_line(&e.operation)), Vec::new())
         }
         EventBody::InputRequested(e) => {
-            let by = e.layer.as_ref().map(|layer| format!(", asked by {layer}")).unwrap_or_default();
+            let by = decided_by(e.rule.as_ref(), e.layer.as_deref());
             let line = format!("needs approval{by} (call {})", e.call_id);
             (line, vec![term::visible(&e.operation, ""), e.arguments.to_shared().to_string()])
         }
@@ -239,6 +244,15 @@ fn describe(event: &JournalEvent) -> (String, Vec<String>) {
             (summary(), e.items.iter().map(item).collect())
         }
         _ => (summary(), Vec::new()),
+    }
+}
+
+/// The rule that decided, with the layer that has it.
+fn decided_by(rule: Option<&Rule>, layer: Option<&str>) -> String {
+    match (rule, layer) {
+        (Some(rule), Some(layer)) => format!(", by rule `{}` of {layer}", rule.pattern),
+        (None, Some(layer)) => format!(", by {layer}"),
+        (_, None) => String::new(),
     }
 }
 

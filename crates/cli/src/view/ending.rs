@@ -78,7 +78,12 @@ fn first_line(finished: &RunOutcome) -> String {
 
 /// The agents whose end the user should know: failed, cancelled, cut off, without a change.
 fn print_agents(finished: &RunOutcome, is_quiet: bool) {
+    let why_cancelled = finished.failure.as_ref().filter(|_| finished.status == RunStatus::Cancelled);
     for child in &finished.failed {
+        // A cancelled run cancels its agents, and its own reason says so.
+        if child.code == Code::Cancelled && why_cancelled.is_some_and(|why| why.reason == child.reason) {
+            continue;
+        }
         let ended = match child.code {
             Code::Cancelled => cancelled(&child.reason),
             code => format!("failed: {}", with_code(&child.reason, code)),

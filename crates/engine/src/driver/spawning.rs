@@ -157,8 +157,10 @@ impl Driver {
             Some((report_at_ms, at_ms)) if report_at_ms - now_ms < at_ms - report_at_ms => Err(Refusal {
                 code: Code::BudgetExhausted,
                 reason: format!(
-                    "not enough time is left for another agent: {} ms",
-                    (report_at_ms - now_ms).max(0)
+                    "not enough time is left for another agent: {} ms until its parent has to report, and it needs at \
+                     least {} ms",
+                    (report_at_ms - now_ms).max(0),
+                    at_ms - report_at_ms
                 ),
             }),
             _ => Ok(()),

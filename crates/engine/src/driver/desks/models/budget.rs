@@ -117,7 +117,11 @@ impl ModelDesk {
         let needed = Usd::from_micros(self.facts(&root)?.price?.worst(input_tokens, output_tokens));
         // A limit of zero allows no call, even if the model costs nothing.
         let usd = limits.usd.filter(|usd| *usd < needed || usd.micros() == 0)?;
-        let problem = format!("{usd} is too little: the first call and a report may cost up to {needed}");
+        let problem = if usd.micros() == 0 {
+            format!("{usd} allows no call, not even of a model that costs nothing")
+        } else {
+            format!("{usd} is too little: the first call and a report may cost up to {needed}")
+        };
         Some((RequestField::BudgetUsd, problem))
     }
 
