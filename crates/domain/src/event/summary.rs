@@ -75,7 +75,7 @@ impl EventBody {
                 let first = e.files.first().map(|file| shown(file)).unwrap_or_default();
                 format!("not merged ({}): {first}", counted(e.files.len(), "file"))
             }
-            EventBody::WorktreeMerged(e) => format!("merged ({})", counted(number(e.paths), "path")),
+            EventBody::WorktreeMerged(e) => format!("merged ({})", counted(number(e.paths), "file")),
             EventBody::WorkspaceMade(_) => "workspace created".to_owned(),
             EventBody::WorkspaceSalvaged(e) => match &e.problem {
                 None if e.left_out_count == 0 => "saved the workspace".to_owned(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::apply::illegal;
 use super::{
     AgentState, CommandRefused, FailKind, IllegalEvent, NewEvent, OpenState, Refusal, Run, SpawnFrom,
-    SpawnRequest,
+    SpawnRequest, with_code,
 };
 use crate::code::Code;
 use crate::contract::Contract;
@@ -329,13 +329,14 @@ impl Run {
                     None => "integrated".to_owned(),
                 },
                 (StepState::Failed, Some(closed)) => {
-                    let failure = closed.failure.as_ref();
-                    let why = failure.map_or("", |failure| failure.reason.lines().next().unwrap_or_default());
-                    let code = failure.map_or(String::new(), |failure| format!(" ({})", failure.code));
-                    format!("failed{code}: {why}")
+                    let why = closed.failure.as_ref().map(|failure| {
+                        let line = failure.reason.lines().next().unwrap_or_default();
+                        format!(": {}", with_code(line.trim_end_matches(':'), failure.code))
+                    });
+                    format!("failed{}", why.unwrap_or_default())
                 }
                 (StepState::Failed, None) => match planned.refused.get(&at) {
-                    Some(failed) => format!("not started ({}): {}", failed.code, failed.reason),
+                    Some(failed) => format!("not started: {}", with_code(&failed.reason, failed.code)),
                     None => "not done".to_owned(),
                 },
                 _ => "not done".to_owned(),

@@ -182,8 +182,12 @@ pub struct FailureReason {
 /// A reason in words, with its code in brackets after the first line: further lines are a program's output.
 pub fn with_code(reason: &str, code: Code) -> String {
     let (first, rest) = reason.trim_end().split_once('\n').unwrap_or((reason.trim_end(), ""));
-    let line = if rest.is_empty() { "" } else { "\n" };
-    format!("{first} ({code}){line}{rest}")
+    // A colon announces the lines that follow.
+    match (first.strip_suffix(':'), rest) {
+        (_, "") => format!("{first} ({code})"),
+        (Some(first), rest) => format!("{first} ({code}):\n{rest}"),
+        (None, rest) => format!("{first} ({code})\n{rest}"),
+    }
 }
 
 /// A cancellation in words. A reason such as "cancelled by the user" says all of it.
@@ -200,6 +204,17 @@ impl fmt::Display for FailureReason {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_code_comes_after_the_reason_and_before_the_lines_that_it_announces() {
+        for (reason, told) in [
+            ("it failed", "it failed (CHECKS_FAILED)"),
+            ("it failed\noutput\n", "it failed (CHECKS_FAILED)\noutput"),
+            ("it failed:\noutput", "it failed (CHECKS_FAILED):\noutput"),
+        ] {
+            assert_eq!(with_code(reason, Code::ChecksFailed), told);
+        }
+    }
 
     #[test]
     fn every_word_is_read_as_what_wrote_it() {
