@@ -85,3 +85,27 @@ fn the_wish_alone_can_be_left_behind() {
     assert_eq!(cancel.stderr, format!("{run} will be cancelled\n"));
     going.finish().exits(3);
 }
+
+#[test]
+fn a_run_that_is_cancelled_and_then_killed_is_replayed_with_both() {
+    let home = Home::new();
+    let command = "{name: bash, input: {command: \"echo begun > begun; exec tail -f /dev/null\"}}";
+    home.write(
+        "script.yaml",
+        &format!("- when: {{turn: 1}}\n  reply: {{tool_calls: [{command}]}}\n- reply: {{text: done}}\n"),
+    );
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "wait"]);
+    let run = run_of(&going.until_event("", "agent.tool_intended"));
+    // A cancel lets calls that have begun end by themselves; this one does not.
+    home.posse(&["cancel", "--no-wait", &run]).exits(0);
+    going.until_event("", "agent.cancel_requested");
+    home.posse(&["kill", &run]).exits(0);
+    going.finish().exits(3);
+    let journal = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
+    let cancels: Vec<_> = journal.iter().filter(|event| event["kind"] == "agent.cancel_requested").collect();
+    assert_eq!(
+        cancels.iter().map(|event| &event["detail"]["kill"]).collect::<Vec<_>>(),
+        [&json!(false), &json!(true)]
+    );
+    // Every story replays its runs when it has ended.
+}

@@ -88,6 +88,9 @@ impl Posse {
 
     /// Applies the changes of one agent, whether or not its parent accepted them. The root stands for the run.
     pub async fn apply_agent(&self, agent: &AgentId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+        if let Some(server) = &self.server {
+            return server.apply(agent, which).await;
+        }
         let run = agent.run();
         let found = self.applicable(agent, which).await?;
         let Some(work) = found.work else { return Ok(AppliedRun { dir: found.dir, applied: None }) };
@@ -102,6 +105,9 @@ impl Posse {
 
     /// What [`apply_agent`](Self::apply_agent) would write now. Writes nothing; an error is the one that it would return.
     pub async fn check_apply(&self, agent: &AgentId, which: ApplyWhich) -> Result<CheckedApply, Error> {
+        if let Some(server) = &self.server {
+            return server.check_apply(agent, which).await;
+        }
         let run = agent.run();
         let found = self.applicable(agent, which).await?;
         let Some(work) = found.work else { return Ok(CheckedApply { dir: found.dir, plan: None }) };
@@ -171,6 +177,9 @@ impl Posse {
     /// Takes back what the last apply of an agent's changes wrote: all of it, or nothing if the user changed the same
     /// lines since. The root stands for the run.
     pub async fn undo_apply(&self, agent: &AgentId) -> Result<AppliedRun, Error> {
+        if let Some(server) = &self.server {
+            return server.undo_apply(agent).await;
+        }
         let run = agent.run();
         self.check_head(&run).await?;
         let port = self.run_files(&run).await?;
