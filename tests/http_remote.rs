@@ -176,7 +176,7 @@ fn runs_of_a_server_are_continued_retried_resumed_and_applied_from_elsewhere() {
     remote(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
     let run = remote(&["ps", "-q"]).exits(0).stdout.trim().to_owned();
     let continued = remote(&["continue", "--json", &run, "is it complete?"]).exits(0).json_lines();
-    let of = continued[0]["detail"]["request"]["continues"].clone();
+    let of = continued[0]["detail"]["continues"].clone();
     assert_eq!(of["agent"], run, "{of}");
     let refused = remote(&["retry", &run]).exits(2).stderr;
     assert!(refused.contains("completed"), "{refused}");

@@ -219,9 +219,9 @@ async fn serve_client(
     // Events are small, and each is sent at once.
     let _ = connection.set_nodelay(true);
     let draining = state.draining();
-    let Some(tls) = tls else { return serve_connection(connection, service, draining).await };
+    let Some(tls) = tls else { return log_end(serve_connection(connection, service, draining).await) };
     match tokio::time::timeout(TLS_TIMEOUT, tls.accept(connection)).await {
-        Ok(Ok(connection)) => serve_connection(connection, service, draining).await,
+        Ok(Ok(connection)) => log_end(serve_connection(connection, service, draining).await),
         Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
@@ -231,7 +231,7 @@ async fn serve_connection(
     connection: impl AsyncRead + AsyncWrite + Send + Unpin,
     service: TowerToHyperService<Router>,
     mut draining: watch::Receiver<bool>,
-) {
+) -> Result<(), hyper::Error> {
     let connection = TokioIo::new(GuardedConnection::new(connection));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -244,13 +244,17 @@ async fn serve_connection(
         // The sender lives as long as the server.
         let _ = draining.wait_for(|is_draining| *is_draining).await;
     };
-    let ended = tokio::select! {
+    tokio::select! {
         ended = serving.as_mut() => ended,
         () = drained => {
             serving.as_mut().graceful_shutdown();
             serving.await
         }
-    };
+    }
+}
+
+/// Says why a connection ended, if its client did not end it.
+fn log_end(ended: Result<(), hyper::Error>) {
     match ended {
         Ok(()) => {}
         Err(error) if is_stalled(&error) => {
@@ -369,7 +373,7 @@ mod tests {
     const PIECE: &[u8] = &[b'x'; 1024];
 
     /// The client's side of a connection to a server whose page never ends, and the server's.
-    fn connected() -> (DuplexStream, impl Future<Output = ()>) {
+    fn connected() -> (DuplexStream, impl Future<Output = Result<(), hyper::Error>>) {
         let (near, far) = tokio::io::duplex(4 * PIECE.len());
         let endless = || async {
             Body::from_stream(stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(PIECE))))
@@ -377,8 +381,9 @@ mod tests {
         let service = TowerToHyperService::new(Router::new().route("/", get(endless)));
         let (sender, draining) = watch::channel(false);
         let serving = async move {
-            serve_connection(near, service, draining).await;
+            let ended = serve_connection(near, service, draining).await;
             drop(sender);
+            ended
         };
         (far, serving)
     }
@@ -387,15 +392,15 @@ mod tests {
     async fn a_client_that_never_ends_its_headers_is_dropped() {
         let (mut client, serving) = connected();
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.expect("written");
-        serving.await;
+        let ended = serving.await;
+        assert!(ended.is_err_and(|error| error.is_timeout()));
         assert!(client.write_all(b"x").await.is_err(), "the connection is closed");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_sends_nothing_is_dropped() {
-        let (client, serving) = connected();
-        serving.await;
-        drop(client);
+        let (_client, serving) = connected();
+        assert!(serving.await.is_err_and(|error| error.is_timeout()));
     }
 
     #[tokio::test(start_paused = true)]
@@ -411,6 +416,7 @@ mod tests {
             client
         };
         // The client stays, and reads nothing more.
-        let ((), _client) = tokio::join!(serving, reading);
+        let (ended, _client) = tokio::join!(serving, reading);
+        assert!(is_stalled(&ended.expect_err("it does not read")), "the log names the reason");
     }
 }
