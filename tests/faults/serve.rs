@@ -120,7 +120,7 @@ fn receiver() -> (String, Receiver<Value>) {
             }
             let mut body = vec![0; length];
             // The sender may be killed while it sends.
-            if reader.read_exact(&mut body).is_err() {
+            if length == 0 || reader.read_exact(&mut body).is_err() {
                 continue;
             }
             if sender.send(serde_json::from_slice(&body).unwrap()).is_err() {
