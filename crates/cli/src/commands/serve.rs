@@ -25,6 +25,7 @@ const OPEN_FILES: u64 = 16 * 1024;
 /// executes stop as they are, and can be resumed. Runs of other processes are shown too. Clients on other machines need
 /// --allow-remote and TLS. `/api/openapi.json` describes the API.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// The address to listen on; port 0 chooses a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7766", value_parser = address)]

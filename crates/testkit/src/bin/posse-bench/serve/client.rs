@@ -26,14 +26,14 @@ pub(super) struct Connection {
 
 /// What a client of a stream has seen since it began to count.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SeenEvents {
     looks: bool,
     counts: AtomicBool,
     events: AtomicU64,
     latest_ms: Mutex<f64>,
 }
 
-impl Seen {
+impl SeenEvents {
     /// A client that looks at the time of each event, or only counts them.
     pub(super) fn new(looks: bool) -> Self {
         Self { looks, ..Self::default() }
@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// Follows a run to its end.
-    pub(super) async fn follow(&self, run: &str, seen: impl AsRef<Seen>) {
+    pub(super) async fn follow(&self, run: &str, seen: impl AsRef<SeenEvents>) {
         let mut connection = self.stopped(run).await;
         connection.head().await;
         let (mut line, mut piece) = (String::new(), Vec::new());

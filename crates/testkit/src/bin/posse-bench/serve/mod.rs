@@ -21,7 +21,7 @@ use crate::command::{beside_this, ms};
 use crate::report::Report;
 use crate::runs::fill;
 use crate::view::{cpu, script};
-use client::{Client, Seen};
+use client::{Client, SeenEvents};
 
 /// Agents of the large run.
 const WIDE: usize = 1_000;
@@ -195,7 +195,7 @@ async fn starts(plan: &Plan, posse: &Path, report: &mut Report) {
         let started = connection.post("/api/v1/runs", &json!({ "request": "Look." })).await;
         over_http.push(began.elapsed());
         let run = started["run"].as_str().expect("a run").to_owned();
-        server.client.follow(&run, Arc::new(Seen::default())).await;
+        server.client.follow(&run, Arc::new(SeenEvents::default())).await;
         let began = Instant::now();
         let handle = start(&setup).await;
         in_process.push(began.elapsed());
@@ -267,13 +267,16 @@ async fn active_run(plan: &Plan, posse: &Path, report: &mut Report) {
 /// an event and its arrival at one of those that look, in milliseconds.
 async fn watch(plan: &Plan, server: &ServerProcess, run: &str, clients: usize) -> (f64, f64) {
     let mut following = JoinSet::new();
-    let seen: Vec<Arc<Seen>> = (0..clients).map(|number| Arc::new(Seen::new(number < LOOKING))).collect();
+    let seen: Vec<Arc<SeenEvents>> =
+        (0..clients).map(|number| Arc::new(SeenEvents::new(number < LOOKING))).collect();
     for seen in &seen {
         let (client, run, seen) = (server.client.clone(), run.to_owned(), Arc::clone(seen));
         following.spawn(async move { client.follow(&run, seen).await });
     }
     warm_up(plan).await;
-    seen.iter().for_each(|seen| seen.begin());
+    for seen in &seen {
+        seen.begin();
+    }
     let began = Instant::now();
     tokio::time::sleep(measured(plan)).await;
     let seconds = began.elapsed().as_secs_f64();
@@ -304,7 +307,7 @@ async fn idle(plan: &Plan, posse: &Path, report: &mut Report) {
     let mut following = JoinSet::new();
     for run in &runs {
         let (client, run) = (server.client.clone(), run.id().to_string());
-        following.spawn(async move { client.follow(&run, Arc::new(Seen::default())).await });
+        following.spawn(async move { client.follow(&run, Arc::new(SeenEvents::default())).await });
     }
     warm_up(plan).await;
     let (before, began) = (cpu(&server.process), Instant::now());
