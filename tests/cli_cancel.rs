@@ -102,7 +102,8 @@ fn has_file(dir: &Path, name: &str) -> bool {
 #[test]
 fn a_run_that_is_cancelled_and_then_killed_is_replayed_with_both() {
     let home = Home::new();
-    let command = "{name: bash, input: {command: \"trap '' TERM INT; echo begun > begun; exec tail -f /dev/null\"}}";
+    let command =
+        "{name: bash, input: {command: \"trap '' TERM INT; echo begun > begun; exec tail -f /dev/null\"}}";
     home.write(
         "script.yaml",
         &format!("- when: {{turn: 1}}\n  reply: {{tool_calls: [{command}]}}\n- reply: {{text: done}}\n"),
