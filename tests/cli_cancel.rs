@@ -1,5 +1,8 @@
 //! Cancelling runs and agents, whichever process executes them.
 
+use std::fs;
+use std::path::Path;
+
 use serde_json::json;
 
 use crate::support::{Home, RunningCommand, run_of};
@@ -85,4 +88,40 @@ fn the_wish_alone_can_be_left_behind() {
     let cancel = home.posse(&["cancel", "--no-wait", &run]).exits(0);
     assert_eq!(cancel.stderr, format!("{run} will be cancelled\n"));
     going.finish().exits(3);
+}
+
+/// Whether a file of this name is beneath a directory.
+fn has_file(dir: &Path, name: &str) -> bool {
+    // Folders of a workspace come and go.
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| {
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir { has_file(&entry.path(), name) } else { entry.file_name() == name }
+    })
+}
+
+#[test]
+fn a_run_that_is_cancelled_and_then_killed_is_replayed_with_both() {
+    let home = Home::new();
+    let command =
+        "{name: bash, input: {command: \"trap '' TERM INT; echo begun > begun; exec tail -f /dev/null\"}}";
+    home.write(
+        "script.yaml",
+        &format!("- when: {{turn: 1}}\n  reply: {{tool_calls: [{command}]}}\n- reply: {{text: done}}\n"),
+    );
+    let mut going = home.start(&["run", "--json", "--model", "scripted/script.yaml", "wait"]);
+    let run = run_of(&going.until_event("", "agent.tool_intended"));
+    // A cancel asks commands to end, and waits a while before it ends them; this one does not obey.
+    while !has_file(&home.state_dir().join("runs").join(&run), "begun") {
+        std::thread::yield_now();
+    }
+    home.posse(&["cancel", "--no-wait", &run]).exits(0);
+    going.until_event("", "agent.cancel_requested");
+    home.posse(&["kill", &run]).exits(0);
+    going.finish().exits(3);
+    let journal = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
+    let cancels = journal.iter().filter(|event| event["kind"] == "agent.cancel_requested");
+    let kills: Vec<_> = cancels.map(|event| event["detail"]["kill"].clone()).collect();
+    assert_eq!(kills, [json!(null), json!(true)]);
+    // Every story replays its runs when it has ended.
 }

@@ -55,6 +55,23 @@ fn runs_are_listed_opened_and_left_and_the_terminal_is_given_back() {
 }
 
 #[test]
+fn the_runs_of_a_server_are_shown_as_those_of_this_machine() {
+    let (home, run) = home();
+    let mut server = home.start(&["serve", "--listen", "127.0.0.1:0"]);
+    let url = server.line().expect("a URL");
+    let tmux = Tmux::open(&home, 80, 24);
+    tmux.enters(&format!("POSSE_HOME=/no/such/directory posse top --server '{}'", url.trim()));
+    tmux.until_it("the list", |screen| screen.contains(&run) && screen.contains(KEYS));
+    tmux.types(&["Enter"]);
+    tmux.until("└─ ✓ 1 explore: find it");
+    tmux.types(&["Down", "Enter"]);
+    tmux.until("agent 1 explore");
+    tmux.types(&["q"]);
+    tmux.until_prompt();
+    is_given_back(&tmux);
+}
+
+#[test]
 fn a_suspended_top_gives_the_terminal_back_and_takes_it_again() {
     let (home, run) = home();
     let tmux = Tmux::open(&home, 80, 24);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use boon::{Compiler, Schemas};
 use rustix::process::Signal;
@@ -322,13 +323,59 @@ fn a_repeated_request_starts_one_run_even_over_a_restart() {
     let runs = client.get("/api/v1/runs").has(200).json();
     assert_eq!((runs["runs"].as_array().map(Vec::len), &runs["next"]), (Some(1), &Value::Null));
 
+    // A replay is a run of its own, also after a restart: neither request finds the run of the other one.
+    let replay = |client: &Client| {
+        let path = format!("/api/v1/runs/{run}/replay");
+        client.post_with(&path, &[("Idempotency-Key", "r")], &json!({})).has(201).json()["run"].clone()
+    };
+    let replayed = replay(&client);
+    assert_ne!(replayed, run);
+    assert_eq!(replay(&client), replayed);
+    client.follow(&stream(replayed.as_str().expect("a run")), None).all();
+    server.kill();
+    let (server, client) = serve(&home, &[]);
+    assert_eq!(replay(&client), replayed);
+    assert_eq!(post(&client, "a", &request()).has(201).json()["run"], run);
+
     let second = post(&client, "b", &request()).has(201).json();
     client.follow(&stream(second["run"].as_str().expect("a run")), None).all();
     let page = client.get("/api/v1/runs?limit=1").has(200).json();
     assert_eq!(page["runs"][0]["run"], second["run"], "newest first");
-    let next =
-        client.get(&format!("/api/v1/runs?limit=1&cursor={}", page["next"].as_str().expect("more"))).has(200);
-    assert_eq!((&next.json()["runs"][0]["run"], &next.json()["next"]), (&json!(run), &Value::Null));
+    let next = |page: &Value| {
+        let cursor = page["next"].as_str().expect("more");
+        client.get(&format!("/api/v1/runs?limit=1&cursor={cursor}")).has(200).json()
+    };
+    let page = next(&page);
+    assert_eq!(page["runs"][0]["run"], replayed);
+    let page = next(&page);
+    assert_eq!((&page["runs"][0]["run"], &page["next"]), (&json!(run), &Value::Null));
+    stop(server);
+}
+
+#[test]
+fn a_repeated_message_is_sent_once() {
+    let home = home(STUCK);
+    let (server, client) = serve(&home, &[]);
+    let run = start(&client);
+    let mut following = client.follow(&stream(&run), None);
+    following.until("agent.subagent_started");
+    let path = format!("/api/v1/runs/{run}/agents/1/messages");
+    let key = [("Idempotency-Key", "hurry")];
+    let send = |text: &str| client.post_with(&path, &key, &json!({ "text": text }));
+    let first = send("hurry").has(202).json();
+    assert_eq!(send("hurry").has(202).json(), first);
+    assert_eq!(send("faster").is_problem(422, "KEY_CONFLICT"), "Idempotency-Key");
+    // The same key with another path is another request.
+    let other = format!("/api/v1/runs/{run}/cancel");
+    assert_eq!(client.post_with(&other, &key, &json!({})).is_problem(422, "KEY_CONFLICT"), "Idempotency-Key");
+    client.post(&format!("/api/v1/runs/{run}/kill"), &json!({})).has(202);
+    following.until("run.cancelled");
+    let events = home.posse(&["logs", "--json", &run]).exits(0).json_lines();
+    let messages: Vec<&Value> =
+        events.iter().filter(|event| event["kind"] == "agent.message_received").collect();
+    let texts: Vec<&Value> = messages.iter().map(|event| &event["detail"]["text"]).collect();
+    assert!(texts.iter().filter(|text| **text == "hurry").count() <= 1, "{texts:?}");
+    assert!(texts.iter().all(|text| **text != "faster"), "{texts:?}");
     stop(server);
 }
 
@@ -523,6 +570,30 @@ fn an_address_that_cannot_be_used_is_an_error() {
     let (none, client) = serve(&home, &["--resume"]);
     client.get("/api/v1/runs").has(200);
     assert!(stop(none).contains("no run was interrupted"));
+}
+
+#[test]
+fn the_page_is_opened_without_showing_the_token_to_other_users() {
+    let home = home(SCRIPT);
+    let (pipe, browser) = (home.write_own("pipe", ""), home.write_own("browser", ""));
+    fs::remove_file(&pipe).expect("removed");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let script = format!("#!/bin/sh\n(echo \"$*\"; cat \"$2\") > '{}'\n", pipe.display());
+    fs::write(&browser, script).expect("written");
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o700)).expect("set");
+    home.set("BROWSER", &format!("{} --new-tab %s", browser.display()));
+    let (server, client) = serve(&home, &["--open"]);
+    let opened = fs::read_to_string(&pipe).expect("the browser was started");
+    let (args, page) = opened.split_once('\n').expect("its arguments, and the page");
+    assert!(args.starts_with("--new-tab ") && !args.contains(&client.token), "{args}");
+    assert!(page.contains(&format!("url=http://{}/?token={}\"", client.address, client.token)), "{page}");
+    let file = fs::metadata(home.state_dir().join("serve.html")).expect("a file");
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+    stop(server);
+    home.set("BROWSER", "/no/such/browser");
+    let (server, _) = serve(&home, &["--open"]);
+    let said = stop(server);
+    assert!(said.contains("warning: no browser was opened: /no/such/browser: "), "{said}");
 }
 
 /// A request for an operation of the document: its path, and its body.

@@ -64,6 +64,117 @@ fn texts_of_models_break_no_stream_and_stay_text() {
     assert_eq!(talk["entries"][0]["text"], request, "it is not changed either");
 }
 
+/// Files whose names and contents are written for a page.
+const FILES: &str = "
+- when: {turn: 1}
+  reply:
+    text: \"[x](javascript:alert(1)) <script>alert(1)</script>\"
+    tool_calls:
+      - {name: write, input: {path: \"<img src=x onerror=alert(1)>.html\", content: \"<script>alert(1)</script>\\n\"}}
+- reply: {text: \"# <script>alert(1)</script>\"}
+";
+
+#[test]
+fn no_answer_is_taken_for_a_page() {
+    let home = Home::new();
+    home.write("script.yaml", FILES);
+    home.write(
+        ".posse/agents/evil.md",
+        "---\nname: evil\ndescription: <script>alert(1)</script>\n---\n<script>\n",
+    );
+    let (_server, client) = serve(&home);
+    let body = json!({
+        "request": "<script>alert(1)</script>",
+        "context": "<script>alert(1)</script>",
+        "settings": { "model": "scripted/script.yaml" },
+    });
+    let run = client.post("/api/v1/runs", &body).has(201).json()["run"].as_str().expect("a run").to_owned();
+    client.follow(&format!("/api/v1/runs/{run}/events/stream"), None).until("run.completed");
+    let document = client.get("/api/openapi.json").has(200).json();
+    let mut tried = 0;
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        let operation = &operations["get"];
+        let is_stream = operation["responses"]["200"]["content"]["text/event-stream"].is_object();
+        if operation.is_null() || is_stream {
+            continue;
+        }
+        let query = match operation["operationId"].as_str().expect("a name") {
+            "explain" => "?operation=write:%3Cscript%3E",
+            "getFileDiff" => "?path=%3Cimg%20src=x%20onerror=alert(1)%3E.html",
+            _ => "",
+        };
+        let path = path.replace("{run}", &run).replace("{agent}", "0");
+        let answer = client.get(&format!("{path}{query}")).has(200);
+        let content = answer.headers["content-type"].as_str();
+        let is_inert =
+            ["application/json", "text/plain; charset=utf-8", "application/gzip"].contains(&content);
+        assert!(is_inert, "{path}: {content}");
+        assert_eq!(answer.headers["x-content-type-options"], "nosniff", "{path}");
+        let policy = "default-src 'none'; frame-ancestors 'none'";
+        assert_eq!(answer.headers["content-security-policy"], policy, "{path}");
+        tried += 1;
+    }
+    assert!(tried > 25, "{tried}");
+    let export = client.get(&format!("/api/v1/runs/{run}/export")).has(200);
+    assert!(export.headers["content-disposition"].starts_with("attachment; "), "{:?}", export.headers);
+}
+
+#[test]
+fn a_token_of_another_server_opens_nothing() {
+    let (home, other) = (Home::new(), Home::new());
+    let (_server, client) = serve(&home);
+    let (_other, foreign) = serve(&other);
+    assert_ne!(client.token, foreign.token);
+    let made = other.posse(&["token", "new", "ci", "--right", "read"]).exits(0).stdout.trim().to_owned();
+    for token in [&foreign.token, &made] {
+        let thief = Client { address: client.address.clone(), token: token.clone() };
+        assert_eq!(thief.get("/api/v1/runs").is_problem(401, "TOKEN_REFUSED"), "Authorization");
+    }
+    // Nor does its session.
+    let host = ("Host", foreign.address.as_str());
+    let opened = foreign.send_plain("GET", &format!("/?token={}", foreign.token), &[host], "").has(303);
+    let cookie = opened.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
+    let headers = [("Host", client.address.as_str()), ("Cookie", &cookie)];
+    let refused = client.send_plain("GET", "/api/v1/runs", &headers, "");
+    assert_eq!(refused.is_problem(401, "TOKEN_REFUSED"), "Cookie");
+}
+
+#[test]
+fn only_pages_of_a_named_origin_use_the_api_and_only_with_a_token() {
+    let home = Home::new();
+    let mut server =
+        home.start(&["serve", "--listen", "127.0.0.1:0", "--cors-origin", "https://tool.example"]);
+    let client = Client::of(&server.line().expect("a URL"));
+    let named = ("Origin", "https://tool.example");
+    let answer = client.send("GET", "/api/v1/runs", &[named], "").has(200);
+    assert_eq!(answer.headers["access-control-allow-origin"], "https://tool.example");
+    assert_eq!(answer.headers["vary"], "Origin");
+    assert!(!answer.headers.contains_key("access-control-allow-credentials"), "{answer:?}");
+    let host = ("Host", client.address.as_str());
+    let asks = ("Access-Control-Request-Method", "POST");
+    let preflight = client.send_plain("OPTIONS", "/api/v1/runs", &[host, named, asks], "").has(204);
+    assert!(preflight.headers["access-control-allow-headers"].contains("idempotency-key"), "{preflight:?}");
+    // A page can read why it was refused, but a cookie is no token.
+    let refused = client.send_plain("GET", "/api/v1/runs", &[host, named], "");
+    refused.is_problem(401, "TOKEN_REFUSED");
+    assert_eq!(refused.headers["access-control-allow-origin"], "https://tool.example");
+    let opened = client.send_plain("GET", &format!("/?token={}", client.token), &[host], "").has(303);
+    let cookie = opened.headers["set-cookie"].split(';').next().expect("a cookie").to_owned();
+    for more in [&[][..], &[("Sec-Fetch-Site", "cross-site")], &[("Sec-Fetch-Site", "same-origin")]] {
+        let headers = [&[host, named, ("Cookie", &cookie)], more].concat();
+        client.send_plain("GET", "/api/v1/runs", &headers, "").is_problem(403, "ORIGIN_REFUSED");
+    }
+    for other in ["https://evil.example", "http://tool.example", "https://tool.example:1", "null"] {
+        let refused = client.send("GET", "/api/v1/runs", &[("Origin", other)], "");
+        refused.is_problem(403, "ORIGIN_REFUSED");
+        assert!(!refused.headers.contains_key("access-control-allow-origin"), "{other}");
+        let headers = [host, ("Origin", other), asks];
+        client.send_plain("OPTIONS", "/api/v1/runs", &headers, "").is_problem(403, "ORIGIN_REFUSED");
+    }
+    let wrong = home.posse(&["serve", "--listen", "127.0.0.1:0", "--cors-origin", "*"]).exits(2).stderr;
+    assert!(wrong.contains("--cors-origin: `*` is not the origin of a page"), "{wrong}");
+}
+
 #[test]
 fn odd_paths_lead_nowhere() {
     let home = Home::new();
@@ -118,6 +229,13 @@ fn what_is_too_large_is_refused_and_harms_no_other_client() {
     }
     let many = format!("GET /api/v1/runs HTTP/1.1\r\n{own}{many}\r\n");
     assert_eq!(status(&raw(&client, many.as_bytes(), true)), "431");
+    // What is only a little too large is read to its end, and answered with a problem document.
+    let long = "x".repeat(20 * 1024);
+    let answer = client.send("GET", "/api/v1/runs", &[("X-Long", &long)], "");
+    answer.is_problem(431, "TOO_LARGE");
+    let many = vec![("X-Many", "x"); 100];
+    client.send("GET", "/api/v1/runs", &many, "").is_problem(431, "TOO_LARGE");
+    client.get(&format!("/api/v1/runs?cursor={long}")).is_problem(414, "TOO_LARGE");
     let path = format!("GET /api/v1/runs?cursor={} HTTP/1.1\r\n{own}\r\n", "x".repeat(64 * 1024));
     assert!(matches!(status(&raw(&client, path.as_bytes(), true)), "414" | "431"));
     // A body that is announced, and one that is not.

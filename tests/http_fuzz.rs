@@ -20,8 +20,8 @@ const SCRIPT: &str = "
 ";
 const STUCK: &str = "- reply: {text: never}\n  latency_ms: 3600000\n";
 
-/// Requests for each operation. A longer search has a larger number.
-const CASES: u64 = 12;
+/// Requests for each operation.
+const CASES: u64 = if option_env!("POSSE_CAMPAIGNS").is_some() { 500 } else { 12 };
 const SEED: u64 = 20;
 /// How deep a made value is nested.
 const DEPTH_MAX: u32 = 4;

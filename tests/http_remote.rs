@@ -85,6 +85,22 @@ fn verbs_that_read_print_the_same_as_on_the_machine_of_the_server() {
         &["cancel", &run],
         &["send", &run, "hello"],
         &["approve", "--yes", &run],
+        &["stats", &run],
+        &["stats", &run, "--json"],
+        &["stats", "--json"],
+        &["salvage", &run],
+        &["salvage", &child, "--json"],
+        &["explain", &run, "bash:git push"],
+        &["explain", &child, "write:src/main.rs", "--json"],
+        &["apply", "--check", &run],
+        &["apply", "--check", &run, "--json"],
+        &["apply", &failed],
+        &["apply", "--undo", &run],
+        &["resume", &run],
+        &["resume", "--last"],
+        &["approvals"],
+        &["models", "--all"],
+        &["settings"],
     ] {
         same(&remote(args), &home.posse(args), args);
     }
@@ -149,6 +165,54 @@ fn runs_of_a_server_are_answered_told_and_ended_from_elsewhere() {
     stream(&run).until("agent.model_called");
     remote(&["kill", &run]).exits(0);
     remote(&["wait", &run]).exits(3);
+}
+
+#[test]
+fn runs_of_a_server_are_continued_retried_resumed_and_applied_from_elsewhere() {
+    let home = home(SCRIPT);
+    let (server, url) = serve(&home);
+    let other = elsewhere();
+    let remote = |args: &[&str]| other.posse(&[args, &["--server", &url]].concat());
+    remote(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let run = remote(&["ps", "-q"]).exits(0).stdout.trim().to_owned();
+    let continued = remote(&["continue", "--json", &run, "is it complete?"]).exits(0).json_lines();
+    let of = continued[0]["detail"]["continues"].clone();
+    assert_eq!(of["agent"], run, "{of}");
+    let refused = remote(&["retry", &run]).exits(2).stderr;
+    assert!(refused.contains("completed"), "{refused}");
+    let failing = remote(&["run", "--max-turns", "1", "--model", "scripted/script.yaml", "look"]);
+    assert_ne!(failing.code, Some(0), "{failing:?}");
+    let failed = remote(&["ps", "-q"]).exits(0).stdout.lines().next().expect("a run").to_owned();
+    let retried = remote(&["retry", "--max-turns", "20", &failed]).exits(0);
+    assert_eq!(retried.stdout, "all done\n");
+    let refused = remote(&["continue", "--apply", &run, "more"]).exits(2).stderr;
+    assert!(refused.contains("--apply: a server does not accept this"), "{refused}");
+
+    let bundle = remote(&["export", &run]).exits(0).stdout;
+    assert_eq!(bundle.trim(), other.project().join(format!("{run}.posse")).to_str().expect("UTF-8"));
+    let again = remote(&["export", &run]).exits(1).stderr;
+    assert!(again.contains("the file exists already"), "{again}");
+    let replayed = other.posse(&["run", "--model", &format!("replay/{run}.posse")]).exits(0);
+    assert_eq!(replayed.stdout, "all done\n");
+    let made = home.project().join("made.txt");
+    let applied = remote(&["apply", &run]).exits(0).stdout;
+    assert!(applied.starts_with(&format!("applied run {run}: 1 file changed in ")), "{applied}");
+    assert!(made.exists());
+    let undone = remote(&["apply", "--undo", &run]).exits(0).stdout;
+    assert!(undone.starts_with(&format!("undid the apply of run {run}: ")), "{undone}");
+    assert!(!made.exists());
+
+    home.write("script.yaml", STUCK);
+    let started = remote(&["run", "-d", "--model", "scripted/script.yaml", "look"]).exits(0);
+    let run = started.stdout.trim().to_owned();
+    Client::of(&url).follow(&format!("/api/v1/runs/{run}/events/stream"), None).until("agent.model_called");
+    let refused = remote(&["resume", &run]).exits(1).stderr;
+    assert!(refused.contains(&format!("run {run} is already running")), "{refused}");
+    server.kill();
+    home.write("script.yaml", "- reply: {text: all done}\n");
+    let (_server, url) = serve(&home);
+    let resumed = other.posse(&["resume", &run, "--server", &url]).exits(0);
+    assert_eq!(resumed.stdout, "all done\n");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use ring::hmac;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::http_client::Client;
@@ -100,7 +101,7 @@ fn questions_and_ends_of_runs_are_sent_until_the_receiver_accepts_them() {
     // The first try of each fails.
     let (url, messages) = receiver(vec![500, 204, 302]);
     let home = home(&url);
-    let (_server, client) = serve(&home, &[]);
+    let (server, client) = serve(&home, &[]);
     let run = client.post("/api/v1/runs", &json!({ "request": "look" })).has(201).json()["run"].clone();
     let failed = signed(&messages.recv().expect("a message"));
     let asked = signed(&messages.recv().expect("a message"));
@@ -114,6 +115,9 @@ fn questions_and_ends_of_runs_are_sent_until_the_receiver_accepts_them() {
     assert_eq!((&failed["id"], &ended["type"]), (&ended["id"], &json!("run.ended")));
     assert_eq!(ended["event"]["kind"], "run.completed");
     assert_ne!(ended["id"], asked["id"]);
+    server.signal(Signal::TERM);
+    let log = server.finish().exits(0).stderr;
+    assert!(log.contains("WARN") && log.contains("the webhook was not reached; it is tried again"), "{log}");
 }
 
 #[test]

@@ -65,6 +65,7 @@ mod http_api;
 mod http_attacks;
 mod http_client;
 mod http_fuzz;
+mod http_many;
 mod http_remote;
 mod http_webhook;
 mod models_agents_md;

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::support::{Done, Home, run_of};
 
-/// Fields that may differ in a replay: times, ids, hashes of content with ids, the model's address, facts about the
-/// user's own repository, and texts that only the first event of the whole tree has.
-const OWN: [&str; 15] = [
+/// Fields that may differ in a replay: times, ids, hashes of content with ids, the model's address, the session of a front
+/// end, facts about the user's own repository, and texts that only the first event of the whole tree has.
+const OWN: [&str; 16] = [
     "elapsed_ms",
     "wall_ms",
     "contract_hash",
@@ -23,6 +23,7 @@ const OWN: [&str; 15] = [
     "model",
     "base_url",
     "recorded_model",
+    "session_id",
     "head",
     "branch",
     "problem",

@@ -22,7 +22,7 @@ const STORE_SECONDS: &str = "2";
 const NO_LIMIT: f64 = f64::INFINITY;
 
 /// What is measured together, by the names that select it.
-const GROUPS: [&str; 4] = ["tree", "store", "hands", "workspaces"];
+const GROUPS: [&str; 5] = ["tree", "store", "hands", "workspaces", "serve"];
 
 struct BenchOptions {
     quick: bool,
@@ -73,13 +73,15 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let fresh = FreshDir::new(&scratch.join(format!("run-{}", std::process::id())))?;
     let disk = asked.disk(&fresh);
     let dir = disk.as_ref().map_or_else(|| fresh.path(), FreshFilesystem::path);
-    let tree = asked.figures("tree", || tree(&asked, dir))?;
+    let tree = asked.figures("tree", || posse_bench(&asked, dir, "tree.json", &[]))?;
     let store = asked.figures("store", || if asked.smoke { Ok(json!(null)) } else { store(&asked, dir) })?;
     let hands = asked.figures("hands", || hands(&asked, &scratch))?;
     let workspaces = asked.figures("workspaces", || workspaces::run(&asked, dir))?;
+    let serve = asked.figures("serve", || posse_bench(&asked, dir, "serve.json", &["--only", "serve"]))?;
     if let Some(path) = &asked.json {
-        let all =
-            json!({"version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces});
+        let all = json!({
+            "version": 1, "tree": tree, "store": store, "hands": hands, "workspaces": workspaces, "serve": serve,
+        });
         std::fs::write(path, format!("{all:#}\n"))
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     }
@@ -115,13 +117,14 @@ fn parse(args: &[String]) -> Result<BenchOptions, Failure> {
     Ok(asked)
 }
 
-fn tree(asked: &BenchOptions, scratch: &Path) -> Result<Value, Failure> {
-    let json = scratch.join("tree.json");
+/// Runs the program that measures trees, runs and the server. Its figures are in this file of the scratch directory.
+fn posse_bench(asked: &BenchOptions, scratch: &Path, name: &str, groups: &[&str]) -> Result<Value, Failure> {
+    let json = scratch.join(name);
     let (json_text, dir) = (json.to_string_lossy(), scratch.to_string_lossy());
     // The bench also measures the command, which it expects beside itself.
     build(&Program::Binary("posse"), asked.profile())?;
     let mut bench = Command::new(build(&Program::Binary("posse-bench"), asked.profile())?);
-    bench.args(["--dir", &dir, "--json", &json_text]).current_dir(root());
+    bench.args(["--dir", &dir, "--json", &json_text]).args(groups).current_dir(root());
     if asked.quick {
         bench.arg("--quick");
     }
@@ -266,7 +269,7 @@ mod tests {
             let asked = parse(&words).expect("known arguments");
             GROUPS.map(|group| asked.figures(group, || Ok(json!(1))).expect("a figure") == json!(1))
         };
-        assert_eq!(measured(&["--quick"]), [true; 4]);
-        assert_eq!(measured(&["store", "--quick", "workspaces"]), [false, true, false, true]);
+        assert_eq!(measured(&["--quick"]), [true; 5]);
+        assert_eq!(measured(&["store", "--quick", "workspaces"]), [false, true, false, true, false]);
     }
 }

@@ -29,6 +29,11 @@ const CAMPAIGNS: &[(&str, &str)] = &[
     ("killed_soon_after_a_tool_started", "200 kills of a runtime in the first 20 ms of a call"),
     ("killed_while_a_tool_is_busy", "100 kills of a runtime with a busy tool"),
     ("many_calls_leave_nothing", "1,000 sandboxed calls"),
+    (
+        "clients_of_a_killed_server",
+        "50 runs whose server is killed at random, with clients and a webhook that miss nothing",
+    ),
+    ("answered_as_the_document_says", "random requests to every operation of the HTTP API"),
 ];
 
 pub(crate) fn run(args: &[String]) -> Outcome {

@@ -15,6 +15,9 @@ use crate::foreground::WaitingProcess;
 use crate::output::note;
 use crate::server::ServerArgs;
 
+/// What a server logs: what it could not do for its clients and for its webhook.
+const SERVER_LOG: &str = "posse_protocols=warn";
+
 pub(crate) struct Context {
     /// The setup of the user who typed the command.
     setup: Setup,
@@ -71,6 +74,11 @@ impl Deref for Context {
     fn deref(&self) -> &Setup {
         &self.setup
     }
+}
+
+/// Writes the log of a server to standard error, unless the user has chosen another one.
+pub(crate) fn log_of_server() -> Result<(), CliError> {
+    if tracing::dispatcher::has_been_set() { Ok(()) } else { log_to_stderr(SERVER_LOG) }
 }
 
 fn log_to_stderr(filter: &str) -> Result<(), CliError> {

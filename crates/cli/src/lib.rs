@@ -6,6 +6,7 @@
 
 mod args;
 mod blocked;
+mod browser;
 mod commands;
 mod complete;
 mod confirm;

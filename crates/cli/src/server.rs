@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use posse::remote::ServerClient;
-use posse::{Decision, Posse, RunId, api};
+use posse::{AgentId, Decision, Posse, RunId, api};
 use posse_setup::RunDraft;
 use posse_setup::draft::PlanInput;
 use posse_setup::environment::{POSSE_SERVER, POSSE_SERVER_TOKEN, POSSE_SERVER_TOKEN_FILE};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::args::Command;
@@ -89,19 +90,32 @@ pub(crate) fn refuse_unless_offered(command: &Command) -> Result<(), CliError> {
     let is_offered = matches!(
         command,
         Command::Run(_)
+            | Command::Continue(_)
+            | Command::Retry(_)
+            | Command::Resume(_)
             | Command::Ps(_)
             | Command::Show(_)
+            | Command::Stats(_)
             | Command::Logs(_)
             | Command::Trace(_)
             | Command::Report(_)
             | Command::Diff(_)
+            | Command::Apply(_)
+            | Command::Salvage(_)
             | Command::Wait(_)
             | Command::Attach(_)
+            | Command::Top(_)
             | Command::Send(_)
             | Command::Cancel(_)
             | Command::Kill(_)
             | Command::Approve(_)
             | Command::Deny(_)
+            | Command::Approvals(_)
+            | Command::Explain(_)
+            | Command::Export(_)
+            | Command::Models(_)
+            | Command::Settings(_)
+            | Command::Doctor(_)
             | Command::Completions(_)
             | Command::Man(_)
     );
@@ -110,6 +124,26 @@ pub(crate) fn refuse_unless_offered(command: &Command) -> Result<(), CliError> {
     }
     Err(CliError::usage("this verb works with the runs of this machine, not with those of a server")
         .hint(format!("omit --server, or unset {POSSE_SERVER}")))
+}
+
+/// Refuses what a server does not accept, by the words that the user typed; without a server, nothing.
+pub(crate) fn refuse(context: &Context, typed: &[(bool, &str)]) -> Result<(), CliError> {
+    let found = typed.iter().find(|(is_given, _)| context.server().is_some() && *is_given);
+    match found {
+        Some((_, word)) => {
+            Err(CliError::usage(format!("{word}: a server does not accept this")).hint("omit it"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reads an object of a server.
+pub(crate) fn fetch<T: DeserializeOwned>(
+    client: &ServerClient,
+    path: &str,
+    query: &[(&str, &str)],
+) -> Result<T, CliError> {
+    runtime::looking(async { Ok(client.get(path, query).await.map_err(posse::Error::from)?) })
 }
 
 /// Starts the run of a draft on a server, and watches it unless it is detached.
@@ -121,35 +155,88 @@ pub(crate) fn start(
     json: bool,
     context: &Context,
 ) -> Result<Exit, CliError> {
-    let body = request(draft, plan)?;
+    let mut body = request(draft, context)?;
+    let plan = match (&draft.plan, plan) {
+        (Some(PlanInput::Text(text)), _) => Some(text.clone()),
+        (_, plan) => plan,
+    };
+    body.extend(plan.map(|plan| ("plan".to_owned(), json!(plan))));
+    start_at(client, "/api/v1/runs", &body.into(), detached, json, context)
+}
+
+/// Starts a run on a server that continues the conversation of an agent.
+pub(crate) fn continue_agent(
+    client: &ServerClient,
+    agent: &AgentId,
+    draft: &RunDraft,
+    detached: bool,
+    json: bool,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let mut body = request(draft, context)?;
+    // The message of a follow-up has another name than the request of a new run.
+    let text = body.remove("request").unwrap_or_default();
+    body.insert("text".to_owned(), text);
+    let path = format!("/api/v1/runs/{}/agents/{agent}/continue", agent.run());
+    start_at(client, &path, &body.into(), detached, json, context)
+}
+
+/// Starts a run on a server that does the work of an agent again.
+pub(crate) fn retry_agent(
+    client: &ServerClient,
+    agent: &AgentId,
+    draft: &RunDraft,
+    detached: bool,
+    json: bool,
+    context: &Context,
+) -> Result<Exit, CliError> {
+    let path = format!("/api/v1/runs/{}/agents/{agent}/retry", agent.run());
+    start_at(client, &path, &request(draft, context)?.into(), detached, json, context)
+}
+
+fn start_at(
+    client: &ServerClient,
+    path: &str,
+    body: &Value,
+    detached: bool,
+    json: bool,
+    context: &Context,
+) -> Result<Exit, CliError> {
     runtime::looking(async {
         let posse = context.open_for_commands()?;
         let mut signals = Signals::listen()?;
-        let starting = Box::pin(client.post::<api::StartedRun>("/api/v1/runs", &body));
+        let starting = Box::pin(client.post::<api::StartedRun>(path, body));
         let started = match signals.unless_one_comes(starting).await {
-            Ok(started) => started.map_err(|error| CliError::from(posse::Error::from(error)))?,
+            Ok(started) => started.map_err(posse::Error::from)?,
             Err(ask) => return Ok(ask.exit()),
         };
-        for text in &started.notes {
-            note(&term::line(text));
-        }
         if detached {
+            print_notes(&started);
             return print_started(&started.run, json);
         }
-        let run: RunId = started.run.parse().map_err(|_| CliError::failed("the server started no run"))?;
-        attach(&posse, &run, &mut signals, json, context).await
+        attach(&posse, &started, 0, &mut signals, json, context).await
     })
 }
 
-async fn attach(
+/// Watches a run that a server has just begun to execute. Events up to this number are not shown again.
+pub(crate) async fn attach(
     posse: &Posse,
-    run: &RunId,
+    started: &api::StartedRun,
+    known: u64,
     signals: &mut Signals,
     json: bool,
     context: &Context,
 ) -> Result<Exit, CliError> {
+    print_notes(started);
+    let run: RunId = started.run.parse().map_err(|_| CliError::failed("the server started no run"))?;
     let asking = QuestionPrompter::new(questions::attended(json));
-    watch(posse, run, 0, signals, View::new(json, context), asking).await
+    watch(posse, &run, known, signals, View::new(json, context), asking).await
+}
+
+fn print_notes(started: &api::StartedRun) {
+    for text in &started.notes {
+        note(&term::line(text));
+    }
 }
 
 /// Prints the id of a run that the server executes.
@@ -168,16 +255,16 @@ fn print_started(run: &str, json: bool) -> Result<Exit, CliError> {
 }
 
 /// The request of a draft, as the API has it.
-fn request(draft: &RunDraft, plan: Option<String>) -> Result<Value, CliError> {
-    let only_here = [
-        (draft.agents.is_some(), "--agents"),
-        (draft.apply, "--apply"),
-        (draft.session_id.is_some(), "--session"),
-        (draft.unowned_writers != RunDraft::default().unowned_writers, "--unowned-writers"),
-    ];
-    if let Some((_, flag)) = only_here.into_iter().find(|(is_given, _)| *is_given) {
-        return Err(CliError::usage(format!("{flag}: a server does not accept this")).hint("omit it"));
-    }
+fn request(draft: &RunDraft, context: &Context) -> Result<Map<String, Value>, CliError> {
+    refuse(
+        context,
+        &[
+            (draft.agents.is_some(), "--agents"),
+            (draft.apply, "--apply"),
+            (draft.session_id.is_some(), "--session"),
+            (draft.unowned_writers != RunDraft::default().unowned_writers, "--unowned-writers"),
+        ],
+    )?;
     let mut body = Map::new();
     let mut set = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
     let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
@@ -187,13 +274,6 @@ fn request(draft: &RunDraft, plan: Option<String>) -> Result<Value, CliError> {
     set("skill", text(&draft.skill));
     set("dir", draft.dir.as_ref().map(|dir| json!(dir)));
     set("base_url", draft.settings.base_url.as_ref().map(|url| json!(url.value)));
-    set(
-        "plan",
-        match (&draft.plan, plan) {
-            (Some(PlanInput::Text(text)), _) => Some(json!(text)),
-            (_, plan) => plan.map(|text| json!(text)),
-        },
-    );
     let allow: Vec<String> = draft.permissions.allow.iter().map(ToString::to_string).collect();
     set("allow", (!allow.is_empty()).then(|| json!(allow)));
     let rules = draft.permissions.rules.iter().map(|rule| {
@@ -205,5 +285,5 @@ fn request(draft: &RunDraft, plan: Option<String>) -> Result<Value, CliError> {
     let settings: Map<String, Value> =
         draft.settings.entries().into_iter().map(|entry| (entry.key, entry.value)).collect();
     set("settings", (!settings.is_empty()).then(|| json!(settings)));
-    Ok(body.into())
+    Ok(body)
 }

@@ -100,6 +100,8 @@ pub(crate) fn is_step(body: &EventBody) -> bool {
         EventBody::ModelReplied(e) => {
             e.error.as_ref().is_none_or(|error| !matches!(error.code, Code::Interrupted | Code::Cancelled))
         }
+        // Without it, a cancel soon after a user's message would be repeated before the message.
+        EventBody::MessageReceived(e) => e.from == Sender::Person,
         EventBody::ToolIntended(_)
         | EventBody::ToolFinished(_)
         | EventBody::ToolInterrupted(_)

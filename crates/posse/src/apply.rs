@@ -9,6 +9,7 @@ use posse_engine::ports::{
     AppliedWork, ApplyError, ApplyPlan, ApplySummary, ConflictQuery, FileConflicts, RunFiles, WorkspaceError,
 };
 
+use crate::remote::ServerError;
 use crate::view::AgentCommits;
 use crate::work::unusable;
 use crate::{Error, Posse, RunOutcome, replayed};
@@ -88,6 +89,12 @@ impl Posse {
 
     /// Applies the changes of one agent, whether or not its parent accepted them. The root stands for the run.
     pub async fn apply_agent(&self, agent: &AgentId, which: ApplyWhich) -> Result<AppliedRun, Error> {
+        if let Some(server) = &self.server {
+            return match server.apply(agent, which).await {
+                Err(error) => Err(self.not_applied_there(agent, error).await),
+                done => done,
+            };
+        }
         let run = agent.run();
         let found = self.applicable(agent, which).await?;
         let Some(work) = found.work else { return Ok(AppliedRun { dir: found.dir, applied: None }) };
@@ -102,6 +109,12 @@ impl Posse {
 
     /// What [`apply_agent`](Self::apply_agent) would write now. Writes nothing; an error is the one that it would return.
     pub async fn check_apply(&self, agent: &AgentId, which: ApplyWhich) -> Result<CheckedApply, Error> {
+        if let Some(server) = &self.server {
+            return match server.check_apply(agent, which).await {
+                Err(error) => Err(self.not_applied_there(agent, error).await),
+                done => done,
+            };
+        }
         let run = agent.run();
         let found = self.applicable(agent, which).await?;
         let Some(work) = found.work else { return Ok(CheckedApply { dir: found.dir, plan: None }) };
@@ -111,6 +124,30 @@ impl Posse {
                 let branch = existing_branch(&*found.port, &run, found.branch).await;
                 Err(not_applied(agent, found.dir, problem, branch, found.is_unfinished))
             }
+        }
+    }
+
+    /// The error of a server that did not apply work, or did not take that back, as it would be on its machine.
+    async fn not_applied_there(&self, agent: &AgentId, error: Error) -> Error {
+        let Error::Server(ServerError::Refused { code, status: http_status, .. }) = &error else {
+            return error;
+        };
+        let run = agent.run();
+        let summary = match self.summary(&run).await {
+            Ok(summary) => summary,
+            Err(error) => return error,
+        };
+        match (code.as_str(), agent.is_root()) {
+            ("NOT_COMPLETED", false) => Error::AgentNotCompleted { agent: agent.clone() },
+            ("NOT_COMPLETED", true) => Error::NotCompleted { run, status: summary.status },
+            // Without files, the status is another one.
+            ("NOT_THERE", _) if *http_status == 409 => {
+                let problem = ApplyError::NotApplied;
+                Error::NotUndone { agent: agent.clone(), dir: summary.dir.into(), problem }
+            }
+            ("NOT_ENDED", true) => Error::StillRunning(run),
+            ("NOT_ENDED", false) => Error::AgentStillRunning(agent.clone()),
+            _ => error,
         }
     }
 
@@ -171,6 +208,12 @@ impl Posse {
     /// Takes back what the last apply of an agent's changes wrote: all of it, or nothing if the user changed the same
     /// lines since. The root stands for the run.
     pub async fn undo_apply(&self, agent: &AgentId) -> Result<AppliedRun, Error> {
+        if let Some(server) = &self.server {
+            return match server.undo_apply(agent).await {
+                Err(error) => Err(self.not_applied_there(agent, error).await),
+                done => done,
+            };
+        }
         let run = agent.run();
         self.check_head(&run).await?;
         let port = self.run_files(&run).await?;

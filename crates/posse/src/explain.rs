@@ -127,6 +127,10 @@ impl Posse {
 
     /// Whether a path is that of a secret file that the snapshot of the user's folder omits.
     async fn is_kept_out(&self, agent: &AgentId, asked: &ExplainQuery<'_>) -> Result<bool, Error> {
+        // A server says so itself: the files are on its machine.
+        if self.server.is_some() {
+            return Ok(false);
+        }
         let path = asked.operation.specifier().filter(|_| PATH_TOOLS.contains(&asked.operation.tool()));
         let Some(path) = path.filter(|path| posse_workspace::is_secret_path(path)) else { return Ok(false) };
         let run = agent.run();

@@ -126,7 +126,7 @@ impl RecordedRun {
             dir: _,
             definition: _,
             model: _,
-            session_id: _,
+            session_id,
             prompt: _,
             definitions: _,
             catalogue: _,
@@ -145,7 +145,8 @@ impl RecordedRun {
         request.terms.base_url = None;
         let model = &self.recording.started().contract.execution.model;
         request.terms.recorded_model.get_or_insert_with(|| model.clone());
-        Ok(RunRequest { model: self.model.clone(), dir, ..request })
+        // The session of the recorded run says which request has started that run, not this one.
+        Ok(RunRequest { model: self.model.clone(), dir, session_id, ..request })
     }
 }
 

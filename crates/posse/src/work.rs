@@ -103,6 +103,13 @@ impl Posse {
 
     /// The salvage of a run's workspaces, oldest first.
     pub async fn salvages(&self, run: &RunId) -> Result<Vec<SalvagedWork>, Error> {
+        if let Some(server) = &self.server {
+            return if self.has_files(run).await? {
+                server.salvages(run).await
+            } else {
+                Err(Error::NoFiles(run.clone()))
+            };
+        }
         let port = self.run_files(run).await?;
         let files: AgentCommits = self.fold(run).await?;
         let mut found = files.salvages().to_vec();
@@ -143,11 +150,16 @@ impl Posse {
 
     /// The port to the files of a run; an error if no agent of it could change files.
     pub(crate) async fn run_files(&self, run: &RunId) -> Result<Arc<dyn RunFiles>, Error> {
+        let has_files = self.has_files(run).await?;
+        self.files.clone().filter(|_| has_files).ok_or_else(|| Error::NoFiles(run.clone()))
+    }
+
+    /// Whether agents of a run could change files.
+    async fn has_files(&self, run: &RunId) -> Result<bool, Error> {
         let key = self.key(run);
         let first = self.store.read(&key, 0, 1).await?.into_iter().next();
         let first = first.map(|stored| posse_engine::decode(&key, &stored)).transpose()?;
-        let isolated = first.is_some_and(|event| started_from(&event.body).is_some());
-        self.files.clone().filter(|_| isolated).ok_or_else(|| Error::NoFiles(run.clone()))
+        Ok(first.is_some_and(|event| started_from(&event.body).is_some()))
     }
 }
 

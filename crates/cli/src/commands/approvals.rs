@@ -13,6 +13,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note};
 use crate::runtime;
+use crate::server;
 use crate::term;
 use crate::text::plural;
 
@@ -60,13 +61,20 @@ pub(crate) struct RevokeArgs {
 /// Lists or revokes approvals.
 pub(crate) fn approvals(args: &ApprovalsArgs, context: &Context) -> Result<Exit, CliError> {
     match &args.action {
-        Some(ApprovalsAction::Revoke(revoked)) => revoke(revoked, context),
+        Some(ApprovalsAction::Revoke(revoked)) => {
+            server::refuse(context, &[(true, "revoke")])?;
+            revoke(revoked, context)
+        }
         None => list(args.json, context),
     }
 }
 
 fn list(json: bool, context: &Context) -> Result<Exit, CliError> {
-    let stored = FileApprovals::new(context.state_dir()?).all()?;
+    // A server tells its clients which calls wait, not which operations its user always allows.
+    let stored = match context.server() {
+        None => FileApprovals::new(context.state_dir()?).all()?,
+        Some(_) => Vec::new(),
+    };
     let posse = context.open_read_only()?;
     let FoundQuestions { unanswered: waiting, .. } =
         runtime::looking(async { Ok(posse.find_questions(&QuestionScope::AllRuns, None).await?) })?;

@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::ids::AgentArg;
 use crate::permissions::PermissionArgs;
 use crate::runtime;
+use crate::server;
 use crate::setting_flags::SettingFlags;
 use posse::EndedAgent;
 use posse_setup::RunDraft;
@@ -72,6 +73,10 @@ pub(crate) fn continue_run(args: ContinueArgs, context: &Context) -> Result<Exit
     let (detach, json) = (args.further.detach, args.further.json);
     let text = typed("message", &args.message)?;
     let earlier = ended(&args.run, context)?;
+    if let Some(server) = context.server() {
+        let draft = args.further.draft(Some(text));
+        return server::continue_agent(server, &earlier.continuation.agent, &draft, detach, json, context);
+    }
     let draft = args.further.draft(Some(text)).follow_up(&earlier, EARLIER);
     run::start(draft, detach, json, context)
 }

@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, output_width};
 use crate::runtime;
+use crate::server;
 use crate::view::width::hanging;
 
 /// Width of the columns before a finding; remedies begin beneath it.
@@ -25,7 +26,10 @@ pub(crate) struct DoctorArgs {
 
 /// Checks the machine.
 pub(crate) fn doctor(args: &DoctorArgs, context: &Context) -> Result<Exit, CliError> {
-    let report = runtime::looking(async { Ok(inspect(context, &Words).await) })?;
+    let report = match context.server() {
+        None => runtime::looking(async { Ok(inspect(context, &Words).await) })?,
+        Some(server) => server::fetch(server, "/api/v1/doctor", &[])?,
+    };
     let mut output = Output::new();
     if args.json {
         output.json(&report)?;

@@ -48,15 +48,22 @@ pub(crate) fn explain(args: &ExplainArgs, context: &Context) -> Result<Exit, Cli
             .hint(format!("for example, `{} explain @ write:src/main.rs`", context.program)));
     }
     let posse = context.open_read_only()?;
-    let (explained, dir, sandbox) = runtime::looking(async {
-        let agent = agent.find(&posse, context).await?;
-        let dir = posse.summary(&agent.run()).await?.dir;
-        let explained = posse.explain(&agent, operation).await?;
-        let sandbox = if explained.command.is_some() { context.sandbox_level().await } else { None };
-        Ok((explained, dir, sandbox))
-    })?;
     let tool = tool.trim();
-    let hooks = hooks_before(tool, Path::new(&dir), context)?;
+    let (explained, sandbox, hooks) = runtime::looking(async {
+        let agent = agent.find(&posse, context).await?;
+        let mut explained = posse.explain(&agent, operation).await?;
+        if let Some(server) = context.server() {
+            // The sandbox, the files and the hooks are those of the server's machine.
+            let path = format!("/api/v1/runs/{}/agents/{agent}/explain", agent.run());
+            let there: api::Explanation =
+                server.get(&path, &[("operation", operation)]).await.map_err(posse::Error::from)?;
+            explained.is_kept_out = there.kept_out;
+            return Ok((explained, there.command.and_then(|command| command.sandbox), there.hook_commands));
+        }
+        let dir = posse.summary(&agent.run()).await?.dir;
+        let sandbox = if explained.command.is_some() { context.sandbox_level().await } else { None };
+        Ok((explained, sandbox, hooks_before(tool, Path::new(&dir), context)?))
+    })?;
     let mut output = Output::new();
     if args.json {
         output.json(&api::Explanation::new(&explained).with_sandbox(sandbox).with_hooks(hooks))?;

@@ -1,7 +1,10 @@
 //! `posse export`.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use posse::atomic_file::{self, ExistingFile, PRIVATE};
+use posse::remote::ServerClient;
 use posse::{BUNDLE_EXTENSION, ExportOptions, ExportSummary, api};
 use posse_setup::export::known_secrets;
 
@@ -11,6 +14,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::{Output, note};
 use crate::runtime;
+use crate::server;
 use crate::text::{bytes, plural};
 
 /// How many positions of secrets are listed on screen; `--json` has all of them.
@@ -44,6 +48,9 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
         )
         .hint("name a file, such as run.posse; `zcat run.posse` prints it"));
     }
+    if let Some(server) = context.server() {
+        return download(server, args, context);
+    }
     let posse = context.open_read_only()?;
     let secrets = known_secrets(context)?;
     let exported = runtime::looking(async {
@@ -63,6 +70,33 @@ pub(crate) fn export(args: &ExportArgs, context: &Context) -> Result<Exit, CliEr
     if !args.json {
         print_summary(&exported);
     }
+    Ok(Exit::DONE)
+}
+
+/// Writes the bundle of a run of a server. What it replaced and omitted is known to the server alone.
+fn download(server: &ServerClient, args: &ExportArgs, context: &Context) -> Result<Exit, CliError> {
+    server::refuse(context, &[(args.json, "--json")])?;
+    let posse = context.open_read_only()?;
+    let to = runtime::looking(async {
+        let run = args.run.clone().unwrap_or_else(RunArg::newest).find(&posse, context).await?;
+        let usual = || PathBuf::from(format!("{run}.{BUNDLE_EXTENSION}"));
+        let to = context.environment.cwd.join(args.output.clone().unwrap_or_else(usual));
+        if to.extension().is_none_or(|extension| extension != BUNDLE_EXTENSION) {
+            return Err(posse::Error::BundleName(to).into());
+        }
+        if !args.force && to.symlink_metadata().is_ok() {
+            return Err(posse::Error::ExportExists(to).into());
+        }
+        let bundle = server.text(&format!("/api/v1/runs/{run}/export"), &[]).await;
+        let bundle = bundle.map_err(posse::Error::from)?;
+        let existing = if args.force { ExistingFile::Replace } else { ExistingFile::Keep };
+        let written = atomic_file::write(&to, PRIVATE, existing, |file| file.write_all(&bundle));
+        written.map_err(|error| CliError::failed(format!("{}: {error}", to.display())))?;
+        Ok(to)
+    })?;
+    let mut output = Output::new();
+    output.own(&format!("{}\n", to.display()))?;
+    output.flush()?;
     Ok(Exit::DONE)
 }
 

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note, output_width};
+use crate::server;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
 use crate::text::count;
@@ -31,7 +32,10 @@ pub(crate) struct ModelsArgs {
 
 /// Lists models.
 pub(crate) fn models(args: &ModelsArgs, context: &Context) -> Result<Exit, CliError> {
-    let list = model_list::list(context)?;
+    let list = match context.server() {
+        None => model_list::list(context)?,
+        Some(server) => server::fetch(server, "/api/v1/models", &[])?,
+    };
     let mut output = Output::new();
     let form = TableForm { width: output_width(), is_coloured: false };
     if args.json {

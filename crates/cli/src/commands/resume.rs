@@ -1,10 +1,12 @@
 //! `posse resume`.
 
 use posse::ports::Holder;
-use posse::{Posse, Resume, RunId, RunSummary};
+use posse::remote::ServerClient;
+use posse::{Posse, Resume, RunId, RunSummary, api};
 use posse_setup::RunExecution;
 use posse_setup::execution::{is_interrupted, last_interrupted};
 use posse_setup::project_runs::Project;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::drive::{drive_and_apply, print_end};
@@ -14,6 +16,7 @@ use crate::ids::RunArg;
 use crate::output::print_noted;
 use crate::questions::{self, QuestionPrompter};
 use crate::runtime;
+use crate::server;
 use crate::signals::Signals;
 use crate::view::View;
 
@@ -45,6 +48,9 @@ impl ResumeArgs {
 
 /// Continues a run.
 pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
+    if let Some(server) = context.server() {
+        return resume_there(server, args, context);
+    }
     let reader = context.open_read_only()?;
     let (found, execution) = runtime::looking(async {
         let found = find(&reader, args, context).await?;
@@ -76,6 +82,28 @@ pub(crate) fn resume(args: &ResumeArgs, context: &Context) -> Result<Exit, CliEr
                 print_end(&posse, &finished, &mut view, args.apply).await
             }
         }
+    })
+}
+
+/// Lets the server take over a run, and watches it.
+fn resume_there(server: &ServerClient, args: &ResumeArgs, context: &Context) -> Result<Exit, CliError> {
+    server::refuse(context, &[(args.apply, "--apply")])?;
+    runtime::looking(async {
+        let posse = context.open_for_commands()?;
+        let mut signals = Signals::listen()?;
+        let found = find(&posse, args, context).await?;
+        if !found.status.is_running() {
+            let finished = posse.wait(&found.run).await?;
+            return print_end(&posse, &finished, &mut View::new(args.json, context), false).await;
+        }
+        let path = format!("/api/v1/runs/{}/resume", found.run);
+        let body = json!({});
+        let resuming = Box::pin(server.post::<api::StartedRun>(&path, &body));
+        let resumed = match signals.unless_one_comes(resuming).await {
+            Ok(resumed) => resumed.map_err(posse::Error::from)?,
+            Err(ask) => return Ok(ask.exit()),
+        };
+        server::attach(&posse, &resumed, found.events, &mut signals, args.json, context).await
     })
 }
 

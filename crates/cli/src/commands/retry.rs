@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::ids::AgentArg;
+use crate::server;
 
 /// Retry a run that failed, was cancelled or reached a limit
 ///
@@ -34,6 +35,9 @@ pub(crate) fn retry(args: RetryArgs, context: &Context) -> Result<Exit, CliError
     let (detach, json) = (args.further.detach, args.further.json);
     let earlier = ended(&args.run, context)?;
     let id = earlier.continuation.agent.clone();
+    if let Some(server) = context.server() {
+        return server::retry_agent(server, &id, &args.further.draft(None), detach, json, context);
+    }
     let draft = args.further.draft(None).retry(earlier, EARLIER).map_err(|error| {
         CliError::from(error).hint(format!("`posse continue {id} MESSAGE` asks it for more"))
     })?;

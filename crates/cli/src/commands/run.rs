@@ -224,6 +224,7 @@ impl RunArgs {
             text: self.text()?,
             dir: self.dir.clone(),
             permissions: self.permissions.0.clone(),
+            session_id: None,
         }))
     }
 

@@ -12,6 +12,7 @@ use crate::exit::Exit;
 use crate::ids::WorkArg;
 use crate::output::{Output, output_width};
 use crate::runtime;
+use crate::server;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
 use crate::text::{local_time, plural};
@@ -41,6 +42,7 @@ pub(crate) struct SalvageArgs {
 
 /// Lists or restores salvaged work.
 pub(crate) fn salvage(args: &SalvageArgs, context: &Context) -> Result<Exit, CliError> {
+    server::refuse(context, &[(args.restore.is_some(), "--restore")])?;
     let posse = context.open_read_only()?;
     let mut output = Output::new();
     if let Some(dir) = &args.restore {

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use posse_protocols::http::{ResumedRuns, ServeError, ServeOptions, Server, TlsFiles};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::context::Context;
+use crate::browser;
+use crate::context::{Context, log_of_server};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note, print_notes};
@@ -14,12 +16,16 @@ use crate::signals::Signals;
 use crate::term;
 use crate::text::plural;
 
+/// Files that a server has open at the same time: its clients, the databases of its tenants and its runs, their processes.
+const OPEN_FILES: u64 = 16 * 1024;
+
 /// Serve the page and the HTTP API
 ///
 /// Prints the URL of the page with the token that clients need, and serves until Ctrl-C or SIGTERM: then the runs that it
 /// executes stop as they are, and can be resumed. Runs of other processes are shown too. Clients on other machines need
 /// --allow-remote and TLS. `/api/openapi.json` describes the API.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ServeArgs {
     /// The address to listen on; port 0 chooses a free one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7766", value_parser = address)]
@@ -39,6 +45,12 @@ pub(crate) struct ServeArgs {
     /// A proxy in front of the server speaks TLS
     #[arg(long, conflicts_with = "tls_cert")]
     behind_proxy: bool,
+    /// Let the pages of this origin use the API with a token, such as `https://example.org`; can be repeated
+    #[arg(long = "cors-origin", value_name = "ORIGIN")]
+    origins: Vec<String>,
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
     /// Take over all interrupted runs first
     #[arg(long)]
     resume: bool,
@@ -54,6 +66,7 @@ impl ServeArgs {
             tls: files.map(|(cert, key)| TlsFiles { cert: whole(cert), key: whole(key) }),
             behind_proxy: self.behind_proxy,
             hosts: self.hosts.clone(),
+            origins: self.origins.clone(),
         }
     }
 }
@@ -68,12 +81,17 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Serves until a signal arrives.
 pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliError> {
+    log_of_server()?;
+    allow_open_files();
     runtime::driving(async {
         let mut signals = Signals::listen()?;
         let server = Server::bind(context, args.options(context)).await?;
         let mut output = Output::new();
         output.own(&format!("{}\n", server.url()))?;
         output.flush()?;
+        if args.open {
+            open_page(&server.url(), context);
+        }
         if args.resume {
             match signals.unless_one_comes(Box::pin(server.resume_interrupted())).await {
                 Ok(resumed) => print_resumed(&resumed?),
@@ -103,6 +121,27 @@ pub(crate) fn serve(args: &ServeArgs, context: &Context) -> Result<Exit, CliErro
             ask = signals.next() => Ok(ask.exit()),
         }
     })
+}
+
+/// Lets this process have more open files than the usual 1,024, if the system lets it: each client is one.
+fn allow_open_files() {
+    let now = getrlimit(Resource::Nofile);
+    let wanted = now.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
+    if now.current.is_some_and(|current| current < wanted) {
+        // The usual limit is enough for a few clients.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: now.maximum });
+    }
+}
+
+/// Opens the page in the user's browser. A failure is only reported: the printed URL opens it too.
+fn open_page(url: &str, context: &Context) {
+    let opened = match context.state_dir() {
+        Ok(dir) => browser::open(url, dir, &context.environment.variables).map_err(|error| error.to_string()),
+        Err(error) => Err(error.message().to_owned()),
+    };
+    if let Err(why) = opened {
+        note(&format!("warning: no browser was opened: {}; open the URL yourself", term::line(&why)));
+    }
 }
 
 /// Says which interrupted runs are executed again.
@@ -136,6 +175,8 @@ impl From<ServeError> for CliError {
             }
             ServeError::NoHost(_) => CliError::usage(format!("--host: {message}"))
                 .hint("name it without a scheme and a port, such as `posse.example.org`"),
+            ServeError::NoOrigin(_) => CliError::usage(format!("--cors-origin: {message}"))
+                .hint("write it as browsers send it, without a path, such as `https://example.org`"),
             ServeError::Tls(_) => CliError::usage(message)
                 .hint("--tls-cert and --tls-key name PEM files: the certificate with its chain, and its private key"),
             ServeError::Listen { error, .. } => {

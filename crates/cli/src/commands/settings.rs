@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{Output, note_line, output_width, print_notes};
+use crate::server;
 use crate::term;
 use crate::view::width::{hanging, text_columns};
 
@@ -40,11 +41,16 @@ pub(crate) struct SettingsArgs {
 
 /// Shows the settings.
 pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, CliError> {
-    let mut output = Output::new();
     if args.schema {
+        let mut output = Output::new();
         output.own(&format!("{:#}\n", schema()))?;
         output.flush()?;
         return Ok(Exit::DONE);
+    }
+    if let Some(server) = context.server() {
+        let dir = args.dir.as_ref().map(|dir| dir.to_string_lossy());
+        let query: Vec<(&str, &str)> = dir.iter().map(|dir| ("dir", dir.as_ref())).collect();
+        return show(&server::fetch(server, "/api/v1/settings", &query)?, args.json);
     }
     let cwd = &context.environment.cwd;
     let dir = args.dir.as_ref().map_or_else(|| cwd.clone(), |dir| cwd.join(dir));
@@ -53,14 +59,21 @@ pub(crate) fn settings(args: &SettingsArgs, context: &Context) -> Result<Exit, C
     }
     let resolved = ResolvedSettings::with_unused_matchers(context, &dir)?;
     let report = resolved.list(context, note_line);
-    if args.json {
-        output.json(&report)?;
+    let exit = show(&report, args.json)?;
+    if !args.json {
+        print_notes(&resolved.notes);
+    }
+    Ok(exit)
+}
+
+fn show(report: &SettingsList, json: bool) -> Result<Exit, CliError> {
+    let mut output = Output::new();
+    if json {
+        output.json(report)?;
     } else {
-        let page = page(&report);
+        let page = page(report);
         let width = output_width();
         output.text(&width.map_or(page.clone(), |width| fitting(&page, width)))?;
-        output.flush()?;
-        print_notes(&resolved.notes);
     }
     output.flush()?;
     Ok(Exit::DONE)

@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::ids::RunArg;
 use crate::output::{Output, note, output_width};
 use crate::runtime;
+use crate::server;
 use crate::since::Since;
 use crate::table::{Cell, Column, TableForm, plain, table};
 use crate::term;
@@ -44,6 +45,7 @@ pub(crate) struct StatsArgs {
 
 /// Shows what was spent.
 pub(crate) fn stats(args: &StatsArgs, context: &Context) -> Result<Exit, CliError> {
+    server::refuse(context, &[(args.since.is_some(), "--since")])?;
     let posse = context.open_read_only()?;
     let mut output = Output::new();
     let form = TableForm { width: output_width(), is_coloured: false };

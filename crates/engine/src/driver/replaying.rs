@@ -154,7 +154,11 @@ impl ReplayProgress {
                 follower.passed(|item| matches!(item, Item::Compact(_)));
             }
             EventBody::CancelRequested(e) if e.by == "user" => {
-                follower.left.retain(|item| !matches!(item, Item::Cancel { .. }));
+                // A kill may follow a cancel, and is repeated too.
+                let is_it = |item: &Item| matches!(item, Item::Cancel { kill, .. } if *kill == e.kill);
+                if let Some(at) = follower.left.iter().position(is_it) {
+                    follower.left.remove(at);
+                }
             }
             EventBody::InputRequested(e) => {
                 let nth = follower.asked.entry(e.call_id.clone()).or_default();

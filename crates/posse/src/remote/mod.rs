@@ -6,6 +6,7 @@
 //! What the API does not offer is an error: nothing is executed, removed or verified over it.
 
 mod store;
+mod work;
 
 use std::fmt;
 use std::sync::Arc;

@@ -159,7 +159,7 @@ fn stored(event: &api::Event<'_>) -> Option<StoredEvent> {
     })
 }
 
-fn milliseconds(timestamp: &str) -> Option<i64> {
+pub(super) fn milliseconds(timestamp: &str) -> Option<i64> {
     timestamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }
 
@@ -205,7 +205,7 @@ fn spending(run: &api::RunSummary) -> Option<RunSpending> {
 }
 
 /// The usage behind its API type.
-fn usage(of: &api::Usage) -> Usage {
+pub(super) fn usage(of: &api::Usage) -> Usage {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

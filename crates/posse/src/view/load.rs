@@ -120,6 +120,9 @@ impl Posse {
         since_ms: Option<i64>,
         day_of: impl Fn(i64) -> String,
     ) -> Result<SpendingOfRuns, Error> {
+        if let Some(server) = &self.server {
+            return server.spending().await;
+        }
         let mut runs = self.store.spending(&self.tenant, limit).await?;
         runs.retain(|run| since_ms.is_none_or(|since| run.created_at_ms >= since));
         let interrupted = self.interrupted_runs(limit).await?;

@@ -6,9 +6,14 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use url::Url;
 
+use super::idempotency;
+use super::limits::{HEADERS_MAX, HEADERS_MAX_BYTES, PREFLIGHT_LIFETIME};
 use super::problem::{Problem, ProblemCode};
+use super::sse::LAST_EVENT_ID;
 
 /// How clients reach the server.
 #[derive(Debug, Default)]
@@ -17,6 +22,17 @@ pub(super) struct ServerAddress {
     pub(super) hosts: Vec<String>,
     /// Whether they reach it through TLS: its own, or that of a proxy in front of it.
     pub(super) is_encrypted: bool,
+    /// The origins of other pages that may use the API with a token.
+    pub(super) origins: Vec<String>,
+}
+
+/// The page that a request comes from, if a browser sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RequestOrigin {
+    /// The server's own page, or a program.
+    Own,
+    /// A page of another origin that the server was started with. It acts with a token alone.
+    Named(HeaderValue),
 }
 
 impl ServerAddress {
@@ -33,7 +49,7 @@ impl ServerAddress {
 }
 
 /// Checks where a request comes from. This holds for every path.
-pub(super) fn check_origin(headers: &HeaderMap, reached: &ServerAddress) -> Result<(), Problem> {
+pub(super) fn check_origin(headers: &HeaderMap, reached: &ServerAddress) -> Result<RequestOrigin, Problem> {
     let host = single(headers, header::HOST.as_str()).filter(|host| reached.is_own(host));
     let Some(host) = host else {
         return Err(Problem::new(
@@ -52,23 +68,86 @@ pub(super) fn check_origin(headers: &HeaderMap, reached: &ServerAddress) -> Resu
         )
         .field("Origin")
     };
-    if headers.contains_key(header::ORIGIN) {
-        let origin = single(headers, header::ORIGIN.as_str()).ok_or_else(refused)?;
-        let is_own = origin.strip_prefix(reached.scheme()).is_some_and(|of| of.eq_ignore_ascii_case(host));
-        if !is_own {
-            return Err(refused());
-        }
+    let Some(given) = headers.get(header::ORIGIN) else { return Ok(RequestOrigin::Own) };
+    let origin = single(headers, header::ORIGIN.as_str()).ok_or_else(refused)?;
+    if origin.strip_prefix(reached.scheme()).is_some_and(|of| of.eq_ignore_ascii_case(host)) {
+        return Ok(RequestOrigin::Own);
+    }
+    if reached.origins.iter().any(|named| named == origin) {
+        return Ok(RequestOrigin::Named(given.clone()));
+    }
+    Err(refused())
+}
+
+/// Checks the size of what comes before the body of a request.
+pub(super) fn check_size(uri_bytes: usize, headers: &HeaderMap) -> Result<(), Problem> {
+    let too_large = |status, detail| Err(Problem::new(status, ProblemCode::TooLarge, detail));
+    if uri_bytes > HEADERS_MAX_BYTES {
+        let detail =
+            format!("the path and its parameters have more than the {HEADERS_MAX_BYTES} bytes accepted");
+        return too_large(StatusCode::URI_TOO_LONG, detail);
+    }
+    if headers.len() > HEADERS_MAX {
+        let detail = format!("the request has more than the {HEADERS_MAX} headers accepted");
+        return too_large(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if uri_bytes + bytes > HEADERS_MAX_BYTES {
+        let detail = format!("the headers have more than the {HEADERS_MAX_BYTES} bytes accepted");
+        return too_large(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail);
     }
     Ok(())
 }
 
+impl RequestOrigin {
+    /// The answer to a browser that asks what pages of another origin may send.
+    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
+        let asks = *method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        if *self == Self::Own || !asks {
+            return None;
+        }
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let sent = format!(
+            "authorization, content-type, if-none-match, {}, {}",
+            idempotency::HEADER.to_ascii_lowercase(),
+            LAST_EVENT_ID.to_ascii_lowercase(),
+        );
+        for (name, value) in [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST".to_owned()),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, sent),
+            (header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_LIFETIME.as_secs().to_string()),
+        ] {
+            response.headers_mut().extend(HeaderValue::from_str(&value).map(|value| (name, value)));
+        }
+        Some(response)
+    }
+
+    /// Lets the page that sent the request read the response.
+    pub(super) fn open(&self, response: &mut Response) {
+        let Self::Named(origin) = self else { return };
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(header::VARY, HeaderValue::from_static("Origin"));
+        let read = HeaderValue::from_static("etag, retry-after, www-authenticate");
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, read);
+    }
+}
+
+/// Whether a text is the origin of a page, as a browser sends it.
+pub(super) fn is_origin(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
+    })
+}
+
 /// Checks that a browser sends a request for the server's own page. A cookie is sent with requests of any page of the same
 /// machine, whatever its port.
-pub(super) fn check_own_page(headers: &HeaderMap, acts: bool) -> Result<(), Problem> {
+pub(super) fn check_own_page(headers: &HeaderMap, origin: &RequestOrigin, acts: bool) -> Result<(), Problem> {
     let site = single(headers, "sec-fetch-site");
     // Its value was checked with the host.
     let has_origin = headers.contains_key(header::ORIGIN);
     let is_own = match site {
+        _ if *origin != RequestOrigin::Own => false,
         Some("same-origin") => true,
         // The user typed the address or followed a bookmark, or the browser does not say.
         Some("none") | None => !acts || has_origin,
@@ -157,7 +236,8 @@ mod tests {
     #[test]
     fn a_request_needs_one_host_and_no_foreign_origin() {
         let code = |values: &[(&'static str, &str)]| {
-            check_origin(&headers(values), &ServerAddress::default()).map_err(|problem| problem.code)
+            let checked = check_origin(&headers(values), &ServerAddress::default());
+            checked.map(|_| ()).map_err(|problem| problem.code)
         };
         let host = ("host", "127.0.0.1:7766");
         assert_eq!(code(&[host]), Ok(()));
@@ -178,9 +258,10 @@ mod tests {
 
     #[test]
     fn a_server_that_others_reach_has_its_names_and_only_encrypted_pages() {
-        let reached = ServerAddress { hosts: vec!["posse.example".to_owned()], is_encrypted: true };
+        let hosts = vec!["posse.example".to_owned()];
+        let reached = ServerAddress { hosts, is_encrypted: true, origins: Vec::new() };
         let code = |values: &[(&'static str, &str)]| {
-            check_origin(&headers(values), &reached).map_err(|problem| problem.code)
+            check_origin(&headers(values), &reached).map(|_| ()).map_err(|problem| problem.code)
         };
         let host = ("host", "Posse.example:7766");
         assert_eq!(code(&[host]), Ok(()));
@@ -213,8 +294,56 @@ mod tests {
             (&[own, site("same-site")], false, false),
             (&[site("cross-site")], false, false),
         ] {
-            let is_own = |acts| check_own_page(&headers(values), acts).is_ok();
+            let is_own = |acts| check_own_page(&headers(values), &RequestOrigin::Own, acts).is_ok();
             assert_eq!((is_own(false), is_own(true)), (reads, acts), "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_page_of_a_named_origin_acts_with_a_token_alone() {
+        let named = "https://tool.example".to_owned();
+        let reached = ServerAddress { origins: vec![named.clone()], ..ServerAddress::default() };
+        let host = ("host", "127.0.0.1:7766");
+        let origin = |text| check_origin(&headers(&[host, ("origin", text)]), &reached);
+        let found = origin(&named).expect("named");
+        assert_ne!(found, RequestOrigin::Own);
+        assert!(check_own_page(&headers(&[("origin", &named)]), &found, false).is_err(), "not with a cookie");
+        for other in ["https://tool.example:1", "http://tool.example", "https://tool.example.evil", "null"] {
+            assert!(origin(other).is_err(), "{other}");
+        }
+        let asks = headers(&[("access-control-request-method", "POST")]);
+        assert!(found.preflight(&Method::OPTIONS, &asks).is_some());
+        assert!(found.preflight(&Method::POST, &asks).is_none());
+        assert!(RequestOrigin::Own.preflight(&Method::OPTIONS, &asks).is_none());
+    }
+
+    #[test]
+    fn an_origin_is_written_as_browsers_send_it() {
+        for text in ["https://tool.example", "http://localhost:3000", "http://[::1]:3000"] {
+            assert!(is_origin(text), "{text}");
+        }
+        for text in [
+            "tool.example",
+            "https://tool.example/",
+            "https://Tool.example",
+            "https://tool.example:443",
+            "*",
+            "null",
+            "file:///x",
+            "",
+        ] {
+            assert!(!is_origin(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_comes_before_a_body_is_limited() {
+        let status = |uri, headers: &HeaderMap| check_size(uri, headers).map_err(|problem| problem.status);
+        let long = |bytes: usize| headers(&[("x-long", &"x".repeat(bytes))]);
+        assert_eq!(status(100, &long(100)), Ok(()));
+        assert_eq!(status(HEADERS_MAX_BYTES + 1, &long(1)), Err(414));
+        assert_eq!(status(1, &long(HEADERS_MAX_BYTES)), Err(431));
+        let many: Vec<(&'static str, &str)> = vec![("x-many", "x"); HEADERS_MAX + 1];
+        assert_eq!(status(1, &headers(&many)), Err(431));
     }
 }

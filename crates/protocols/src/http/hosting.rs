@@ -1,6 +1,7 @@
 //! The runs that the server's process executes: those that clients started, and interrupted ones that it took over.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
@@ -27,6 +28,8 @@ type ExecutedRuns = Arc<Mutex<BTreeMap<RunId, Arc<ExecutedRun>>>>;
 pub(super) struct RunHost {
     executed: ExecutedRuns,
     slots: Arc<Semaphore>,
+    /// Whether all runs are being stopped.
+    stops: Arc<AtomicBool>,
 }
 
 /// The right to execute one more run.
@@ -49,7 +52,7 @@ impl RunHost {
     }
 
     pub(super) fn new(slots: Arc<Semaphore>) -> Self {
-        Self { executed: ExecutedRuns::default(), slots }
+        Self { executed: ExecutedRuns::default(), slots, stops: Arc::default() }
     }
 
     /// The slots that all tenants share.
@@ -157,9 +160,12 @@ impl RunHost {
         let run = Arc::new(run);
         let id = run.handle.id().clone();
         lock(&self.executed).insert(id.clone(), Arc::clone(&run));
-        let executed = Arc::clone(&self.executed);
+        let (executed, stops) = (Arc::clone(&self.executed), Arc::clone(&self.stops));
         tokio::spawn(async move {
-            if let Err(error) = run.handle.ended().await {
+            let ended = run.handle.ended().await;
+            if let Err(error) = ended
+                && !stops.load(Ordering::Relaxed)
+            {
                 tracing::warn!(run = %id, %error, "a run stopped before its end");
             }
             let mut executed = lock(&executed);
@@ -174,6 +180,7 @@ impl RunHost {
 
     /// Stops all runs at once, and returns those that can be resumed.
     pub(super) async fn stop(&self) -> Vec<RunId> {
+        self.stops.store(true, Ordering::Relaxed);
         let all: Vec<Arc<ExecutedRun>> = lock(&self.executed).values().cloned().collect();
         for run in &all {
             run.posse.stop();

@@ -10,6 +10,9 @@ pub(super) const STREAMS_MAX: usize = 768;
 pub(super) const REQUESTS_BURST: f64 = 1_000.0;
 /// and then so many each second.
 pub(super) const REQUESTS_PER_SECOND: f64 = 500.0;
+/// Requests of one token that are being answered at the same time: as many as it may have streams, which all begin anew
+/// when a server has been started again.
+pub(super) const REQUESTS_OF_TOKEN_MAX: usize = STREAMS_OF_TOKEN_MAX;
 /// Streams of one token that are open at the same time.
 pub(super) const STREAMS_OF_TOKEN_MAX: usize = 640;
 /// Bodies that one token sends at the same time.
@@ -41,6 +44,10 @@ pub(super) const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const HEADERS_MAX_BYTES: usize = 16 * 1024;
 /// How many headers a request has.
 pub(super) const HEADERS_MAX: usize = 64;
+/// What is read of them at most. A request with more than that gets no problem document: it is not read to its end.
+pub(super) const READ_HEADERS_MAX_BYTES: usize = 2 * HEADERS_MAX_BYTES;
+/// The same, for their number.
+pub(super) const READ_HEADERS_MAX: usize = 2 * HEADERS_MAX;
 /// How long a client may take to send the headers of its next request.
 pub(super) const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 /// The body of a request: the longest task with the longest context fits.
@@ -53,6 +60,13 @@ pub(super) const WRITE_STALL: Duration = Duration::from_mins(1);
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// How much of a journal is put into one piece of a stream.
 pub(super) const PIECE_MAX_BYTES: usize = 64 * 1024;
+
+/// How much of the newest events of a run is kept for all clients that follow it,
+pub(super) const FEED_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// and how much of all runs.
+pub(super) const FEEDS_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// How many events before the newest one a feed begins with, if its first client has not read them.
+pub(super) const FEED_PAST_EVENTS_MAX: u64 = 2_000;
 
 /// How long a browser stays logged in to the page.
 pub(super) const SESSION_LIFETIME: Duration = Duration::from_hours(30 * 24);
@@ -86,6 +100,9 @@ pub(super) const AUDIT_PAGE: u64 = 100;
 pub(super) const AUDIT_PAGE_MAX: u64 = 1_000;
 /// How much of a bundle is in one piece of a response.
 pub(super) const BUNDLE_PIECE_BYTES: usize = 64 * 1024;
+
+/// How long a browser remembers what pages of a named origin may send.
+pub(super) const PREFLIGHT_LIFETIME: Duration = Duration::from_mins(10);
 
 /// An idempotency key.
 pub(super) const KEY_MAX_BYTES: usize = 128;

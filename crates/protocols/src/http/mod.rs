@@ -12,6 +12,7 @@ mod auditing;
 mod callers;
 mod connection;
 mod executing;
+mod feeds;
 mod hosting;
 mod idempotency;
 mod limits;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use posse_setup::{OpenError, SetupError};
 
-use super::access::{ServerAddress, is_host};
+use super::access::{ServerAddress, is_host, is_origin};
 use super::tls::{TlsError, TlsFiles};
 use super::token::TokenError;
 
@@ -21,18 +21,30 @@ pub struct ServeOptions {
     pub behind_proxy: bool,
     /// The names and addresses by which clients on other machines reach it, without ports.
     pub hosts: Vec<String>,
+    /// The origins of other pages that may use the API with a token, as browsers send them.
+    pub origins: Vec<String>,
 }
 
 impl ServeOptions {
     /// A server for clients of this machine.
     pub fn local(listen: SocketAddr) -> Self {
-        Self { listen, allow_remote: false, tls: None, behind_proxy: false, hosts: Vec::new() }
+        Self {
+            listen,
+            allow_remote: false,
+            tls: None,
+            behind_proxy: false,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+        }
     }
 
     /// Refuses what would put a token on a network in plain text, or accept requests for any name.
     pub(super) fn check(&self) -> Result<(), ServeError> {
         if let Some(wrong) = self.hosts.iter().find(|host| !is_host(host)) {
             return Err(ServeError::NoHost(wrong.clone()));
+        }
+        if let Some(wrong) = self.origins.iter().find(|origin| !is_origin(origin)) {
+            return Err(ServeError::NoOrigin(wrong.clone()));
         }
         let is_loopback = self.listen.ip().is_loopback();
         if is_loopback && self.hosts.is_empty() && !self.behind_proxy {
@@ -56,7 +68,8 @@ impl ServeOptions {
         if !self.listen.ip().is_unspecified() {
             hosts.push(self.listen.ip().to_string());
         }
-        ServerAddress { hosts, is_encrypted: self.tls.is_some() || self.behind_proxy }
+        let is_encrypted = self.tls.is_some() || self.behind_proxy;
+        ServerAddress { hosts, is_encrypted, origins: self.origins.clone() }
     }
 }
 
@@ -75,6 +88,9 @@ pub enum ServeError {
     /// A name that no client can write.
     #[error("`{0}` is not the name or the address of a host")]
     NoHost(String),
+    /// A text that no browser sends as the origin of a page.
+    #[error("`{0}` is not the origin of a page")]
+    NoOrigin(String),
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -129,6 +145,11 @@ mod tests {
             (ServeOptions { tls: tls.clone(), allow_remote: true, ..options("192.0.2.1:1") }, true),
             (ServeOptions { behind_proxy: true, ..named.clone() }, true),
             (ServeOptions { tls, hosts: vec!["posse.example:1".to_owned()], ..named }, false),
+            (
+                ServeOptions { origins: vec!["https://tool.example".to_owned()], ..options("127.0.0.1:1") },
+                true,
+            ),
+            (ServeOptions { origins: vec!["*".to_owned()], ..options("127.0.0.1:1") }, false),
         ] {
             assert_eq!(options.check().is_ok(), is_accepted, "{options:?}");
         }

@@ -50,6 +50,8 @@ pub enum ProblemCode {
     AgentEnded,
     /// The run or the agent has not ended.
     NotEnded,
+    /// The run or the agent failed or was cancelled, so that its changes may be incomplete.
+    NotCompleted,
     /// There is nothing of this kind yet, such as a report.
     NotThere,
     /// Another process executes the run.

@@ -132,10 +132,11 @@ impl From<Error> for Problem {
                 Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidCursor, detail)
             }
             Error::Ended { .. } => conflict(ProblemCode::RunEnded),
-            Error::StillRunning(_)
-            | Error::AgentStillRunning(_)
-            | Error::NotCompleted { .. }
-            | Error::AgentNotCompleted { .. } => conflict(ProblemCode::NotEnded),
+            Error::StillRunning(_) | Error::AgentStillRunning(_) => conflict(ProblemCode::NotEnded),
+            Error::NotCompleted { .. } | Error::AgentNotCompleted { .. } => {
+                conflict(ProblemCode::NotCompleted)
+                    .remedy("read the diff, then send `unfinished` with the request")
+            }
             Error::NoFiles(_) => missing(ProblemCode::NotThere),
             Error::NotAsked { .. } => conflict(ProblemCode::NotAsked),
             Error::Store(error) | Error::History(HistoryError::Store(error)) => error.into(),

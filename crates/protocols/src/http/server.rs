@@ -22,19 +22,19 @@ use posse_setup::settings::Settings;
 use posse_setup::{Notes, Setup};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::access::{check_origin, check_own_page};
+use super::access::{RequestOrigin, check_origin, check_own_page, check_size};
 use super::assets::{self, now_ms};
 use super::callers::Tokens;
 use super::connection::GuardedConnection;
 use super::executing::respond;
 use super::hosting::{ResumeOutcome, why};
 use super::limits::{
-    CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_MAX, HEADERS_MAX_BYTES, HEADERS_TIMEOUT, RUNS_SEARCHED_MAX,
-    TLS_TIMEOUT,
+    CONNECTIONS_MAX, DRAIN_PATIENCE, HEADERS_TIMEOUT, READ_HEADERS_MAX, READ_HEADERS_MAX_BYTES,
+    RUNS_SEARCHED_MAX, TLS_TIMEOUT, WRITE_STALL,
 };
 use super::openapi::openapi;
 use super::operations::{Effect, OPERATIONS};
@@ -218,9 +218,10 @@ async fn serve_client(
 ) {
     // Events are small, and each is sent at once.
     let _ = connection.set_nodelay(true);
-    let Some(tls) = tls else { return serve_connection(connection, service, state).await };
+    let draining = state.draining();
+    let Some(tls) = tls else { return log_end(serve_connection(connection, service, draining).await) };
     match tokio::time::timeout(TLS_TIMEOUT, tls.accept(connection)).await {
-        Ok(Ok(connection)) => serve_connection(connection, service, state).await,
+        Ok(Ok(connection)) => log_end(serve_connection(connection, service, draining).await),
         Ok(Err(error)) => tracing::debug!(%error, "a client did not agree on TLS"),
         Err(_) => tracing::debug!("a client did not agree on TLS in time"),
     }
@@ -229,31 +230,45 @@ async fn serve_client(
 async fn serve_connection(
     connection: impl AsyncRead + AsyncWrite + Send + Unpin,
     service: TowerToHyperService<Router>,
-    state: Arc<ServerState>,
-) {
+    mut draining: watch::Receiver<bool>,
+) -> Result<(), hyper::Error> {
     let connection = TokioIo::new(GuardedConnection::new(connection));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_TIMEOUT)
-        .max_headers(HEADERS_MAX)
-        .max_buf_size(HEADERS_MAX_BYTES)
+        .max_headers(READ_HEADERS_MAX)
+        .max_buf_size(READ_HEADERS_MAX_BYTES)
         .serve_connection(connection, service);
     tokio::pin!(serving);
-    let mut draining = state.draining();
     let drained = async move {
         // The sender lives as long as the server.
         let _ = draining.wait_for(|is_draining| *is_draining).await;
     };
-    let ended = tokio::select! {
+    tokio::select! {
         ended = serving.as_mut() => ended,
         () = drained => {
             serving.as_mut().graceful_shutdown();
             serving.await
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
     }
+}
+
+/// Says why a connection ended, if its client did not end it.
+fn log_end(ended: Result<(), hyper::Error>) {
+    match ended {
+        Ok(()) => {}
+        Err(error) if is_stalled(&error) => {
+            let seconds = WRITE_STALL.as_secs();
+            tracing::warn!("a client was dropped: it has read nothing for {seconds} s; it can connect again");
+        }
+        Err(error) => tracing::debug!(%error, "a connection ended"),
+    }
+}
+
+/// Whether a connection was closed because its client reads nothing.
+fn is_stalled(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(|source| source.kind() == std::io::ErrorKind::TimedOut)
 }
 
 /// The routes, from the table of operations.
@@ -297,28 +312,111 @@ fn is_api(path: &str) -> bool {
 
 /// Checks where a request comes from, and its token, before anything else of it is read.
 async fn check(State(state): State<Arc<ServerState>>, mut request: Request, next: Next) -> Response {
-    let mut response = match checked(&state, &mut request) {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+    let (origin, mut response) = match where_from(&state, &request) {
+        Ok(origin) => {
+            let response = match origin.preflight(request.method(), request.headers()) {
+                Some(response) => response,
+                None => match checked(&state, &origin, &mut request) {
+                    // The right to the request ends with its answer; a stream has one of its own.
+                    Ok(_right) => next.run(request).await,
+                    Err(problem) => problem.into_response(),
+                },
+            };
+            (origin, response)
+        }
+        Err(problem) => (RequestOrigin::Own, problem.into_response()),
     };
     harden(&mut response);
+    origin.open(&mut response);
     response
 }
 
-fn checked(state: &ServerState, request: &mut Request) -> Result<(), Problem> {
-    check_origin(request.headers(), &state.reached)?;
+fn where_from(state: &ServerState, request: &Request) -> Result<RequestOrigin, Problem> {
+    let uri_bytes = request.uri().path_and_query().map_or(0, |given| given.as_str().len());
+    check_size(uri_bytes, request.headers())?;
+    check_origin(request.headers(), &state.reached)
+}
+
+/// Checks the token of a request to the API, which may send it until it is answered.
+fn checked(
+    state: &ServerState,
+    origin: &RequestOrigin,
+    request: &mut Request,
+) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+    let mut right = None;
     if is_api(request.uri().path()) {
         let caller = state.tokens.caller(request.headers(), now_ms())?;
         if caller.is_browser {
             let acts = !matches!(*request.method(), Method::GET | Method::HEAD);
-            check_own_page(request.headers(), acts)?;
+            check_own_page(request.headers(), origin, acts)?;
         }
-        state.token_limits.of(&caller.name).count_request()?;
+        right = Some(state.token_limits.of(&caller.name).request()?);
         request.extensions_mut().insert(caller);
     }
     if state.is_draining() {
         let detail = "the server is about to end, and accepts no requests";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, detail));
     }
-    Ok(())
+    Ok(right)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use axum::body::Body;
+    use futures::stream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+
+    use super::*;
+
+    const PIECE: &[u8] = &[b'x'; 1024];
+
+    /// The client's side of a connection to a server whose page never ends, and the server's.
+    fn connected() -> (DuplexStream, impl Future<Output = Result<(), hyper::Error>>) {
+        let (near, far) = tokio::io::duplex(4 * PIECE.len());
+        let endless = || async {
+            Body::from_stream(stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(PIECE))))
+        };
+        let service = TowerToHyperService::new(Router::new().route("/", get(endless)));
+        let (sender, draining) = watch::channel(false);
+        let serving = async move {
+            let ended = serve_connection(near, service, draining).await;
+            drop(sender);
+            ended
+        };
+        (far, serving)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_never_ends_its_headers_is_dropped() {
+        let (mut client, serving) = connected();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ").await.expect("written");
+        let ended = serving.await;
+        assert!(ended.is_err_and(|error| error.is_timeout()));
+        assert!(client.write_all(b"x").await.is_err(), "the connection is closed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_nothing_is_dropped() {
+        let (_client, serving) = connected();
+        assert!(serving.await.is_err_and(|error| error.is_timeout()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_read_is_ended_and_one_that_is_read_slowly_is_not() {
+        let (mut client, serving) = connected();
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("written");
+        let reading = async {
+            let mut piece = vec![0; PIECE.len()];
+            for _ in 0..100 {
+                tokio::time::advance(WRITE_STALL / 2).await;
+                client.read_exact(&mut piece).await.expect("a slow client is served");
+            }
+            client
+        };
+        // The client stays, and reads nothing more.
+        let (ended, _client) = tokio::join!(serving, reading);
+        assert!(is_stalled(&ended.expect_err("it does not read")), "the log names the reason");
+    }
 }

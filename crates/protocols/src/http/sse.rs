@@ -1,7 +1,8 @@
 //! Server-sent events: the journal of a run, the task view of an agent, deltas.
 //!
-//! A stream of a journal keeps no queue: it reads on only when its client has read what was sent. A slow client slows
-//! nothing, and one that connects again with the number of the last event that it has read continues after it.
+//! A stream of a journal keeps no queue of its own: it takes the next events from the feed of its run only when its client has
+//! read what was sent. A slow client slows nothing, and one that connects again with the number of the last event that it
+//! has read continues after it.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -12,13 +13,14 @@ use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
 use futures::stream;
 use posse::api::{self, Object};
-use posse::{AgentId, Delta, EventKind, Events, JournalEvent, RunId, TaskEvents};
+use posse::{AgentId, Delta, EventKind, RunId, TaskEvents};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 
 use super::assets::now_ms;
 use super::callers::Caller;
-use super::limits::{HEARTBEAT, PIECE_MAX_BYTES};
+use super::feeds::FeedFollower;
+use super::limits::HEARTBEAT;
 use super::problem::Problem;
 use super::reply::json;
 use super::state::{ServerState, StreamSlot};
@@ -53,9 +55,9 @@ pub(super) struct EventFilter {
 
 impl EventFilter {
     /// Whether the client asked for an event.
-    pub(super) fn has(&self, event: &JournalEvent) -> bool {
-        (self.agents.is_empty() || self.agents.contains(&event.agent_id))
-            && (self.kinds.is_empty() || self.kinds.contains(&event.kind))
+    pub(super) fn has(&self, agent: &AgentId, kind: EventKind) -> bool {
+        (self.agents.is_empty() || self.agents.contains(agent))
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
     }
 }
 
@@ -140,7 +142,7 @@ fn message(piece: &mut String, id: u64, name: Option<&str>, object: &impl Object
 /// The journal of a run.
 struct EventPieces {
     open: Open,
-    events: Events,
+    events: FeedFollower,
     filter: EventFilter,
     run: RunId,
 }
@@ -150,7 +152,7 @@ pub(super) fn events(
     state: &Arc<ServerState>,
     caller: &Caller,
     run: RunId,
-    events: Events,
+    events: FeedFollower,
     filter: EventFilter,
 ) -> Result<Body, Problem> {
     Ok(body(EventPieces { open: Open::new(state, caller)?, events, filter, run }))
@@ -162,45 +164,27 @@ impl Pieces for EventPieces {
             return None;
         }
         let mut piece = String::new();
-        loop {
-            let next = match self.open.unless_quiet(self.events.next()).await {
-                Ok(next) => next,
+        while piece.is_empty() {
+            let events = match self.open.unless_quiet(self.events.next()).await {
+                Ok(Ok(events)) => events,
+                Ok(Err(problem)) => return Some(self.open.fail(&problem)),
                 Err(first) => return Some(first.to_owned()),
             };
-            match self.gather(next, &mut piece).await {
-                Ok(()) if piece.is_empty() => {}
-                Ok(()) => return Some(piece),
-                Err(problem) => {
-                    piece.push_str(&self.open.fail(&problem));
-                    return Some(piece);
+            for event in events {
+                if self.filter.has(&event.agent, event.kind) {
+                    piece.push_str(&event.message);
+                }
+                if event.kind.ends_run() {
+                    self.open.is_over = true;
+                    let end = api::RunReference::new(self.run.as_str());
+                    if let Err(problem) = message(&mut piece, event.seq, Some("end"), &end) {
+                        piece.push_str(&self.open.fail(&problem));
+                    }
+                    break;
                 }
             }
         }
-    }
-}
-
-impl EventPieces {
-    /// Adds an event, and those that are written already.
-    async fn gather(
-        &mut self,
-        first: Result<JournalEvent, posse::Error>,
-        piece: &mut String,
-    ) -> Result<(), Problem> {
-        let mut next = Some(first?);
-        while let Some(event) = next {
-            if self.filter.has(&event) {
-                message(piece, event.seq, None, &api::Event::new(&event))?;
-            }
-            if event.kind.ends_run() {
-                self.open.is_over = true;
-                return message(piece, event.seq, Some("end"), &api::RunReference::new(self.run.as_str()));
-            }
-            if piece.len() >= PIECE_MAX_BYTES {
-                return Ok(());
-            }
-            next = self.events.try_next().await?;
-        }
-        Ok(())
+        Some(piece)
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::access::ServerAddress;
 use super::callers::{Caller, Tokens};
+use super::feeds::RunFeeds;
 use super::hosting::RunHost;
 use super::idempotency::Keys;
 use super::limits::{EXPORTS_MAX, KEYS_MAX, STREAMS_MAX, TENANTS_MAX};
@@ -39,6 +40,7 @@ pub(super) struct ServerState {
     tenants: Mutex<HashMap<TenantId, Arc<Tenant>>>,
     pub(super) keys: Keys,
     pub(super) token_limits: AllTokenLimits,
+    pub(super) feeds: RunFeeds,
     streams: Arc<Semaphore>,
     exports: Arc<Semaphore>,
     draining: watch::Sender<bool>,
@@ -84,6 +86,7 @@ impl ServerState {
             tenants: Mutex::new(HashMap::from([(TenantId::local(), Arc::new(local))])),
             keys: Keys::new(KEYS_MAX),
             token_limits: AllTokenLimits::default(),
+            feeds: RunFeeds::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             draining: watch::Sender::new(false),

@@ -8,7 +8,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::limits::{
-    BODIES_OF_TOKEN_MAX, REQUESTS_BURST, REQUESTS_PER_SECOND, STREAMS_OF_TOKEN_MAX, TOKENS_COUNTED_MAX,
+    BODIES_OF_TOKEN_MAX, REQUESTS_BURST, REQUESTS_OF_TOKEN_MAX, REQUESTS_PER_SECOND, STREAMS_OF_TOKEN_MAX,
+    TOKENS_COUNTED_MAX,
 };
 use super::problem::{Problem, ProblemCode};
 
@@ -19,6 +20,7 @@ pub(super) struct AllTokenLimits(Mutex<HashMap<String, Arc<TokenLimits>>>);
 /// What one token may use at once.
 pub(super) struct TokenLimits {
     rate: Mutex<Rate>,
+    requests: Arc<Semaphore>,
     streams: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
 }
@@ -50,13 +52,22 @@ impl TokenLimits {
     fn new() -> Self {
         Self {
             rate: Mutex::new(Rate { left: REQUESTS_BURST, at: Instant::now() }),
+            requests: Arc::new(Semaphore::new(REQUESTS_OF_TOKEN_MAX)),
             streams: Arc::new(Semaphore::new(STREAMS_OF_TOKEN_MAX)),
             bodies: Arc::new(Semaphore::new(BODIES_OF_TOKEN_MAX)),
         }
     }
 
+    /// The right to send a request, until it is answered.
+    pub(super) fn request(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.count_request()?;
+        Arc::clone(&self.requests).try_acquire_owned().map_err(|_| {
+            too_many(format!("this token has {REQUESTS_OF_TOKEN_MAX} requests at once, which is the most"))
+        })
+    }
+
     /// Counts a request.
-    pub(super) fn count_request(&self) -> Result<(), Problem> {
+    fn count_request(&self) -> Result<(), Problem> {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let more = now.duration_since(rate.at).as_secs_f64() * REQUESTS_PER_SECOND;
@@ -117,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn streams_and_bodies_of_a_token_are_limited_until_they_end() {
+    async fn what_a_token_does_at_once_is_limited_until_it_ends() {
         let limits = AllTokenLimits::default().of("one");
         let streams: Vec<_> = std::iter::from_fn(|| limits.stream().ok()).take(10_000).collect();
         assert_eq!(streams.len(), STREAMS_OF_TOKEN_MAX);
@@ -127,5 +138,9 @@ mod tests {
         assert!(limits.stream().is_ok());
         let bodies: Vec<_> = std::iter::from_fn(|| limits.body().ok()).take(10_000).collect();
         assert_eq!(bodies.len(), BODIES_OF_TOKEN_MAX);
+        let requests: Vec<_> = std::iter::from_fn(|| limits.request().ok()).take(10_000).collect();
+        assert_eq!(requests.len(), REQUESTS_OF_TOKEN_MAX);
+        drop(requests);
+        assert!(limits.request().is_ok());
     }
 }

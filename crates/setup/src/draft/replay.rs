@@ -24,6 +24,8 @@ pub struct ReplayDraft {
     pub dir: Option<PathBuf>,
     /// The permissions of the replay. Those of the recorded run do not apply.
     pub permissions: RunPermissions,
+    /// The session of a front end that the replay belongs to.
+    pub session_id: Option<String>,
 }
 
 /// A replay that can be started.
@@ -54,7 +56,7 @@ impl ReplayDraft {
     }
 
     async fn convert(self, setup: &Setup, notes: &mut Notes) -> Result<PreparedReplay, OpenError> {
-        let Self { recorded, text, dir, permissions } = self;
+        let Self { recorded, text, dir, permissions, session_id } = self;
         let cwd = &setup.environment.cwd;
         permissions.check(&setup.tool_names())?;
         let reader = setup.open_read_only()?;
@@ -87,6 +89,7 @@ impl ReplayDraft {
             model: recorded.model().to_owned(),
             dir: dir.unwrap_or_default(),
             terms: RunTerms { operator_rules, run_rules, approvals, ..RunTerms::default() },
+            session_id,
             ..RunRequest::new(text.unwrap_or_default())
         };
         let run = PreparedRun { request, local: LocalOptions { skill_folders, apply: false } };

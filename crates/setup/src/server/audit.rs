@@ -61,7 +61,8 @@ impl AuditLog {
         Self { path: state_dir.join(FILE), old: state_dir.join(OLD_FILE), file: Mutex::default() }
     }
 
-    /// Adds an entry, durably.
+    /// Adds an entry. One about a decision that is to take effect is durable when this returns; what became of it is not
+    /// waited for, and only a machine that loses its power loses that.
     pub fn add(&self, entry: &AuditEntry) -> Result<(), SetupError> {
         let failed = |error: std::io::Error| {
             SetupError::failed(format!("{} cannot be written: {error}", self.path.display()))
@@ -83,7 +84,8 @@ impl AuditLog {
             None => opened(&self.path).map_err(failed)?,
         };
         // One write: another process that appends does not come in between.
-        (&open).write_all(&line).and_then(|()| open.sync_data()).map_err(failed)?;
+        let synced = || if entry.outcome.is_none() { open.sync_data() } else { Ok(()) };
+        (&open).write_all(&line).and_then(|()| synced()).map_err(failed)?;
         *file = Some(open);
         Ok(())
     }

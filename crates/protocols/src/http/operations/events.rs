@@ -48,7 +48,7 @@ pub(super) async fn page(call: Call) -> Result<Reply, Problem> {
         }
         after = event.seq;
         looked_at += 1;
-        if filter.has(&event) {
+        if filter.has(&event.agent_id, event.kind) {
             let event = api::Event::new(&event).into_owned();
             bytes += json(&event)?.len();
             events.push(event);
@@ -67,7 +67,8 @@ pub(super) async fn follow(call: Call) -> Result<Reply, Problem> {
     if !run.status.is_running() && after == run.events {
         return Ok(Reply::Over);
     }
-    let events = call.tenant.reader(&run.run).events(&run.run, after);
+    let reader = call.tenant.reader(&run.run);
+    let events = call.state.feeds.follow(&call.caller.tenant, &run.run, reader, after, run.events);
     Ok(Reply::Stream(sse::events(&call.state, &call.caller, run.run, events, filter)?))
 }
 

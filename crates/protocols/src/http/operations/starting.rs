@@ -58,11 +58,15 @@ pub(super) async fn replay(call: Call) -> Result<Reply, Problem> {
     let request: ReplayRun = requests::read(&call.body)?;
     let recorded = call.run().await?;
     call.check_dir(Path::new(&recorded.dir))?;
-    let draft = request.draft(&recorded.run)?;
+    let draft = request.draft(&recorded.run, call.key.as_ref().map(RequestKey::session))?;
     check_approvals(draft.permissions.allow.is_empty(), &call)?;
     let mut notes = Notes::none();
-    let slot = call.tenant.host.slot()?;
-    let run = call.tenant.host.replay(slot, draft, &call.tenant.setup, &mut notes).await?;
+    let run = if let Some(run) = already_started(&call).await? {
+        run
+    } else {
+        let slot = call.tenant.host.slot()?;
+        call.tenant.host.replay(slot, draft, &call.tenant.setup, &mut notes).await?
+    };
     Reply::with_status(StatusCode::CREATED, &started(&run, &notes))
 }
 

@@ -499,3 +499,44 @@ pub(in super::super) const OPERATIONS: &[Operation] = &[
         |call| Box::pin(machine::doctor(call)),
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The documentation, whose examples `cargo xtask docs` runs.
+    const PAGE: &str = include_str!("../../../../../docs/api.md");
+
+    /// The requests of its examples: what they do, and their paths.
+    fn examples() -> Vec<(Effect, String)> {
+        let page = PAGE.replace("\\\n", " ").replace("$(cat api.txt)", "/api/v1").replace("$api", "/api/v1");
+        let page = page.replace("$(cat run.txt)", "RUN");
+        let commands = page.lines().filter(|line| line.contains("curl "));
+        let request = |line: &str| {
+            let acts = line.contains(" -d ") || line.contains(" -X POST");
+            let effect = if acts { Effect::Acts } else { Effect::Reads };
+            let mut words =
+                line.split(|letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | ')'));
+            let path = words.find(|word| word.starts_with("/api/"))?;
+            Some((effect, path.split(['?', ';']).next().unwrap_or(path).to_owned()))
+        };
+        commands.filter_map(request).collect()
+    }
+
+    fn is_path_of(template: &str, path: &str) -> bool {
+        let (of, parts) = (template.split('/'), path.split('/'));
+        of.clone().count() == parts.clone().count()
+            && of.zip(parts).all(|(of, part)| of == part || of.starts_with('{'))
+    }
+
+    #[test]
+    fn the_documentation_has_an_example_of_every_operation() {
+        let examples = examples();
+        for operation in OPERATIONS {
+            let is_there = examples
+                .iter()
+                .any(|(effect, path)| *effect == operation.effect && is_path_of(operation.path, path));
+            assert!(is_there, "docs/api.md has no curl example of {} ({})", operation.name, operation.path);
+        }
+    }
+}

@@ -188,11 +188,16 @@ pub(in super::super) struct ReplayRun {
 }
 
 impl ReplayRun {
-    /// The draft of the replay of a run.
-    pub(in super::super) fn draft(self, run: &posse::RunId) -> Result<ReplayDraft, Problem> {
+    /// The draft of the replay of a run. `session` marks the replay as started by this request.
+    pub(in super::super) fn draft(
+        self,
+        run: &posse::RunId,
+        session: Option<String>,
+    ) -> Result<ReplayDraft, Problem> {
         Ok(ReplayDraft {
             recorded: run.to_string(),
             permissions: permissions_of(&self.allow, &self.rules)?,
+            session_id: session,
             ..ReplayDraft::default()
         })
     }

@@ -11,6 +11,7 @@ mod memory;
 mod reopen;
 mod report;
 mod runs;
+mod serve;
 mod server;
 mod view;
 mod writers;
@@ -32,9 +33,11 @@ impl Plan {
     }
 }
 
-/// The names of the groups, in the order of measurement.
-const GROUPS: [&str; 10] =
-    ["streams", "memory", "children", "writers", "http", "coder", "reopen", "runs", "command", "view"];
+/// The names of the groups, in the order of measurement. The last one is measured only if it is named.
+const GROUPS: [&str; 11] =
+    ["streams", "memory", "children", "writers", "http", "coder", "reopen", "runs", "command", "view", SERVE];
+/// The group of the server.
+const SERVE: &str = "serve";
 
 fn main() {
     // Workspaces are held by this program, started once more.
@@ -87,6 +90,9 @@ fn main() {
         }
         if plan.has("runs") {
             runs::measure(&plan, &mut report).await;
+        }
+        if plan.only.as_deref() == Some(SERVE) {
+            serve::measure(&plan, &mut report).await;
         }
     });
     if plan.has("command") {

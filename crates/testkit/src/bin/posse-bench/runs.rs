@@ -121,7 +121,7 @@ fn furnish(state: &Path, writer: &str, runs: &[String]) {
 }
 
 /// Executes this many runs to their end, and returns their ids.
-async fn fill(home: &Path, runs: usize, children: usize) -> Vec<String> {
+pub(crate) async fn fill(home: &Path, runs: usize, children: usize) -> Vec<String> {
     let posse = Posse::builder()
         .state_dir(home.join("state"))
         .model("mock/fanout", fanout::model(children, Duration::ZERO))

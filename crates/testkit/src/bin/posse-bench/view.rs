@@ -54,7 +54,7 @@ pub(crate) fn measure(plan: &Plan, report: &mut Report) {
 }
 
 /// A run whose children call a tool in every turn.
-fn script() -> String {
+pub(crate) fn script() -> String {
     let mut script = "- when: {definition: coder, turn: 1}\n  reply:\n    tool_calls:\n".to_owned();
     for child in 0..CHILDREN {
         // Writing to a String cannot fail.
@@ -111,7 +111,7 @@ fn read_for(terminal: &mut File, time: Duration) {
 }
 
 /// The CPU time of a process so far, in seconds.
-fn cpu(process: &Child) -> f64 {
+pub(crate) fn cpu(process: &Child) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it is running");
     // The name, in parentheses, may contain anything. User and system time are the 14th and 15th fields.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
