@@ -1,0 +1,182 @@
+// One run, live. The server's read model is the truth; the events of the journal only say when to read it again.
+
+import {
+  followDeltas,
+  followEvents,
+  getRun,
+  getTimeline,
+  type Delta,
+  type Event as JournalEvent,
+  type Problem,
+  type RunDetail,
+  type RunTimeline,
+} from '../api/client';
+import { ApiError, type Following, type StreamState } from '../api/transport';
+import { coalesce, type Coalesced } from '../lib/coalesce';
+import { poll, type Polling } from '../lib/poll';
+import { questions } from './questions.svelte';
+import { isOpen } from './runs.svelte';
+
+/** What no event reports: a process that ended, or one that took the run over. */
+const STATUS_MS = 5_000;
+/** A hidden tab gives its connections back after this time: a browser has few of them for all tabs of a server. */
+const HIDDEN_MS = 20_000;
+/** Events that arrive within this time are reported together. */
+const GATHER_MS = 16;
+/** Kinds of events after which a question may be new or answered. */
+const ABOUT_QUESTIONS = new Set(['agent.input_requested', 'agent.input_answered', 'agent.subagent_closed']);
+
+/** New events, for views that read parts of the run themselves. */
+export interface News {
+  readonly events: readonly JournalEvent[];
+  /** Whether an event is about this agent. */
+  has(agent: string): boolean;
+}
+
+type Reader = (news: News) => void;
+
+export class RunStore {
+  readonly run: string;
+  /** The run as it is now; nothing before the first answer. */
+  detail = $state.raw<RunDetail>();
+  /** Its timeline, while a view wants it. */
+  timeline = $state.raw<RunTimeline>();
+  /** When `detail` was read. */
+  readAtMs = $state(0);
+  /** The newest event. */
+  lastEvent = $state.raw<JournalEvent>();
+  stream = $state<StreamState>('connecting');
+  problem = $state.raw<Problem>();
+
+  #events: Following | undefined;
+  #last = 0;
+  #refresh: Coalesced;
+  #status: Polling;
+  #hidden: ReturnType<typeof setTimeout> | undefined;
+  #readers = new Set<Reader>();
+  #pending: JournalEvent[] = [];
+  #timelineReaders = 0;
+  #stop = new AbortController();
+
+  constructor(run: string) {
+    this.run = run;
+    this.#refresh = coalesce(() => this.#read());
+    this.#status = poll(
+      () => STATUS_MS,
+      async () => {
+        if (this.detail === undefined || isOpen(this.detail)) this.#refresh.ask();
+        return true;
+      },
+    );
+    document.addEventListener('visibilitychange', this.#onVisibility);
+  }
+
+  get isOpen(): boolean {
+    return this.detail !== undefined && isOpen(this.detail);
+  }
+
+  /** Calls back with new events, once for all that arrive together. Returns how to stop it. */
+  onNews(reader: Reader): () => void {
+    this.#readers.add(reader);
+    return () => this.#readers.delete(reader);
+  }
+
+  /** Keeps `timeline` up to date until the returned function is called. */
+  wantTimeline(): () => void {
+    this.#timelineReaders += 1;
+    this.#refresh.ask();
+    return () => {
+      this.#timelineReaders -= 1;
+    };
+  }
+
+  /** Follows what models write at the moment. Nothing may rely on it: some of it may be missing. */
+  followDeltas(agent: string | undefined, onDelta: (delta: Delta) => void): () => void {
+    const following = followDeltas(this.run, { agent }, { onMessage: onDelta });
+    return () => following.close();
+  }
+
+  close(): void {
+    this.#stop.abort();
+    this.#refresh.stop();
+    this.#status.stop();
+    this.#disconnect();
+    clearTimeout(this.#hidden);
+    document.removeEventListener('visibilitychange', this.#onVisibility);
+  }
+
+  readonly #onVisibility = () => {
+    clearTimeout(this.#hidden);
+    if (document.hidden) {
+      this.#hidden = setTimeout(() => this.#disconnect(), HIDDEN_MS);
+    } else {
+      this.#refresh.ask();
+      this.#connect();
+    }
+  };
+
+  async #read(): Promise<void> {
+    const { signal } = this.#stop;
+    try {
+      const timeline = this.#timelineReaders > 0 ? getTimeline(this.run, { signal }) : undefined;
+      const detail = await getRun(this.run, {}, { signal });
+      // A slow answer never replaces a newer one.
+      if (this.detail === undefined || detail.events >= this.detail.events) {
+        this.detail = detail;
+        this.readAtMs = Date.now();
+      }
+      this.problem = undefined;
+      this.#connect();
+      const read = await timeline;
+      if (read !== undefined) this.timeline = read;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof ApiError) this.problem = error.problem;
+      throw error;
+    }
+  }
+
+  #connect(): void {
+    if (this.#events !== undefined || this.detail === undefined || document.hidden) return;
+    if (!isOpen(this.detail)) {
+      this.stream = 'ended';
+      return;
+    }
+    this.#last = Math.max(this.#last, this.detail.events);
+    this.#events = followEvents(
+      this.run,
+      { after: this.#last },
+      {
+        onMessage: (event) => this.#receive(event),
+        onState: (state, problem) => {
+          this.stream = state;
+          if (problem !== undefined) this.problem = problem;
+          // After a lost connection, and at the end, the run may be in another state than its events say.
+          if (state === 'open' || state === 'ended') this.#refresh.ask();
+        },
+      },
+    );
+  }
+
+  #disconnect(): void {
+    this.#last = Math.max(this.#last, this.#events?.last ?? 0);
+    this.#events?.close();
+    this.#events = undefined;
+  }
+
+  #receive(event: JournalEvent): void {
+    this.lastEvent = event;
+    if (ABOUT_QUESTIONS.has(event.kind)) questions.readAgain();
+    this.#pending.push(event);
+    if (this.#pending.length === 1) setTimeout(() => this.#report(), GATHER_MS);
+    this.#refresh.ask();
+  }
+
+  #report(): void {
+    const events = this.#pending;
+    this.#pending = [];
+    const agents = new Set(events.map((event) => event.agent_id));
+    const news: News = { events, has: (agent) => agents.has(agent) };
+    for (const reader of this.#readers) reader(news);
+  }
+}
