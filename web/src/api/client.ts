@@ -1,6 +1,16 @@
 // Generated from the OpenAPI document by `cargo xtask reference`.
 
-import { follow, get, getText, part, post, url, type CallOptions, type Follower, type Following } from './transport';
+import {
+  follow,
+  get,
+  getText,
+  part,
+  post,
+  url,
+  type CallOptions,
+  type Follower,
+  type Following,
+} from './transport';
 
 /** What an agent does for some time. */
 export type Activity =

@@ -1,0 +1,4 @@
+import './code.ts';
+import './format.ts';
+import './markdown.ts';
+import './places.ts';
