@@ -1,10 +1,23 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte';
-import { defineConfig } from 'vite';
+import { defineConfig, type ProxyOptions } from 'vite';
 
 import { filesTable } from './files-table.ts';
 
-// The server that `npm run dev` shows: the URL that it printed, without the token.
+// The server that `npm run dev` shows the data of, and its token.
 const server = process.env['POSSE_SERVER'] ?? 'http://127.0.0.1:7766';
+const token = process.env['POSSE_SERVER_TOKEN'] ?? '';
+
+// The server refuses requests that a browser sends for a page of another origin.
+const proxy: ProxyOptions = {
+  target: server,
+  changeOrigin: true,
+  configure: (proxied) => {
+    proxied.on('proxyReq', (request) => {
+      for (const name of ['origin', 'sec-fetch-site', 'cookie']) request.removeHeader(name);
+      request.setHeader('authorization', `Bearer ${token}`);
+    });
+  },
+};
 
 export default defineConfig({
   base: '/',
@@ -26,5 +39,5 @@ export default defineConfig({
       },
     },
   },
-  server: { proxy: { '/api': { target: server, changeOrigin: true } } },
+  server: { proxy: { '/api': proxy } },
 });

@@ -69,6 +69,8 @@ export interface Agent {
   reason?: string | null;
   /** Its own turns, without its children's. */
   turns: number;
+  /** The most turns that it may take in one attempt; null if there is no limit. */
+  turn_limit?: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;
   /** Its own tool calls in progress, as far as the last events of the run tell. */
@@ -151,6 +153,8 @@ export interface AgentOutcome {
   reason?: string | null;
   /** Its own turns, without its children's. */
   turns: number;
+  /** The most turns that it may take in one attempt; null if there is no limit. */
+  turn_limit?: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;
   /** Its own tool calls in progress, as far as the last events of the run tell. */
@@ -1613,6 +1617,22 @@ export interface PlannedFile {
   write: PlannedWrite;
 }
 
+/** A step of the plan that a run executes. */
+export interface PlannedStep {
+  /** Its title, which no other step of the plan has. */
+  title: string;
+  /** The titles of the steps that come before it. */
+  depends_on: string[];
+  /** Whether its failure fails the run. */
+  required: boolean;
+  /** The agent that executes it, once there is one. */
+  agent?: string | null;
+  /** The newest agent that repairs its work. */
+  repair?: string | null;
+  /** Why no agent was created for it. */
+  refused?: Code | null;
+}
+
 /** What an apply would do to a file. */
 export type PlannedWrite =
   /** The file does not exist yet. */
@@ -1953,6 +1973,8 @@ export interface RunDetail {
   refused_count: number;
   /** Its agents in the order of their creation, the root first. */
   agents: Agent[];
+  /** The steps of its plan; empty if it has none. */
+  plan?: PlannedStep[];
   /** What the agents of each depth spent. */
   by_depth: Depth[];
   /** The run's changes to files, if it has ended and made any. */

@@ -5,6 +5,7 @@ import {
   followEvents,
   getRun,
   getTimeline,
+  listEvents,
   type Delta,
   type Event as JournalEvent,
   type Problem,
@@ -21,6 +22,8 @@ import { isOpen } from './runs.svelte';
 const STATUS_MS = 5_000;
 /** A hidden tab gives its connections back after this time: a browser has few of them for all tabs of a server. */
 const HIDDEN_MS = 20_000;
+/** States of the past that are kept: moving a slider to and fro reads none twice. */
+const PASTS_MAX = 64;
 /** Events that arrive within this time are reported together. */
 const GATHER_MS = 16;
 /** Kinds of events after which a question may be new or answered. */
@@ -48,6 +51,13 @@ export class RunStore {
   stream = $state<StreamState>('connecting');
   problem = $state.raw<Problem>();
 
+  /** The event to which the user went back; nothing while the run is shown as it is now. */
+  at = $state<number>();
+  /** The run as it was at that event, and the event. */
+  past = $state.raw<{ detail: RunDetail; event: JournalEvent | undefined }>();
+
+  #pasts = new Map<number, { detail: RunDetail; event: JournalEvent | undefined }>();
+  #isTravelling = false;
   #events: Following | undefined;
   #last = 0;
   #refresh: Coalesced;
@@ -75,6 +85,55 @@ export class RunStore {
     return this.detail !== undefined && isOpen(this.detail);
   }
 
+  /** The run as the user wants to see it: now, or as it was. */
+  get shown(): RunDetail | undefined {
+    return this.at === undefined ? this.detail : (this.past?.detail ?? this.detail);
+  }
+
+  /** Goes back to an event, or to now. */
+  travel(at: number | undefined): void {
+    if (at === this.at) return;
+    this.at = at;
+    if (at === undefined) this.past = undefined;
+    else void this.#travel();
+  }
+
+  async #travel(): Promise<void> {
+    if (this.#isTravelling) return;
+    this.#isTravelling = true;
+    const { signal } = this.#stop;
+    try {
+      // A slider moves faster than answers come: what counts is where it is when one has come.
+      while (this.at !== undefined && !signal.aborted) {
+        const at = this.at;
+        const known = this.#pasts.get(at) ?? (await this.#readPast(at, signal));
+        this.past = known;
+        if (this.at === at) break;
+      }
+    } catch (error) {
+      if (error instanceof ApiError) this.problem = error.problem;
+    } finally {
+      this.#isTravelling = false;
+    }
+  }
+
+  async #readPast(at: number, signal: AbortSignal): Promise<{ detail: RunDetail; event: JournalEvent | undefined }> {
+    const [detail, page] = await Promise.all([
+      getRun(this.run, { at }, { signal }),
+      listEvents(this.run, { after: at - 1, limit: 1 }, { signal }),
+    ]);
+    const past = { detail, event: page.events[0] };
+    this.#pasts.set(at, past);
+    for (const oldest of this.#pasts.keys()) {
+      if (this.#pasts.size <= PASTS_MAX) break;
+      this.#pasts.delete(oldest);
+    }
+    return past;
+  }
+
+  /** Whether a process executes it. */
+  readonly isRunning = $derived(this.detail?.status === 'running');
+
   /** Calls back with new events, once for all that arrive together. Returns how to stop it. */
   onNews(reader: Reader): () => void {
     this.#readers.add(reader);
@@ -88,6 +147,11 @@ export class RunStore {
     return () => {
       this.#timelineReaders -= 1;
     };
+  }
+
+  /** Reads the run soon: a command may have changed it. */
+  readAgain(): void {
+    this.#refresh.ask();
   }
 
   /** Follows what models write at the moment. Nothing may rely on it: some of it may be missing. */

@@ -1,0 +1,30 @@
+// The tabs of a run. A new one is a component and its row here.
+
+import type { Component } from 'svelte';
+
+import type { RunStore } from '../../stores/run.svelte';
+import Agents from './Agents.svelte';
+import Journal from './Journal.svelte';
+
+/** What a tab gets. */
+export interface TabProps {
+  store: RunStore;
+  /** The parts of the place after the name of the tab. */
+  rest: readonly string[];
+}
+
+export interface Tab {
+  /** The part of the place: `#/runs/k3f9ab2c/journal`. */
+  readonly name: string;
+  /** Its label in the bar of tabs; without one, other views link to it. */
+  readonly label: string | undefined;
+  readonly component: Component<TabProps>;
+  /** Whether it shows `store.shown`, which the user can take back to an earlier event. */
+  readonly showsPast?: boolean;
+}
+
+/** The first one is shown without a name. */
+export const TABS: readonly Tab[] = [
+  { name: '', label: 'Agents', component: Agents, showsPast: true },
+  { name: 'journal', label: 'Journal', component: Journal },
+];
