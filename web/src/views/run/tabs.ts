@@ -2,9 +2,11 @@
 
 import type { Component } from 'svelte';
 
+import type { RunDetail } from '../../api/client';
 import type { RunStore } from '../../stores/run.svelte';
 import Agents from './Agents.svelte';
 import Journal from './Journal.svelte';
+import Plan from './Plan.svelte';
 
 /** What a tab gets. */
 export interface TabProps {
@@ -21,10 +23,13 @@ export interface Tab {
   readonly component: Component<TabProps>;
   /** Whether it shows `store.shown`, which the user can take back to an earlier event. */
   readonly showsPast?: boolean;
+  /** Whether a run has something to show in it; without it, every run has. */
+  readonly isFor?: (detail: RunDetail) => boolean;
 }
 
 /** The first one is shown without a name. */
 export const TABS: readonly Tab[] = [
   { name: '', label: 'Agents', component: Agents, showsPast: true },
+  { name: 'plan', label: 'Plan', component: Plan, showsPast: true, isFor: (detail) => (detail.plan?.length ?? 0) > 0 },
   { name: 'journal', label: 'Journal', component: Journal },
 ];
