@@ -1,6 +1,6 @@
 import './code.ts';
 import './format.ts';
 import './graph.ts';
-import './lanes.ts';
+import './tracks.ts';
 import './markdown.ts';
 import './places.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { RunTimeline } from '../src/api/client';
-import { busyOf, inside, niceStep, tickWords, timeOf, xOf, zoomed } from '../src/views/run/lanes';
+import { busyOf, inside, niceStep, tickWords, timeOf, xOf, zoomed } from '../src/views/run/tracks';
 
 const whole = { from: 0, until: 1_000 };
 

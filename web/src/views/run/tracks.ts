@@ -1,4 +1,4 @@
-// The timeline: what is where, and how it is drawn. One lane for each row of the tree.
+// The timeline: what is where, and how it is drawn. One track for each row of the tree.
 
 import type { Activity, AgentTrack, EffectSpan, RunTimeline } from '../../api/client';
 
@@ -8,7 +8,7 @@ export interface Range {
   readonly until: number;
 }
 
-export interface Lane {
+export interface TrackRow {
   readonly track: AgentTrack | undefined;
   readonly isSelected: boolean;
 }
@@ -16,12 +16,12 @@ export interface Lane {
 export interface Picture {
   readonly width: number;
   readonly height: number;
-  /** The height of the part with the axis, above the lanes. */
+  /** The height of the part with the axis, above the tracks. */
   readonly head: number;
   readonly rowHeight: number;
-  /** The first of the lanes, and how far it is scrolled out. */
+  /** The first of the tracks, and how far it is scrolled out. */
   readonly top: number;
-  readonly lanes: readonly Lane[];
+  readonly rows: readonly TrackRow[];
   readonly range: Range;
   /** Until when the run is known. */
   readonly now: number;
@@ -186,7 +186,7 @@ export function timeOf(x: number, range: Range, width: number): number {
   return range.from + (x / width) * (range.until - range.from);
 }
 
-/** Where the bar of an effect is in its lane. */
+/** Where the bar of an effect is in its track. */
 function barOf(level: number, count: number, rowHeight: number): { y: number; height: number } {
   const room = rowHeight - BAND - 8;
   const height = Math.max(2, room / count - (count > 1 ? 1 : 0));
@@ -201,15 +201,15 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, colour
   context.rect(0, head, width, height - head);
   context.clip();
   drawGrid(context, picture, colours);
-  for (const [at, lane] of picture.lanes.entries()) {
+  for (const [at, row] of picture.rows.entries()) {
     const y = head + picture.top + at * rowHeight;
-    if (lane.isSelected) {
+    if (row.isSelected) {
       context.fillStyle = colours['selected'] ?? '';
       context.fillRect(0, y, width, rowHeight);
     }
     context.fillStyle = colours['line'] ?? '';
     context.fillRect(0, y + rowHeight - 1, width, 1);
-    if (lane.track !== undefined) drawLane(context, lane.track, y, picture, colours);
+    if (row.track !== undefined) drawTrack(context, row.track, y, picture, colours);
   }
   context.restore();
   drawHead(context, picture, colours);
@@ -287,7 +287,7 @@ function drawHead(context: CanvasRenderingContext2D, picture: Picture, colours: 
   }
 }
 
-function drawLane(
+function drawTrack(
   context: CanvasRenderingContext2D,
   track: AgentTrack,
   y: number,
@@ -339,7 +339,7 @@ function drawLane(
   }
 }
 
-/** What is at a place of a lane. */
+/** What is at a place of a track. */
 export function hit(track: AgentTrack, time: number, y: number, picture: Picture): Hit | undefined {
   const { rowHeight, now, range, width } = picture;
   const { levels, count } = cachedLevels(track);
