@@ -61,6 +61,7 @@ export class RunStore {
   #events: Following | undefined;
   #last = 0;
   #refresh: Coalesced;
+  #refreshTimeline: Coalesced;
   #status: Polling;
   #hidden: ReturnType<typeof setTimeout> | undefined;
   #readers = new Set<Reader>();
@@ -71,10 +72,11 @@ export class RunStore {
   constructor(run: string) {
     this.run = run;
     this.#refresh = coalesce(() => this.#read());
+    this.#refreshTimeline = coalesce(() => this.#readTimeline());
     this.#status = poll(
       () => STATUS_MS,
       async () => {
-        if (this.detail === undefined || isOpen(this.detail)) this.#refresh.ask();
+        if (this.detail === undefined || isOpen(this.detail)) this.#ask();
         return true;
       },
     );
@@ -143,7 +145,7 @@ export class RunStore {
   /** Keeps `timeline` up to date until the returned function is called. */
   wantTimeline(): () => void {
     this.#timelineReaders += 1;
-    this.#refresh.ask();
+    this.#ask();
     return () => {
       this.#timelineReaders -= 1;
     };
@@ -151,7 +153,7 @@ export class RunStore {
 
   /** Reads the run soon: a command may have changed it. */
   readAgain(): void {
-    this.#refresh.ask();
+    this.#ask();
   }
 
   /** Follows what models write at the moment. Nothing may rely on it: some of it may be missing. */
@@ -163,6 +165,7 @@ export class RunStore {
   close(): void {
     this.#stop.abort();
     this.#refresh.stop();
+    this.#refreshTimeline.stop();
     this.#status.stop();
     this.#disconnect();
     clearTimeout(this.#hidden);
@@ -174,7 +177,7 @@ export class RunStore {
     if (document.hidden) {
       this.#hidden = setTimeout(() => this.#disconnect(), HIDDEN_MS);
     } else {
-      this.#refresh.ask();
+      this.#ask();
       this.#connect();
     }
   };
@@ -182,7 +185,6 @@ export class RunStore {
   async #read(): Promise<void> {
     const { signal } = this.#stop;
     try {
-      const timeline = this.#timelineReaders > 0 ? getTimeline(this.run, { signal }) : undefined;
       const detail = await getRun(this.run, {}, { signal });
       // A slow answer never replaces a newer one.
       if (this.detail === undefined || detail.events >= this.detail.events) {
@@ -191,13 +193,23 @@ export class RunStore {
       }
       this.problem = undefined;
       this.#connect();
-      const read = await timeline;
-      if (read !== undefined) this.timeline = read;
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof ApiError) this.problem = error.problem;
       throw error;
     }
+  }
+
+  async #readTimeline(): Promise<void> {
+    if (this.#timelineReaders === 0) return;
+    const read = await getTimeline(this.run, { signal: this.#stop.signal }).catch(() => undefined);
+    if (read !== undefined && read.events >= (this.timeline?.events ?? 0)) this.timeline = read;
+  }
+
+  /** Reads what is shown of the run soon. */
+  #ask(): void {
+    this.#refresh.ask();
+    this.#refreshTimeline.ask();
   }
 
   #connect(): void {
@@ -216,7 +228,7 @@ export class RunStore {
           this.stream = state;
           if (problem !== undefined) this.problem = problem;
           // After a lost connection, and at the end, the run may be in another state than its events say.
-          if (state === 'open' || state === 'ended') this.#refresh.ask();
+          if (state === 'open' || state === 'ended') this.#ask();
         },
       },
     );
@@ -233,7 +245,7 @@ export class RunStore {
     if (ABOUT_QUESTIONS.has(event.kind)) questions.readAgain();
     this.#pending.push(event);
     if (this.#pending.length === 1) setTimeout(() => this.#report(), GATHER_MS);
-    this.#refresh.ask();
+    this.#ask();
   }
 
   #report(): void {
