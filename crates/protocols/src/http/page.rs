@@ -1,5 +1,7 @@
 //! The files of the page that people use in a browser: the bundle in `crates/protocols/page`, which `cargo xtask web`
 //! builds from `web/`. They are part of the program, so that neither a build nor a server needs anything else.
+//!
+//! Why it is like this: `docs/decisions/page-bundle.md`.
 
 use std::io::Write;
 use std::sync::OnceLock;
