@@ -3,9 +3,11 @@
 import type { Component } from 'svelte';
 
 import type { RunDetail } from '../../api/client';
+import { isOpen } from '../../stores/runs.svelte';
 import type { RunStore } from '../../stores/run.svelte';
 import Agents from './Agents.svelte';
 import Journal from './Journal.svelte';
+import Outcome from './Outcome.svelte';
 import Plan from './Plan.svelte';
 
 /** What a tab gets. */
@@ -31,5 +33,6 @@ export interface Tab {
 export const TABS: readonly Tab[] = [
   { name: '', label: 'Agents', component: Agents, showsPast: true },
   { name: 'plan', label: 'Plan', component: Plan, showsPast: true, isFor: (detail) => (detail.plan?.length ?? 0) > 0 },
+  { name: 'outcome', label: 'Outcome', component: Outcome, isFor: (detail) => !isOpen(detail) },
   { name: 'journal', label: 'Journal', component: Journal },
 ];
