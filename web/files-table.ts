@@ -41,7 +41,7 @@ export function filesTable(): Plugin {
       const rows = names.map((name) => {
         const type = TYPES[name.slice(name.lastIndexOf('.') + 1)];
         if (type === undefined) throw new Error(`${name}: files-table.ts does not know this type of file`);
-        return `    file!("${name}", "${type}"),\n`;
+        return `    asset!("${name}", "${type}"),\n`;
       });
       writeFileSync(join(dir, 'files.in'), `[\n${rows.join('')}]\n`);
     },

@@ -70,7 +70,7 @@ export interface Agent {
   /** Its own turns, without its children's. */
   turns: number;
   /** The most turns that it may take in one attempt; null if there is no limit. */
-  turn_limit?: number | null;
+  turn_limit: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;
   /** Its own tool calls in progress, as far as the last events of the run tell. */
@@ -154,7 +154,7 @@ export interface AgentOutcome {
   /** Its own turns, without its children's. */
   turns: number;
   /** The most turns that it may take in one attempt; null if there is no limit. */
-  turn_limit?: number | null;
+  turn_limit: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;
   /** Its own tool calls in progress, as far as the last events of the run tell. */
@@ -628,7 +628,7 @@ export type Code =
   | 'TOOL_ERROR'
   /** The process ended during the operation. The outcome is unknown. */
   | 'INTERRUPTED'
-  /** The requested feature is not built. */
+  /** This machine or this version cannot do it. */
   | 'UNSUPPORTED';
 
 /** A criterion that is a command. */
@@ -1626,11 +1626,11 @@ export interface PlannedStep {
   /** Whether its failure fails the run. */
   required: boolean;
   /** The agent that executes it, once there is one. */
-  agent?: string | null;
+  agent: string | null;
   /** The newest agent that repairs its work. */
-  repair?: string | null;
+  repair: string | null;
   /** Why no agent was created for it. */
-  refused?: Code | null;
+  refused: Code | null;
 }
 
 /** What an apply would do to a file. */
@@ -1798,7 +1798,9 @@ export type RefusedBy =
   /** The agent does not have the tool, or may not have children. */
   | 'grant'
   /** Something that no rule allows: a protected name, a path outside of the workspace, a host that tools may not reach. */
-  | 'policy';
+  | 'policy'
+  /** This machine has no sandbox for the command. */
+  | 'sandbox';
 
 /** An operation that was refused. */
 export interface RefusedCall {

@@ -4,7 +4,7 @@
 //! Why it is like this: `docs/decisions/page-bundle.md`.
 
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use axum::body::Bytes;
 use flate2::Compression;
@@ -40,7 +40,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: &[Asset] = &include!("../../page/files.in");
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| include!("../../page/files.in").into());
 
 impl Asset {
     /// Whether its name changes with its content, so that a browser need never ask for it again.
