@@ -69,7 +69,7 @@ export interface Agent {
   reason?: string | null;
   /** Its own turns, without its children's. */
   turns: number;
-  /** The most turns that it may take in one attempt; null if there is no limit. */
+  /** Its limit of turns, for each attempt; null if there is none. */
   turn_limit: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;
@@ -153,7 +153,7 @@ export interface AgentOutcome {
   reason?: string | null;
   /** Its own turns, without its children's. */
   turns: number;
-  /** The most turns that it may take in one attempt; null if there is no limit. */
+  /** Its limit of turns, for each attempt; null if there is none. */
   turn_limit: number | null;
   /** Its own tool calls that have ended, without its children's. */
   tool_calls: number;

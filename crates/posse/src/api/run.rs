@@ -444,7 +444,7 @@ pub struct Agent {
     pub reason: Option<String>,
     /// Its own turns, without its children's.
     pub turns: u64,
-    /// The most turns that it may take in one attempt; null if there is no limit.
+    /// Its limit of turns, for each attempt; null if there is none.
     #[serde(default)]
     pub turn_limit: Option<u32>,
     /// Its own tool calls that have ended, without its children's.
