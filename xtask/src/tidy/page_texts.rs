@@ -5,6 +5,8 @@
 const SOURCES: &str = "web/src/";
 /// Its generated part, whose texts are those of the API.
 const GENERATED: &str = "web/src/api/client.ts";
+/// The words of programming languages.
+const LANGUAGES: &str = "web/src/lib/code/";
 /// The attributes whose values users read, on the screen or through its reader.
 const READ: &[&str] =
     &["alt", "aria-label", "aria-valuetext", "label", "placeholder", "title", "what", "words"];
@@ -12,7 +14,7 @@ const READ: &[&str] =
 /// Whether a file belongs to the page and is written by hand.
 pub(crate) fn is_source(path: &str) -> bool {
     let is_code = [".ts", ".svelte"].iter().any(|end| path.ends_with(end));
-    path.starts_with(SOURCES) && path != GENERATED && is_code
+    path.starts_with(SOURCES) && path != GENERATED && !path.starts_with(LANGUAGES) && is_code
 }
 
 /// The texts of a file in their order.
