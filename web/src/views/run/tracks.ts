@@ -211,6 +211,14 @@ export function draw(context: CanvasRenderingContext2D, picture: Picture, colour
     context.fillRect(0, y + rowHeight - 1, width, 1);
     if (row.track !== undefined) drawTrack(context, row.track, y, picture, colours);
   }
+  if (picture.mark !== undefined) {
+    // What came later is there, but pale.
+    const x = Math.max(0, xOf(picture.mark, range, width));
+    context.fillStyle = colours['panel'] ?? '';
+    context.globalAlpha = 0.65;
+    context.fillRect(x, head, width - x, height - head);
+    context.globalAlpha = 1;
+  }
   context.restore();
   drawHead(context, picture, colours);
   const line = (time: number, colour: string, from: number) => {
@@ -333,7 +341,7 @@ function drawTrack(
       context.rect(from, y + top, until - from - 3, height);
       context.clip();
       context.fillStyle = '#ffffff';
-      context.fillText(effect.kind === 'model' ? effect.name : effect.name, from + 4, y + top + height / 2 + 0.5);
+      context.fillText(effect.name, from + 4, y + top + height / 2 + 0.5);
       context.restore();
     }
   }
