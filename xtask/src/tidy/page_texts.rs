@@ -13,13 +13,17 @@ const READ: &[&str] =
 
 /// Whether a file belongs to the page and is written by hand.
 pub(crate) fn is_source(path: &str) -> bool {
-    let is_code = [".ts", ".svelte"].iter().any(|end| path.ends_with(end));
+    let is_code = matches!(extension(path), "ts" | "svelte");
     path.starts_with(SOURCES) && path != GENERATED && !path.starts_with(LANGUAGES) && is_code
+}
+
+fn extension(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
 /// The texts of a file in their order.
 pub(crate) fn of(path: &str, text: &str, is_prose: fn(&str) -> bool) -> Vec<String> {
-    if !path.ends_with(".svelte") {
+    if extension(path) != "svelte" {
         return literals(text, is_prose);
     }
     let (markup, code) = without(text, "script");
