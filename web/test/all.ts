@@ -1,4 +1,5 @@
 import './code.ts';
+import './follow.ts';
 import './format.ts';
 import './graph.ts';
 import './tracks.ts';
