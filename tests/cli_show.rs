@@ -131,14 +131,14 @@ fn a_run_is_shown_as_json() {
                          "by": "grant", "reason": "the tool is not among the agent's tools", "at": "", "seq": 0}],
             "agents": [
                 {"id": run, "parent": null, "depth": 0, "definition": "coder", "title": "Find it,", "model": model, "state": "closed",
-                 "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 2,
+                 "final_status": "completed", "close_reason": "integrated", "turns": 2, "turn_limit": 40, "tool_calls": 2,
                  "open_calls": 0, "refused": 0, "files_changed": 0, "wall_ms": 0, "turns_exhausted": false, "usage": usage(2700, 120), "subtree_usage": usage(3400, 170)},
                 {"id": format!("{run}.1"), "parent": run, "depth": 1, "definition": "explore", "title": "find it", "model": model, "state": "closed",
-                 "final_status": "completed", "close_reason": "integrated", "turns": 2, "tool_calls": 3,
+                 "final_status": "completed", "close_reason": "integrated", "turns": 2, "turn_limit": 15, "tool_calls": 3,
                  "open_calls": 0, "refused": 1, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": usage(700, 50), "subtree_usage": usage(700, 50)},
                 {"id": format!("{run}.2"), "parent": run, "depth": 1, "definition": "general", "title": "change it", "model": model,
                  "code": "MODEL_ERROR", "reason": "broken", "state": "closed",
-                 "final_status": "failed", "close_reason": "execution", "turns": 0, "tool_calls": 0,
+                 "final_status": "failed", "close_reason": "execution", "turns": 0, "turn_limit": 20, "tool_calls": 0,
                  "open_calls": 0, "refused": 0, "files_changed": null, "wall_ms": 0, "turns_exhausted": false, "usage": zero, "subtree_usage": zero},
             ],
             "by_depth": [

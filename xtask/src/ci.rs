@@ -62,6 +62,7 @@ const STAGES: &[Stage] = &[
         promise: "dependencies may be used and are not known to be bad",
         run: || licences::run(&[]),
     },
+    Stage { name: "web", promise: "the page in the program is the one in web/", run: crate::web::short },
     Stage { name: "clippy", promise: "no warning anywhere", run: clippy },
     Stage { name: "test", promise: "every test passes", run: test },
     Stage {

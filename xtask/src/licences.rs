@@ -15,6 +15,9 @@ use crate::{Failure, Outcome};
 /// The only allowed source of dependencies, as cargo spells it in the lock file.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
+/// Tools that build the page and are not in it, by the beginning of their names, with their licences.
+const PAGE_TOOLS: &[(&str, &str)] = &[("lightningcss", "MPL-2.0")];
+
 /// Fails if anything is not allowed by the policy, and lists all of it.
 pub(crate) fn run(_: &[String]) -> Outcome {
     let path = root().join("deny.toml");
@@ -23,7 +26,10 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     let policy = Policy::parse(&text)?;
     let mut packages = packages(&metadata(&[])?)?;
     packages.extend(self::packages(&metadata(&["--manifest-path", crate::fuzz::MANIFEST])?)?);
-    let breaches: Vec<String> = packages.iter().flat_map(|package| policy.breaches(package)).collect();
+    let page = packages_of_the_page()?;
+    let of_the_page = page.iter().filter(|package| !is_allowed_tool(package));
+    let breaches: Vec<String> =
+        packages.iter().chain(of_the_page).flat_map(|package| policy.breaches(package)).collect();
     if !breaches.is_empty() {
         return Err(Failure::new(format!(
             "{} breaches of deny.toml\n{}",
@@ -31,7 +37,8 @@ pub(crate) fn run(_: &[String]) -> Outcome {
             breaches.join("\n")
         )));
     }
-    println!("{} packages: licences, sources and versions are within deny.toml", packages.len());
+    let count = packages.len() + page.len();
+    println!("{count} packages: licences, sources and versions are within deny.toml");
     if cargo_has(&["deny", "--version"]) {
         return run_command(&mut cargo(&["deny", "check", "licenses", "bans", "sources"]));
     }
@@ -60,6 +67,36 @@ fn packages(metadata: &Value) -> Result<Vec<Package>, Failure> {
             })
         })
         .collect()
+}
+
+/// The packages that build the page. Those that are in the bundle are named in its `licences.txt`, with their texts.
+fn packages_of_the_page() -> Result<Vec<Package>, Failure> {
+    let path = root().join("web/package-lock.json");
+    let failed = |error: String| Failure::new(format!("web/package-lock.json: {error}"));
+    let text = std::fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    let lock: Value = serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
+    let list = lock["packages"].as_object().ok_or_else(|| failed("it has no packages".to_owned()))?;
+    // The one without a name is the page itself.
+    let named =
+        list.iter().filter_map(|(place, package)| Some((place.rsplit_once("node_modules/")?.1, package)));
+    named
+        .map(|(name, package)| {
+            let version = package["version"].as_str().and_then(|version| version.parse().ok());
+            Ok(Package {
+                name: name.to_owned(),
+                version: version.ok_or_else(|| failed(format!("{name} has no version")))?,
+                licence: package["license"].as_str().map(str::to_owned),
+                source: None,
+            })
+        })
+        .collect()
+}
+
+/// Whether a package that builds the page may have a licence that no dependency of the program may have: it is not part
+/// of what it builds.
+fn is_allowed_tool(package: &Package) -> bool {
+    let licence = package.licence.as_deref().unwrap_or_default();
+    PAGE_TOOLS.iter().any(|(name, allowed)| package.name.starts_with(name) && licence == *allowed)
 }
 
 /// The part of `deny.toml` that can be checked without cargo-deny.
@@ -219,6 +256,20 @@ mod tests {
     fn an_exception_is_for_its_package_only() {
         assert!(breaches_of("odd", "1.0.0", Some("MPL-2.0"), None).is_empty());
         assert_eq!(breaches_of("even", "1.0.0", Some("MPL-2.0"), None).len(), 1);
+    }
+
+    #[test]
+    fn a_tool_that_builds_the_page_may_have_its_own_licence_and_no_other() {
+        let tool = |name: &str, licence: &str| Package {
+            name: name.to_owned(),
+            version: Version::new(1, 0, 0),
+            licence: Some(licence.to_owned()),
+            source: None,
+        };
+        assert!(is_allowed_tool(&tool("lightningcss-linux-x64-gnu", "MPL-2.0")));
+        assert!(!is_allowed_tool(&tool("lightningcss", "GPL-3.0-only")));
+        assert!(!is_allowed_tool(&tool("svelte", "MPL-2.0")));
+        assert!(packages_of_the_page().expect("the packages").iter().any(|package| package.name == "svelte"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod reference;
 mod replays;
 mod sdks;
 mod tidy;
+mod web;
 
 use std::fmt;
 use std::process::ExitCode;
@@ -79,6 +80,11 @@ const VERBS: &[Verb] = &[
         name: "sdks",
         about: "whether the official SDKs understand the mock model server",
         run: sdks::run,
+    },
+    Verb {
+        name: "web",
+        about: "builds the page in crates/protocols/page; `check`: it is the built one; `test`: in a browser",
+        run: web::run,
     },
     Verb { name: "licences", about: "licences, sources and versions of dependencies", run: licences::run },
 ];

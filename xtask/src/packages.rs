@@ -18,27 +18,44 @@ struct Program {
 /// `strace` shows which programs a hostile project fails to run, `tmux` what the live view leaves on a screen.
 const NEEDED: &[Program] =
     &[Program { name: "strace", package: "strace" }, Program { name: "tmux", package: "tmux" }];
+/// `npm` installs what builds the page, and `node` runs it.
+const NEEDED_FOR_THE_PAGE: &[Program] =
+    &[Program { name: "node", package: "nodejs" }, Program { name: "npm", package: "npm" }];
 /// `-n`: no user is present to type a password.
 const SUDO: [&str; 2] = ["sudo", "-n"];
 
 pub(crate) fn ready() -> Outcome {
+    ready_with(NEEDED, "the tests need")
+}
+
+pub(crate) fn ready_for_the_page() -> Outcome {
+    ready_with(NEEDED_FOR_THE_PAGE, "building the page needs")
+}
+
+fn ready_with(needed: &[Program], purpose: &str) -> Outcome {
     #[expect(clippy::disallowed_methods, reason = "PATH is where programs are looked for")]
     let path = env::var_os("PATH").unwrap_or_default();
     // The owner of `/proc/self` is the current user.
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-    install(&path, is_root, run_command)
+    install(needed, purpose, &path, is_root, run_command)
 }
 
 /// Installs what is missing on this path, by commands that `run` executes.
-fn install(path: &OsStr, is_root: bool, mut run: impl FnMut(&mut Command) -> Outcome) -> Outcome {
-    let missing: Vec<&Program> = NEEDED.iter().filter(|program| find(path, program.name).is_none()).collect();
+fn install(
+    needed: &[Program],
+    purpose: &str,
+    path: &OsStr,
+    is_root: bool,
+    mut run: impl FnMut(&mut Command) -> Outcome,
+) -> Outcome {
+    let missing: Vec<&Program> = needed.iter().filter(|program| find(path, program.name).is_none()).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let may_install = is_root
         || find(path, SUDO[0]).is_some_and(|sudo| run(Command::new(sudo).args([SUDO[1], "true"])).is_ok());
     let Some(apt) = find(path, "apt-get").filter(|_| may_install) else {
-        return Err(by_hand(&missing, "it cannot be installed from here"));
+        return Err(by_hand(purpose, &missing, "it cannot be installed from here"));
     };
     let mut apt_get = |args: &[&str]| {
         let mut command = if is_root { Command::new(&apt) } else { Command::new(SUDO[0]) };
@@ -51,16 +68,16 @@ fn install(path: &OsStr, is_root: bool, mut run: impl FnMut(&mut Command) -> Out
     let options = ["install", "--yes", "--quiet", "--no-install-recommends"];
     apt_get(&["update", "--quiet"])
         .and_then(|()| apt_get(&[&options, &packages[..]].concat()))
-        .map_err(|failure| by_hand(&missing, &failure.to_string()))
+        .map_err(|failure| by_hand(purpose, &missing, &failure.to_string()))
 }
 
 /// What a user has to do, and why.
-fn by_hand(missing: &[&Program], why: &str) -> Failure {
+fn by_hand(purpose: &str, missing: &[&Program], why: &str) -> Failure {
     let list = |part: fn(&Program) -> &'static str| -> String {
         missing.iter().map(|program| part(program)).collect::<Vec<_>>().join(" ")
     };
     Failure::new(format!(
-        "the tests need {}, which is missing ({why}); install it with the tool of your system, such as \
+        "{purpose} {}, which is missing ({why}); install it with the tool of your system, such as \
          `sudo apt-get install {}`",
         list(|program| program.name),
         list(|program| program.package),
@@ -87,7 +104,7 @@ mod tests {
             fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o755)).expect("its mode");
         }
         let mut ran = Vec::new();
-        let ended = install(dir.path().as_os_str(), is_root, |command| {
+        let ended = install(NEEDED, "the tests need", dir.path().as_os_str(), is_root, |command| {
             let words = std::iter::once(command.get_program()).chain(command.get_args());
             let names = words.map(|word| PathBuf::from(word).file_name().unwrap_or(word).to_owned());
             let line: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();

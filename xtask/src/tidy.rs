@@ -12,6 +12,7 @@ mod layers;
 mod mask;
 mod modules;
 mod names;
+mod page_texts;
 mod pages;
 mod shape;
 mod source;
@@ -88,6 +89,8 @@ pub(crate) fn run(_: &[String]) -> Outcome {
     breaches.extend(sources.iter().flat_map(|source| glossary::check_names(source, &synonyms)));
     breaches.extend(sources.iter().flat_map(|source| words::check_rust(source, &synonyms)));
     breaches.extend(texts.iter().flat_map(|(path, text)| words::check_markdown(path, text, &synonyms)));
+    let of_the_page = texts.iter().filter(|(path, _)| page_texts::is_source(path));
+    breaches.extend(of_the_page.flat_map(|(path, text)| words::check_page(path, text, &synonyms)));
     breaches.extend(decisions::check(&texts));
     breaches.extend(pages::check(&texts, &sources));
     breaches.extend(desks::check(&sources));

@@ -2,13 +2,14 @@
 //! voice of the program in one sitting. `cargo xtask tidy` fails if the file is out of date.
 //!
 //! The help comes from clap and the lines of the timeline from one example of each event, by way of the generated pages
-//! of `docs/reference`. Messages are string literals of the sources that read like prose. The file has no line
+//! of `docs/reference`. Messages are string literals of the sources that read like prose, and the texts of the page. The file has no line
 //! numbers, so that only a change of a text changes it.
 
 use std::fmt::Write;
 
 use super::Breach;
 use super::mask::{Prose, is_word};
+use super::page_texts;
 use super::source::Source;
 
 /// The collected texts.
@@ -88,6 +89,14 @@ pub(crate) fn collect(texts: &[(String, String)], sources: &[Source]) -> String 
                 let file = source.path.split_once("/src/").map_or("", |(_, file)| file);
                 let _ = write!(voice, "\n-- {file}\n{}\n", messages.join("\n"));
             }
+        }
+    }
+    let _ = write!(voice, "\n\n======== page\n");
+    for (path, text) in texts.iter().filter(|(path, _)| page_texts::is_source(path)) {
+        let messages = distinct(page_texts::of(path, text, is_prose));
+        if !messages.is_empty() {
+            let file = path.split_once("/src/").map_or("", |(_, file)| file);
+            let _ = write!(voice, "\n-- {file}\n{}\n", messages.join("\n"));
         }
     }
     voice

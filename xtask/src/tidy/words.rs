@@ -113,6 +113,11 @@ pub(crate) fn check_markdown(path: &str, text: &str, synonyms: &[String]) -> Vec
     check(path, &words_of(text, 0, true), synonyms, |at| text[..at].matches('\n').count() + 1)
 }
 
+/// Breaches in a source of the page: in its comments and in what users read. Its names are words too.
+pub(crate) fn check_page(path: &str, text: &str, synonyms: &[String]) -> Vec<Breach> {
+    check(path, &words_of(text, 0, true), synonyms, |at| text[..at].matches('\n').count() + 1)
+}
+
 fn check(path: &str, words: &[Word<'_>], synonyms: &[String], line: impl Fn(usize) -> usize) -> Vec<Breach> {
     let is_allowed = |phrase: &str| {
         ALLOWED.iter().any(|(place, word, _)| path.starts_with(place) && (*word == "*" || *word == phrase))

@@ -61,7 +61,7 @@ pub use progress::{AgentTaskEvent, Delta, DeltaPart, TaskEvent, TaskState};
 pub use report::{CheckResult, ReportResult};
 pub use run::{
     Agent, AgentOutcome, BlockedOn, CloseReason, Depth, FailedAgent, FilesOfRun, Outcome, OutcomeType,
-    RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
+    PlannedStep, RefusedBy, RefusedCall, ReplayVerdict, RunDetail, RunReference, RunStatus, RunSummary,
 };
 pub use schema::{Object, json_schema};
 pub use server::{

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{MergeConflict, RunExit, Usage, timestamp};
-use crate::view::{self, ContinuedAgent, RunFigures, ShownStatus, SpendingTotal};
+use crate::view::{self, ContinuedAgent, RunFigures, ShownStatus, SpendingTotal, StepView};
 use crate::{AgentView, FailKind, Figures, RunOutcome, RunResult, RunView};
 
 /// The status of a run.
@@ -444,6 +444,9 @@ pub struct Agent {
     pub reason: Option<String>,
     /// Its own turns, without its children's.
     pub turns: u64,
+    /// Its limit of turns, for each attempt; null if there is none.
+    #[serde(default)]
+    pub turn_limit: Option<u32>,
     /// Its own tool calls that have ended, without its children's.
     pub tool_calls: u64,
     /// Its own tool calls in progress, as far as the last events of the run tell.
@@ -489,6 +492,7 @@ impl Agent {
             code: agent.failure.as_ref().map(|failure| failure.code),
             reason: agent.failure.as_ref().map(|failure| failure.reason.clone()),
             turns,
+            turn_limit: agent.turn_limit,
             tool_calls,
             open_calls: agent.open_calls,
             refused: agent.own.refused,
@@ -555,6 +559,37 @@ impl Depth {
     }
 }
 
+/// A step of the plan that a run executes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedStep {
+    /// Its title, which no other step of the plan has.
+    pub title: String,
+    /// The titles of the steps that come before it.
+    pub depends_on: Vec<String>,
+    /// Whether its failure fails the run.
+    pub required: bool,
+    /// The agent that executes it, once there is one.
+    pub agent: Option<String>,
+    /// The newest agent that repairs its work.
+    pub repair: Option<String>,
+    /// Why no agent was created for it.
+    pub refused: Option<Code>,
+}
+
+impl From<&StepView> for PlannedStep {
+    fn from(step: &StepView) -> Self {
+        let id = |agent: &Option<crate::AgentId>| agent.as_ref().map(ToString::to_string);
+        Self {
+            title: step.title.clone(),
+            depends_on: step.depends_on.clone(),
+            required: step.required,
+            agent: id(&step.agent),
+            repair: id(&step.repair),
+            refused: step.refused,
+        }
+    }
+}
+
 /// A run with its agents.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunDetail {
@@ -595,6 +630,9 @@ pub struct RunDetail {
     pub refused_count: u64,
     /// Its agents in the order of their creation, the root first.
     pub agents: Vec<Agent>,
+    /// The steps of its plan; empty if it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plan: Vec<PlannedStep>,
     /// What the agents of each depth spent.
     pub by_depth: Vec<Depth>,
     /// The run's changes to files, if it has ended and made any.
@@ -642,6 +680,7 @@ impl RunDetail {
             refused: run.refused().iter().map(RefusedCall::from).collect(),
             refused_count: run.refused().count(),
             agents: run.agents().iter().map(agent).collect(),
+            plan: run.plan().steps().iter().map(PlannedStep::from).collect(),
             by_depth: figures.by_depth().iter().map(|(depth, total)| Depth::new(*depth, total)).collect(),
             result: files.result.cloned(),
             conflicts: files.conflicts.iter().map(MergeConflict::from).collect(),

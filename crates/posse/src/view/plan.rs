@@ -4,6 +4,7 @@ use posse_domain::code::Code;
 use posse_domain::event::{EventBody, EventKind};
 use posse_domain::id::AgentId;
 use posse_domain::lifecycle::step_number;
+use posse_domain::plan::Step;
 
 use super::{ViewEvent, ViewPart};
 
@@ -12,6 +13,10 @@ use super::{ViewEvent, ViewPart};
 pub struct StepView {
     /// The title from the plan.
     pub title: String,
+    /// The titles of the steps that come before it.
+    pub depends_on: Vec<String>,
+    /// Whether its failure fails the run.
+    pub required: bool,
     /// The sub-agent that executes it, once it was created.
     pub agent: Option<AgentId>,
     /// The newest sub-agent that repairs it.
@@ -55,13 +60,15 @@ impl ViewPart for PlanView {
     fn apply(&mut self, event: &ViewEvent<'_>) {
         match event.body {
             EventBody::RunPlanned(e) => {
-                let step = |title: &String| StepView {
-                    title: title.clone(),
+                let step = |planned: &Step| StepView {
+                    title: planned.title.clone(),
+                    depends_on: planned.depends_on.clone(),
+                    required: planned.required,
                     agent: None,
                     repair: None,
                     refused: None,
                 };
-                self.steps = e.plan.steps.iter().map(|planned| step(&planned.title)).collect();
+                self.steps = e.plan.steps.iter().map(step).collect();
             }
             EventBody::SubagentCreated(e) if e.parent_id.is_root() => {
                 if let Some(step) = self.step_of(&e.call_id) {

@@ -88,10 +88,12 @@ pub struct Track {
     merging_since_ms: Option<i64>,
     /// The tool calls of the last reply that have no result yet.
     open_calls: usize,
+    /// The call of its parent that asked for it.
+    call_id: Option<String>,
 }
 
 impl Track {
-    fn new(agent: AgentId, at_ms: i64) -> Self {
+    fn new(agent: AgentId, at_ms: i64, call_id: Option<String>) -> Self {
         let first = TrackSpan { activity: TrackActivity::Waiting, from_ms: at_ms };
         Self {
             agent,
@@ -101,7 +103,13 @@ impl Track {
             omitted: 0,
             merging_since_ms: None,
             open_calls: 0,
+            call_id,
         }
+    }
+
+    /// When the agent was created.
+    fn created_at_ms(&self) -> Option<i64> {
+        self.spans.front().map(|first| first.from_ms)
     }
 
     /// Its newest effects that have ended, at most [`TRACK_MAX_SPANS`], in the order of their ends.
@@ -260,6 +268,14 @@ impl Tracks {
         self.last_seq
     }
 
+    /// Since when a call waited that ends now, if it waited for the child that it had asked for: its own time is only that
+    /// of the result.
+    fn waiting_since_ms(&self, event: &ViewEvent<'_>) -> Option<i64> {
+        let EventBody::ToolFinished(call) = event.body else { return None };
+        let child = self.get(call.child.as_ref()?)?;
+        child.created_at_ms().filter(|_| child.call_id.as_deref() == Some(call.call_id.as_str()))
+    }
+
     /// Applies the next event. An event that the tracks already have changes nothing.
     pub fn apply_event(&mut self, event: &JournalEvent) {
         if event.seq > self.last_seq {
@@ -299,12 +315,22 @@ impl ViewPart for Tracks {
 
     fn apply(&mut self, event: &ViewEvent<'_>) {
         self.last_seq = event.seq;
-        if let EventBody::RunStarted(_) | EventBody::SubagentCreated(_) = event.body {
+        let call_id = match event.body {
+            EventBody::RunStarted(_) => Some(None),
+            EventBody::SubagentCreated(e) => Some(Some(e.call_id.clone())),
+            _ => None,
+        };
+        if let Some(call_id) = call_id {
             self.index.insert(event.agent.clone(), self.list.len());
-            self.list.push(Track::new(event.agent.clone(), event.at_ms));
+            self.list.push(Track::new(event.agent.clone(), event.at_ms, call_id));
         }
+        let since_ms = self.waiting_since_ms(event);
         if let Some(at) = self.index.get(event.agent) {
-            self.list[*at].apply(event);
+            let track = &mut self.list[*at];
+            track.apply(event);
+            if let (Some(since_ms), Some(call)) = (since_ms, track.effects.back_mut()) {
+                call.from_ms = since_ms.min(call.until_ms);
+            }
         }
     }
 }
@@ -317,7 +343,7 @@ mod tests {
     use crate::{NewRun, Posse};
 
     fn track(spans: &[(TrackActivity, i64)], ended_at_ms: Option<i64>) -> Track {
-        let mut track = Track::new("k3f9ab2c".parse().expect("an id"), spans[0].1);
+        let mut track = Track::new("k3f9ab2c".parse().expect("an id"), spans[0].1, None);
         for (activity, at_ms) in spans {
             track.begin(*activity, *at_ms);
         }

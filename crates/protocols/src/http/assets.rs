@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use url::form_urlencoded;
 
-use super::page::page;
+use super::page::{Asset, page};
 use super::problem::{Problem, ProblemCode};
 use super::reply::Reply;
 use super::session;
@@ -26,6 +26,8 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 /// How long a browser keeps a file whose name changes with its content.
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+/// The compression of files.
+const GZIP: &str = "gzip";
 /// The answer to a browser with a token that the server does not have.
 const REFUSED: &str = "This link does not open the page: its token is wrong, revoked or has expired.\n\n\
                        The server prints the link with its present token when it starts. Open that link, or ask the \
@@ -47,19 +49,38 @@ pub(super) fn respond(state: &ServerState, method: &Method, uri: &Uri, headers: 
         return log_in(state, &token);
     }
     match page(uri.path()) {
-        Some(asset) => {
-            let content = HeaderValue::from_static(asset.content_type);
-            let whole = Reply::Whole(StatusCode::OK, content, asset.bytes.into());
-            let mut response = whole.into_response(true, headers);
-            response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, POLICY);
-            if asset.is_named_by_content {
-                response.headers_mut().insert(header::CACHE_CONTROL, FOREVER);
-            }
-            response
-        }
+        Some(asset) => file(asset, headers),
         None => Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "there is nothing at this path")
             .into_response(),
     }
+}
+
+/// A file of the page, compressed for a client that accepts it.
+fn file(asset: &'static Asset, request: &HeaderMap) -> Response {
+    let is_compressed = accepts_gzip(request);
+    let body = if is_compressed { asset.compressed() } else { asset.bytes.into() };
+    let whole = Reply::Whole(StatusCode::OK, HeaderValue::from_static(asset.content_type), body);
+    let mut response = whole.into_response(true, request);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, POLICY);
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if is_compressed {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(GZIP));
+    }
+    if asset.is_named_by_content() {
+        headers.insert(header::CACHE_CONTROL, FOREVER);
+    }
+    response
+}
+
+/// Whether a client decompresses what it gets: it names gzip, and not with the weight 0.
+fn accepts_gzip(request: &HeaderMap) -> bool {
+    let lines = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().trim_start_matches("q=");
+        name.trim().eq_ignore_ascii_case(GZIP) && weight.parse().unwrap_or(1.0_f32) > 0.0
+    })
 }
 
 /// The token in the printed URL.
@@ -96,4 +117,25 @@ fn log_in(state: &ServerState, token: &str) -> Response {
 pub(super) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gets_compressed_files_only_if_it_accepts_them() {
+        let accepts = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
+            accepts_gzip(&headers)
+        };
+        for value in ["gzip", "deflate, gzip;q=0.5", "br, GZIP"] {
+            assert!(accepts(value), "{value}");
+        }
+        for value in ["", "br", "gzip;q=0", "identity, gzip; q=0.0"] {
+            assert!(!accepts(value), "{value}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+    }
 }

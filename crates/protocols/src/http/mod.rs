@@ -10,6 +10,8 @@ mod access;
 mod assets;
 mod auditing;
 mod callers;
+#[cfg(test)]
+mod client_source;
 mod connection;
 mod executing;
 mod feeds;
