@@ -47,6 +47,13 @@ export class Home {
     writeFileSync(path, JSON.stringify(values));
   }
 
+  /** Writes a definition of the user that can start others. */
+  lead(): void {
+    const path = join(this.dir, '.config/posse/agents/lead.md');
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, '---\nname: lead\ndescription: Leads others.\nspawns: [general]\n---\nLead.\n');
+  }
+
   /** Makes the project a repository with a commit. */
   commit(): void {
     const author = ['-c', 'user.name=Story', '-c', 'user.email=story@localhost'];

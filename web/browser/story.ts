@@ -1,12 +1,16 @@
 // What every story has: a home, a server, and windows that are checked when they are closed.
 
+import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 
 import type { BrowserContextOptions } from 'playwright-core';
 
 import { closeBrowser, Window } from './browser';
 import { Home, type Server } from './home';
 
+/** Where pictures of failed stories are. */
+const FAILED = fileURLToPath(new URL('failed', import.meta.url));
 /** A story that takes longer has hung. */
 const STORY_MAX_MS = 120_000;
 
@@ -18,6 +22,17 @@ export class Story {
     const window = await Window.open(server, place, options);
     this.#windows.push(window);
     return window;
+  }
+
+  /** Shows what the windows of a failed story show. */
+  async picture(name: string): Promise<void> {
+    for (const [at, { page }] of this.#windows.entries()) {
+      const path = join(FAILED, `${name.replaceAll(/\W+/g, '-')}-${at + 1}.png`);
+      await page.screenshot({ path }).then(
+        () => console.log(`what it showed: ${path}`),
+        () => undefined,
+      );
+    }
   }
 
   async close(): Promise<void> {
@@ -38,6 +53,7 @@ export function story(name: string, tell: (story: Story) => Promise<void>): void
       await tell(told);
       isTold = true;
     } finally {
+      if (!isTold) await told.picture(name);
       // What a window did wrong counts; after another failure, that one is reported.
       await told.close().catch((error: unknown) => {
         if (isTold) throw error;

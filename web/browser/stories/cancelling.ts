@@ -6,6 +6,7 @@ import { story } from '../story';
 story('a subtree is cancelled, and the rest of the run goes on', async (story) => {
   const { home } = story;
   home.write('README.md', '# A project\n');
+  home.lead();
   home.script('never.yaml', NEVER_ENDING);
   home.commit();
   const server = await home.serve();

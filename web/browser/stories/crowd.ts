@@ -11,7 +11,7 @@ story('a run with 1,000 agents is shown', async (story) => {
   home.script('fan.yaml', fan(CHILDREN));
   const server = await home.serve();
   const settings = { 'agent.max_agents': 'none', 'agent.max_tokens': 'none', 'agent.max_time': 'none', 'agent.max_usd': 'none' };
-  const run = await server.start('fan.yaml', 'Look at every part.', settings, { agent: 'explore-many' });
+  const run = await server.start('fan.yaml', 'Look at every part.', settings);
   await server.until(run, 'run.completed');
   const { page } = await story.open(server, `#/runs/${run}`);
   await page.reload();
