@@ -4,10 +4,11 @@ import { defineConfig } from 'vite';
 
 export default defineConfig({
   build: {
-    ssr: 'browser/main.ts',
+    ssr: true,
     outDir: 'node_modules/.browser',
     emptyOutDir: true,
     target: 'node20',
     minify: false,
+    rollupOptions: { input: ['browser/stories.ts', 'browser/screenshots.ts'] },
   },
 });

@@ -78,6 +78,11 @@ export class Window {
     });
   }
 
+  /** Waits until what the page has drawn is on the screen. */
+  async painted(): Promise<void> {
+    await this.page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  }
+
   async go(place: string): Promise<void> {
     await this.page.evaluate((hash) => (location.hash = hash), place);
   }

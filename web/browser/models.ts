@@ -42,7 +42,7 @@ export const NEVER_ENDING = {
   rules: [
     {
       when: { definition: 'coder', turn: 1 },
-      reply: { text: 'I split the work.', tool_calls: [task('the long way', 'Take the long way.', { subagent_type: 'lead' }), task('the short way', 'Take the short way.')] },
+      reply: { text: 'I split the work.', tool_calls: [task('the long way', 'Take the long way.', { subagent_type: 'lead' }), task('the short way', 'Take the short way.', { subagent_type: 'explore' })] },
     },
     { when: { agent: '1', turn: 1 }, reply: { text: 'I delegate.', tool_calls: [task('wait', 'Wait for ever.')] } },
     { when: { agent: '1.1' }, reply: { text: 'never' }, latency_ms: 600_000 },

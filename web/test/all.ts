@@ -1,3 +1,4 @@
+import './agents';
 import './code.ts';
 import './follow.ts';
 import './format.ts';

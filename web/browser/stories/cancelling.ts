@@ -31,7 +31,7 @@ story('a subtree is cancelled, and the rest of the run goes on', async (story) =
   await agent('1.1').getByText('cancelled').first().waitFor();
   await agent('1').getByText('cancelled').first().waitFor();
   await page.locator('header [data-status="completed"]').waitFor();
-  const detail = await server.ask<{ agents: { id: string; final_status: string; reason?: string }[] }>(`/runs/${run}`);
-  const ends = detail.agents.map(({ id, final_status }) => [id.slice(run.length), final_status]);
-  assert.deepEqual(ends.sort(), [['', 'completed'], ['.1', 'cancelled'], ['.1.1', 'cancelled'], ['.2', 'completed']]);
+  const detail = await server.ask<{ agents: { id: string; close_reason: string }[] }>(`/runs/${run}`);
+  const ends = detail.agents.map(({ id, close_reason }) => [id.slice(run.length), close_reason]);
+  assert.deepEqual(ends.sort(), [['', 'integrated'], ['.1', 'cancelled'], ['.1.1', 'cancelled'], ['.2', 'integrated']]);
 });
