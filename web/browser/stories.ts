@@ -5,6 +5,7 @@ import './stories/restart';
 import './stories/answering';
 import './stories/cancelling';
 import './stories/travelling';
+import './stories/starting';
 import './stories/crowd';
 import './stories/everyone';
 import './stories/attacks';

@@ -5,6 +5,10 @@ import { go } from './router.svelte';
 /** Keys after `g`, and where they lead. */
 export const DESTINATIONS: readonly { key: string; label: string; place: readonly string[] }[] = [
   { key: 'r', label: 'Runs', place: ['runs'] },
+  { key: 'n', label: 'New run', place: ['new'] },
+  { key: 'c', label: 'Costs', place: ['costs'] },
+  { key: 'd', label: 'Definitions', place: ['definitions'] },
+  { key: 's', label: 'Settings', place: ['settings'] },
 ];
 
 const TOGETHER_MS = 1_000;
