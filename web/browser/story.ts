@@ -1,7 +1,7 @@
 // What every story has: a home, a server, and windows that are checked when they are closed.
 
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { after, test, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import type { BrowserContextOptions } from 'playwright-core';
@@ -17,6 +17,8 @@ const STORY_MAX_MS = 120_000;
 export class Story {
   readonly home = new Home();
   readonly #windows: Window[] = [];
+
+  constructor(readonly context: TestContext) {}
 
   async open(server: Server, place: string, options?: BrowserContextOptions): Promise<Window> {
     const window = await Window.open(server, place, options);
@@ -46,8 +48,8 @@ export class Story {
 
 /** Declares a story. Its name is a sentence about what a user can rely on. */
 export function story(name: string, tell: (story: Story) => Promise<void>): void {
-  test(name, { timeout: STORY_MAX_MS }, async () => {
-    const told = new Story();
+  test(name, { timeout: STORY_MAX_MS }, async (context) => {
+    const told = new Story(context);
     let isTold = false;
     try {
       await tell(told);

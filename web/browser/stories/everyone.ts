@@ -22,6 +22,14 @@ export const PLACES: readonly (readonly [place: string, shown: string])[] = [
   ['#/nowhere', 'main .empty'],
 ];
 
+/** Those of the inbox, an agent and the changes. */
+const INBOX_PLACES: readonly (readonly [place: string, shown: string])[] = [
+  ['#/inbox', '[data-question]'],
+  ['#/runs/RUN/agents/2', 'main h2'],
+  ['#/runs/ENDED/agents/1', 'main h2'],
+  ['#/runs/ENDED/changes', 'section[aria-label="Apply"]'],
+];
+
 const SCHEMES: readonly (readonly [name: string, options: BrowserContextOptions])[] = [
   ['light', { ...DESK, colorScheme: 'light' }],
   ['dark', { ...DESK, colorScheme: 'dark' }],
@@ -44,7 +52,8 @@ story('every view works in the dark, on a phone, and for everyone', async (story
 
   for (const [scheme, options] of SCHEMES) {
     const window = await story.open(server, '#/runs', options);
-    for (const [place, shown] of PLACES) {
+    const places = (await window.hasInbox()) ? [...PLACES, ...INBOX_PLACES] : PLACES;
+    for (const [place, shown] of places) {
       const where = `${place}, ${scheme}`;
       await window.go(place.replace('RUN', run).replace('ENDED', ended).replace('PLANNED', planned));
       await window.page.locator(shown).first().waitFor().catch((error: unknown) => {

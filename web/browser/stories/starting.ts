@@ -91,7 +91,7 @@ story('costs, definitions and settings say where their figures, files and values
   const setting = (key: string) => page.locator('tr', { has: page.getByText(key, { exact: true }) });
   await setting('on_ask').getByText('your file').waitFor();
   await setting('agent.max_usd').getByText('3', { exact: true }).waitFor();
-  await setting('agent.max_turns').getByText('project').waitFor();
+  await setting('agent.max_turns').getByText('project', { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Only those that are set' }).click();
   await setting('gc.salvage').waitFor({ state: 'detached' });
 });
