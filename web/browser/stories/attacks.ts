@@ -3,6 +3,14 @@ import assert from 'node:assert/strict';
 import { ATTACK, ATTACKING, MARKDOWN_ATTACK } from '../models';
 import { story } from '../story';
 
+/** Elements that the page itself never has. */
+const STRANGE = [
+  'main :is(script, iframe, img, style, object, embed, base, meta)',
+  'main :is([onerror], [onload], [onmouseover], [ontoggle], [srcdoc], [style*="display:none"])',
+  ':is(a, area)[href^="javascript:"]',
+  ':is(a, area)[href^="data:"]',
+].join();
+
 story('what models, tools and files write is text in every view', async (story) => {
   const { home } = story;
   home.write('README.md', '# A project\n');
@@ -17,8 +25,7 @@ story('what models, tools and files write is text in every view', async (story) 
     await window.go(place);
     await page.locator(shown).first().waitFor();
     // Nothing of the attack has become an element.
-    const strange = await page.locator('main :is(script, iframe, img, style, object, embed, details, base, form:not(.own))').count();
-    assert.equal(strange, 0, place);
+    assert.equal(await page.locator(STRANGE).count(), 0, place);
     window.assertClean();
   };
   await look('#/runs', `tr[data-run="${run}"]`);

@@ -15,7 +15,7 @@ export const PLACES: readonly (readonly [place: string, shown: string])[] = [
   ['#/runs/ENDED', '[data-agent="2"]'],
   ['#/runs/ENDED/outcome', 'section[aria-label="Report"]'],
   ['#/runs/PLANNED/plan', '[data-step="2"]'],
-  ['#/new', 'form.own'],
+  ['#/new', 'main form'],
   ['#/costs?run=ENDED', 'section[aria-label="By agent"] tbody tr'],
   ['#/definitions', '[data-definition="general"]'],
   ['#/settings', 'section[aria-label="agent"] tbody tr'],
