@@ -1,4 +1,5 @@
 import './agents';
+import './drafts';
 import './code.ts';
 import './follow.ts';
 import './format.ts';
