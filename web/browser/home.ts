@@ -17,6 +17,7 @@ export interface JournalEvent {
   readonly seq: number;
   readonly kind: string;
   readonly agent_id: string;
+  readonly at: string;
 }
 
 export class Home {

@@ -4,9 +4,8 @@ import { join } from 'node:path';
 
 import { closeBrowser, Window } from './browser';
 import { Home } from './home';
-import { ASKING } from './models';
 
-const VIEWPORT = { viewport: { width: 1200, height: 640 }, colorScheme: 'light' } as const;
+const VIEWPORT = { viewport: { width: 1280, height: 620 }, colorScheme: 'light' } as const;
 
 const dir = process.argv[2];
 if (dir === undefined) throw new Error('usage: screenshots.js DIRECTORY');
@@ -14,7 +13,6 @@ if (dir === undefined) throw new Error('usage: screenshots.js DIRECTORY');
 const home = new Home();
 try {
   home.write('README.md', '# A project\n');
-  home.script('asking.yaml', ASKING);
   home.commit();
   const server = await home.serve();
   const demo = home.terminal('demo');

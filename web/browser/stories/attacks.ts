@@ -15,6 +15,13 @@ story('what models, tools and files write is text in every view', async (story) 
   const { home } = story;
   home.write('README.md', '# A project\n');
   home.script('attack.yaml', ATTACKING);
+  const name = '<img src=x onerror=reportBreach(12)>';
+  const hostile = JSON.stringify(ATTACK);
+  home.write('.posse/agents/evil.md', `---\nname: evil\ndescription: ${hostile}\ntools: [${hostile}]\n---\n${MARKDOWN_ATTACK}\n`);
+  home.write(`.posse/agents/${name}.md`, `---\nname: ${hostile}\n---\nx\n`);
+  home.write('.posse/skills/evil/SKILL.md', `---\nname: evil\ndescription: ${hostile}\n---\n${MARKDOWN_ATTACK}\n`);
+  home.write('.posse/settings.yaml', `${hostile}: 1\nagent:\n  max_turns: ${hostile}\n`);
+  home.settings({ model_aliases: { evil: `scripted/${ATTACK.slice(0, 40)}` } });
   home.commit();
   const server = await home.serve();
   const run = await server.start('attack.yaml', ATTACK);
@@ -35,6 +42,12 @@ story('what models, tools and files write is text in every view', async (story) 
   const journal = await server.journal(run);
   await look(`#/runs/${run}/journal`, 'li[data-seq]');
   for (const { seq } of journal) await look(`#/runs/${run}/journal?event=${seq}`, `aside[aria-label="Event ${seq}"]`);
+  await look('#/costs', 'section[aria-label="By agent"] tbody tr');
+  await look('#/definitions', '[data-definition="evil"]');
+  await page.getByText(ATTACK).first().waitFor();
+  await look('#/settings', 'main table');
+  await look('#/new', 'main form');
+  await look(`#/new?agent=${encodeURIComponent(ATTACK)}&skill=${encodeURIComponent(ATTACK)}&dir=${encodeURIComponent(ATTACK)}`, 'main form');
   // A search, an agent and an event of the address are texts too.
   await look(`#/runs?find=${encodeURIComponent(ATTACK)}`, 'main .empty');
   await look(`#/runs/${encodeURIComponent(ATTACK)}`, 'main');

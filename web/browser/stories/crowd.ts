@@ -14,14 +14,21 @@ story('a run with 1,000 agents is shown', async (story) => {
   const run = await server.start('fan.yaml', 'Look at every part.', settings);
   await server.until(run, 'run.completed');
   const { page } = await story.open(server, `#/runs/${run}`);
+  await page.addInitScript(() => {
+    new MutationObserver((_, observer) => {
+      if (document.querySelector('[data-agent]') === null) return;
+      observer.disconnect();
+      requestAnimationFrame(() => performance.mark('tree'));
+    }).observe(document, { childList: true, subtree: true });
+  });
   await page.reload();
   await page.locator('[data-agent="1"]').waitFor();
-  const painted = await page.evaluate(async () => {
-    const paint = performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0;
-    return { paint, tree: performance.now() };
-  });
+  const painted = await page.evaluate(() => ({
+    paint: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0,
+    tree: performance.getEntriesByName('tree')[0]?.startTime ?? 0,
+  }));
   // Never a reason to fail: only `cargo xtask bench` judges times.
-  console.log(`1,000 agents: first paint after ${Math.round(painted.paint)} ms, the tree is there after at most ${Math.round(painted.tree)} ms`);
+  console.log(`1,000 agents: first paint after ${Math.round(painted.paint)} ms, the tree is painted after ${Math.round(painted.tree)} ms`);
   await page.getByText(`${(CHILDREN + 1).toLocaleString('en')}`).first().waitFor();
   // Few of the rows are in the document, and the last one is reached by a key.
   assert.ok((await page.locator('[data-agent]').count()) < 150);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { ASKING } from '../models';
 import { story } from '../story';
 
-story('no event is lost or shown twice when the page is loaded again and the server starts again', async (story) => {
+story('no event is lost or shown twice when the page is loaded again and the server starts again and again', async (story) => {
   const { home } = story;
   home.write('README.md', '# A project\n');
   home.script('asking.yaml', ASKING);
@@ -24,11 +24,17 @@ story('no event is lost or shown twice when the page is loaded again and the ser
   const second = await home.serve('--resume', '--listen', first.address);
   assert.equal(second.origin, first.origin);
   await again.page.reload();
-  const [question] = (await second.ask<{ questions: { approval: string }[] }>(`/runs/${run}/questions`)).questions;
-  await second.ask(`/runs/${run}/answers`, { approval: question?.approval, decision: 'deny' });
+  await again.page.locator('li[data-seq]', { hasText: 'agent.input_requested' }).first().waitFor();
+
+  // The next one does not end, it is killed.
+  await second.kill();
+  await open.page.getByText('The server does not answer.').waitFor();
+  const third = await home.serve('--resume', '--listen', first.address);
+  const [question] = (await third.ask<{ questions: { approval: string }[] }>(`/runs/${run}/questions`)).questions;
+  await third.ask(`/runs/${run}/answers`, { approval: question?.approval, decision: 'deny' });
 
   for (const { page } of [open, again]) await page.locator('header [data-status="completed"]').waitFor();
-  const journal = (await second.journal(run)).map(({ seq }) => seq);
+  const journal = (await third.journal(run)).map(({ seq }) => seq);
   for (const window of [open, again]) {
     await window.page.locator(`ol[data-events="${journal.length}"]`).waitFor();
     assert.deepEqual(await window.shownEvents(), journal);
