@@ -45,7 +45,7 @@ function valueOf(text: string): string | number {
   return text !== '' && Number.isFinite(number) ? number : text;
 }
 
-/** The request of a draft. What is empty is left out, so that settings and defaults apply. */
+/** The request of a draft. What is empty is omitted, so that settings and defaults apply. */
 export function requestOf(draft: Draft): StartRun {
   const settings: Record<string, string | number> = {};
   if (draft.model.trim() !== '') settings['model'] = draft.model.trim();
