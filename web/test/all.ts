@@ -1,4 +1,4 @@
-import './agents';
+import './tree';
 import './drafts';
 import './code.ts';
 import './follow.ts';
