@@ -1,5 +1,5 @@
-import './tree';
-import './drafts';
+import './tree.ts';
+import './drafts.ts';
 import './code.ts';
 import './follow.ts';
 import './format.ts';

@@ -22,10 +22,8 @@ const NEEDED: &[Program] =
 const NEEDED_FOR_THE_PAGE: &[Program] =
     &[Program { name: "node", package: "nodejs" }, Program { name: "npm", package: "npm" }];
 /// `chromium` shows the page to the stories, and `script` gives a command a terminal.
-const NEEDED_FOR_THE_BROWSER: &[Program] = &[
-    Program { name: "chromium", package: "chromium" },
-    Program { name: "script", package: "bsdutils" },
-];
+const NEEDED_FOR_THE_BROWSER: &[Program] =
+    &[Program { name: "chromium", package: "chromium" }, Program { name: "script", package: "bsdutils" }];
 /// `-n`: no user is present to type a password.
 const SUDO: [&str; 2] = ["sudo", "-n"];
 
@@ -40,7 +38,8 @@ pub(crate) fn ready_for_the_page() -> Outcome {
 /// Makes the browser of the system ready, and returns where it is.
 pub(crate) fn ready_for_the_browser() -> Result<PathBuf, Failure> {
     ready_with(NEEDED_FOR_THE_BROWSER, "the stories of the page need")?;
-    find(&own_path(), "chromium").ok_or_else(|| Failure::new("chromium was installed, and is not on the path"))
+    find(&own_path(), "chromium")
+        .ok_or_else(|| Failure::new("chromium was installed, and is not on the path"))
 }
 
 fn own_path() -> OsString {
