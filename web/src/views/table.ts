@@ -2,6 +2,7 @@
 
 import type { Component } from 'svelte';
 
+import Inbox from './inbox/Inbox.svelte';
 import Run from './run/Run.svelte';
 import Runs from './runs/Runs.svelte';
 
@@ -22,6 +23,7 @@ export interface View {
 export const VIEWS: readonly View[] = [
   { pattern: [], component: Runs, title: () => 'Runs' },
   { pattern: ['runs'], component: Runs, title: () => 'Runs' },
+  { pattern: ['inbox'], component: Inbox, title: () => 'Inbox' },
   { pattern: ['runs', ':run', '*'], component: Run, title: ({ run }) => `Run ${run}` },
 ];
 
@@ -33,7 +35,10 @@ export interface NavigationEntry {
 }
 
 /** What the bar at the top leads to. */
-export const NAVIGATION: readonly NavigationEntry[] = [{ label: 'Runs', place: ['runs'] }];
+export const NAVIGATION: readonly NavigationEntry[] = [
+  { label: 'Runs', place: ['runs'] },
+  { label: 'Inbox', place: ['inbox'], hasQuestions: true },
+];
 
 /** The view at a place, with the parts that its pattern names; `rest` has the parts of `*`. */
 export function viewAt(
