@@ -25,7 +25,7 @@ rename to b.rs
 
 test('lines have their numbers, and no line is a header', () => {
   const { hunks, notes } = parseDiff(DIFF);
-  assert.deepEqual(notes, ['similarity index 90%', 'rename from a.rs', 'rename to b.rs']);
+  assert.deepEqual(notes, [], 'names are shown elsewhere');
   assert.equal(hunks.length, 2);
   const brief = hunks[0]?.lines.map(({ kind, before, after, text }) => `${kind} ${before ?? '-'} ${after ?? '-'} ${text}`);
   assert.deepEqual(brief, [
@@ -70,5 +70,14 @@ test('no character is lost to colours, and what differs is marked', () => {
 
 test('a change that is no text', () => {
   const { hunks, notes } = parseDiff('diff --git a/x b/x\nnew file mode 100644\nBinary files /dev/null and b/x differ\n');
-  assert.deepEqual([hunks.length, notes.length], [0, 2]);
+  assert.deepEqual([hunks.length, notes], [0, ['Binary files /dev/null and b/x differ']]);
+});
+
+test('a line is beside the one that it became, also if others come before it', () => {
+  const text = '@@ -1,2 +1,3 @@\n-  for part in a.split() {\n-    push(part);\n+  // new\n+  for part in a.words() {\n+    push(part.to_owned());\n';
+  const rows = sideBySide(parseDiff(text).hunks[0]?.lines ?? []);
+  assert.deepEqual(
+    rows.map(({ left, right }) => `${left?.text.trim() ?? ''} | ${right?.text.trim() ?? ''}`),
+    [' | // new', 'for part in a.split() { | for part in a.words() {', 'push(part); | push(part.to_owned());'],
+  );
 });

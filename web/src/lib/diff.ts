@@ -21,12 +21,13 @@ export interface Hunk {
 
 export interface ParsedDiff {
   readonly hunks: readonly Hunk[];
-  /** What the diff says about the file itself: a new mode, another name, a change that is no text. */
+  /** What the diff says about the file itself: a new mode, a change that is no text. */
   readonly notes: readonly string[];
 }
 
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@ ?(.*)$/;
-const NOTE = /^(old mode|new mode|new file mode|deleted file mode|rename from|rename to|copy from|copy to|similarity index|Binary files|GIT binary patch)/;
+/** What is said about the file beside its lines. Its names and what happened to it are in the list of files. */
+const NOTE = /^(old mode|new mode|Binary files|GIT binary patch)/;
 
 export function parseDiff(text: string): ParsedDiff {
   const hunks: { title: string; lines: DiffLine[] }[] = [];
@@ -89,9 +90,23 @@ export function sideBySide(lines: readonly DiffLine[]): DiffRow[] {
   let removed: DiffLine[] = [];
   let added: DiffLine[] = [];
   const flush = () => {
-    for (let at = 0; at < Math.max(removed.length, added.length); at += 1) {
-      rows.push({ left: removed[at], right: added[at] });
+    let [left, right] = [0, 0];
+    // Lines between two pairs are in the order of the diff, beside each other where both sides have one.
+    const upTo = (leftEnd: number, rightEnd: number) => {
+      while (left < leftEnd || right < rightEnd) {
+        rows.push({
+          left: left < leftEnd ? removed[left] : undefined,
+          right: right < rightEnd ? added[right] : undefined,
+        });
+        left = Math.min(left + 1, leftEnd);
+        right = Math.min(right + 1, rightEnd);
+      }
+    };
+    for (const [one, other] of pairsOf(removed, added)) {
+      upTo(one, other);
+      upTo(one + 1, other + 1);
     }
+    upTo(removed.length, added.length);
     removed = [];
     added = [];
   };
@@ -115,6 +130,54 @@ export function sideBySide(lines: readonly DiffLine[]): DiffRow[] {
   }
   flush();
   return rows;
+}
+
+/** Above this number of lines on one side, the lines of a place are not compared. */
+const COMPARED_MAX = 60;
+
+/** Lines that were removed with those that came in their place, as their indexes in both lists: the pairs with most in common. */
+function pairsOf(removed: readonly DiffLine[], added: readonly DiffLine[]): [number, number][] {
+  const [rows, columns] = [removed.length, added.length];
+  if (rows === 0 || columns === 0 || rows > COMPARED_MAX || columns > COMPARED_MAX) return [];
+  const alike = removed.map((one) => added.map((other) => likeness(one.text, other.text)));
+  // The most that the rest of both lists has in common, from each pair of places on.
+  const best = Array.from({ length: rows + 1 }, () => new Array<number>(columns + 1).fill(0));
+  const at = (row: number, column: number) => best[row]?.[column] ?? 0;
+  for (let row = rows - 1; row >= 0; row -= 1) {
+    for (let column = columns - 1; column >= 0; column -= 1) {
+      const pair = alike[row]?.[column] ?? 0;
+      const value = Math.max(at(row + 1, column), at(row, column + 1), pair > 0 ? pair + at(row + 1, column + 1) : 0);
+      const line = best[row];
+      if (line !== undefined) line[column] = value;
+    }
+  }
+  const pairs: [number, number][] = [];
+  for (let [row, column] = [0, 0]; row < rows && column < columns; ) {
+    const pair = alike[row]?.[column] ?? 0;
+    if (pair > 0 && at(row, column) === pair + at(row + 1, column + 1)) pairs.push([row++, column++]);
+    else if (at(row, column) === at(row + 1, column)) row += 1;
+    else column += 1;
+  }
+  return pairs;
+}
+
+/** What two lines have in common at their beginnings and ends. */
+function common(one: string, other: string): { begin: number; end: number } {
+  const most = Math.min(one.length, other.length);
+  let begin = 0;
+  while (begin < most && one[begin] === other[begin]) begin += 1;
+  let end = 0;
+  while (end < most - begin && one[one.length - 1 - end] === other[other.length - 1 - end]) end += 1;
+  return { begin, end };
+}
+
+/** How much of two lines is the same, from 0 to 1; 0 if that is too little to show them as one line that was changed. */
+function likeness(one: string, other: string): number {
+  const { begin, end } = common(one, other);
+  // Indentation alone makes no two lines alike.
+  const same = one.slice(0, begin).trim().length + one.slice(one.length - end).trim().length;
+  const part = same / Math.max(1, one.trim().length, other.trim().length);
+  return part >= 1 / 3 ? part : 0;
 }
 
 /** A part of a line: its colour, and whether it differs from the line beside it. */
@@ -158,17 +221,10 @@ function differingParts(lines: readonly DiffLine[]): Map<DiffLine, Part> {
   const parts = new Map<DiffLine, Part>();
   for (const { left, right } of sideBySide(lines)) {
     if (left?.kind !== 'removed' || right?.kind !== 'added') continue;
-    const [one, other] = [left.text, right.text];
-    const most = Math.min(one.length, other.length);
-    let from = 0;
-    while (from < most && one[from] === other[from]) from += 1;
-    let end = 0;
-    while (end < most - from && one[one.length - 1 - end] === other[other.length - 1 - end]) end += 1;
-    // Indentation alone makes no two lines alike.
-    const common = one.slice(0, from).trim().length + one.slice(one.length - end).trim().length;
-    if (common * 3 < Math.max(one.trim().length, other.trim().length)) continue;
-    parts.set(left, { from, until: one.length - end });
-    parts.set(right, { from, until: other.length - end });
+    if (likeness(left.text, right.text) === 0) continue;
+    const { begin: from, end } = common(left.text, right.text);
+    parts.set(left, { from, until: left.text.length - end });
+    parts.set(right, { from, until: right.text.length - end });
   }
   return parts;
 }

@@ -24,6 +24,8 @@ export interface Tab {
   readonly name: string;
   /** Its label in the bar of tabs; without one, other views link to it. */
   readonly label: string | undefined;
+  /** The name of the tab that it belongs to, if it has no label. */
+  readonly within?: string;
   readonly component: Component<TabProps>;
   /** Whether it shows `store.shown`, which the user can take back to an earlier event. */
   readonly showsPast?: boolean;
@@ -38,5 +40,5 @@ export const TABS: readonly Tab[] = [
   { name: 'changes', label: 'Changes', component: Changes },
   { name: 'outcome', label: 'Outcome', component: Outcome, isFor: (detail) => !isOpen(detail) },
   { name: 'journal', label: 'Journal', component: Journal },
-  { name: 'agents', label: undefined, component: Agent },
+  { name: 'agents', label: undefined, within: '', component: Agent },
 ];
