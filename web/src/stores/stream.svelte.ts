@@ -22,12 +22,15 @@ const NOTHING: Written = { text: '', thinking: '', tools: [], error: '' };
 export class WritingStream {
   /** Nothing, if the model writes nothing. */
   shown = $state.raw<Written>();
+  /** Whether the reply may have begun before the page began to read it. */
+  isPart = $state(true);
 
   #now: Written = NOTHING;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** Follows what an agent writes. Returns how to stop. */
   follow(store: RunStore, agent: string): () => void {
+    this.isPart = true;
     const stop = store.followDeltas(agent, ({ part, content }) => {
       const now = this.#now;
       if (part === 'text') this.#now = { ...now, text: (now.text + content).slice(-TEXT_MAX), error: '' };
@@ -50,5 +53,6 @@ export class WritingStream {
   clear(): void {
     this.#now = NOTHING;
     this.shown = undefined;
+    this.isPart = false;
   }
 }
