@@ -8,3 +8,4 @@ import './places.ts';
 import './visible.ts';
 import './diff.ts';
 import './conversation.ts';
+import './agents.ts';

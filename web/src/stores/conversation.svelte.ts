@@ -1,8 +1,11 @@
 // The conversation of an agent, part by part: the first parts at once, further ones on request, new entries as they come.
 
 import { getConversation, type ConversationEntry } from '../api/client';
+import { UnreachableError } from '../api/transport';
 import type { RunStore } from './run.svelte';
 
+/** How long the page waits before it reads again from a server that did not answer. */
+const AGAIN_MS = 2_000;
 /** Events of the agent that are read at once. */
 const PART = 200;
 
@@ -21,6 +24,7 @@ export class ConversationStore {
   readonly #stopNews: () => void;
   #after = 0;
   #again = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** `agent` is the number of the agent, `id` its id. */
   constructor(store: RunStore, agent: string, id: string) {
@@ -36,6 +40,7 @@ export class ConversationStore {
 
   close(): void {
     this.#stop.abort();
+    clearTimeout(this.#timer);
     this.#stopNews();
   }
 
@@ -45,6 +50,7 @@ export class ConversationStore {
       this.#again = true;
       return;
     }
+    clearTimeout(this.#timer);
     this.isReading = true;
     this.#again = false;
     try {
@@ -58,10 +64,16 @@ export class ConversationStore {
     } catch (error) {
       if (!this.#stop.signal.aborted) this.problem = error instanceof Error ? error.message : String(error);
       this.#again = false;
+      if (error instanceof UnreachableError) this.#timer = setTimeout(() => void this.read(), AGAIN_MS);
     } finally {
       this.isReading = false;
     }
     if (this.#again && !this.hasMore && !this.#stop.signal.aborted) await this.read();
+  }
+
+  /** Reads what is new, if the run has events that were not looked at: a stream may have missed some. */
+  upTo(events: number): void {
+    if (events > this.#after && !this.hasMore && !this.isReading) void this.read();
   }
 
   /** Reads to the end. */
