@@ -85,3 +85,9 @@ export function rowsOf(roots: readonly Node[], folded: ReadonlySet<string>): Nod
 export function subtreeOf(agents: readonly Agent[], root: string): Agent[] {
   return agents.filter((agent) => agent.id === root || agent.id.startsWith(`${root}.`));
 }
+
+/** Agents of the same parent in the order of their numbers: `2.9` comes before `2.10`. */
+export function inOrder(agents: readonly Agent[]): Agent[] {
+  const last = (agent: Agent) => Number(agent.id.slice(agent.id.lastIndexOf('.') + 1));
+  return [...agents].sort((one, other) => last(one) - last(other));
+}

@@ -4,6 +4,7 @@ import type { Component } from 'svelte';
 
 import Costs from './costs/Costs.svelte';
 import Definitions from './definitions/Definitions.svelte';
+import Inbox from './inbox/Inbox.svelte';
 import Run from './run/Run.svelte';
 import Runs from './runs/Runs.svelte';
 import Settings from './settings/Settings.svelte';
@@ -26,6 +27,7 @@ export interface View {
 export const VIEWS: readonly View[] = [
   { pattern: [], component: Runs, title: () => 'Runs' },
   { pattern: ['runs'], component: Runs, title: () => 'Runs' },
+  { pattern: ['inbox'], component: Inbox, title: () => 'Inbox' },
   { pattern: ['new'], component: NewRun, title: () => 'New run' },
   { pattern: ['costs'], component: Costs, title: () => 'Costs' },
   { pattern: ['definitions'], component: Definitions, title: () => 'Definitions' },
@@ -43,6 +45,7 @@ export interface NavigationEntry {
 /** What the bar at the top leads to. */
 export const NAVIGATION: readonly NavigationEntry[] = [
   { label: 'Runs', place: ['runs'] },
+  { label: 'Inbox', place: ['inbox'], hasQuestions: true },
   { label: 'New run', place: ['new'] },
   { label: 'Costs', place: ['costs'] },
   { label: 'Definitions', place: ['definitions'] },
