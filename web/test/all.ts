@@ -1,3 +1,5 @@
+import './tree.ts';
+import './drafts.ts';
 import './code.ts';
 import './follow.ts';
 import './format.ts';
@@ -5,3 +7,7 @@ import './graph.ts';
 import './tracks.ts';
 import './markdown.ts';
 import './places.ts';
+import './visible.ts';
+import './diff.ts';
+import './conversation.ts';
+import './agents.ts';

@@ -15,8 +15,9 @@ use crate::{Failure, Outcome};
 /// The only allowed source of dependencies, as cargo spells it in the lock file.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Tools that build the page and are not in it, by the beginning of their names, with their licences.
-const PAGE_TOOLS: &[(&str, &str)] = &[("lightningcss", "MPL-2.0")];
+/// Tools that build or test the page and are not in it, by the beginning of their names, with their licences: one writes
+/// its style sheet, the other looks for what excludes users in its stories.
+const PAGE_TOOLS: &[(&str, &str)] = &[("lightningcss", "MPL-2.0"), ("axe-core", "MPL-2.0")];
 
 /// Fails if anything is not allowed by the policy, and lists all of it.
 pub(crate) fn run(_: &[String]) -> Outcome {
@@ -92,7 +93,7 @@ fn packages_of_the_page() -> Result<Vec<Package>, Failure> {
         .collect()
 }
 
-/// Whether a package that builds the page may have a licence that no dependency of the program may have: it is not part
+/// Whether a package that builds or tests the page may have a licence that no dependency of the program may have: it is not part
 /// of what it builds.
 fn is_allowed_tool(package: &Package) -> bool {
     let licence = package.licence.as_deref().unwrap_or_default();
@@ -267,6 +268,7 @@ mod tests {
             source: None,
         };
         assert!(is_allowed_tool(&tool("lightningcss-linux-x64-gnu", "MPL-2.0")));
+        assert!(is_allowed_tool(&tool("axe-core", "MPL-2.0")));
         assert!(!is_allowed_tool(&tool("lightningcss", "GPL-3.0-only")));
         assert!(!is_allowed_tool(&tool("svelte", "MPL-2.0")));
         assert!(packages_of_the_page().expect("the packages").iter().any(|package| package.name == "svelte"));

@@ -1,7 +1,7 @@
 //! Installs programs that the tests need beyond Rust and git.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -21,6 +21,9 @@ const NEEDED: &[Program] =
 /// `npm` installs what builds the page, and `node` runs it.
 const NEEDED_FOR_THE_PAGE: &[Program] =
     &[Program { name: "node", package: "nodejs" }, Program { name: "npm", package: "npm" }];
+/// `chromium` shows the page to the stories, and `script` gives a command a terminal.
+const NEEDED_FOR_THE_BROWSER: &[Program] =
+    &[Program { name: "chromium", package: "chromium" }, Program { name: "script", package: "bsdutils" }];
 /// `-n`: no user is present to type a password.
 const SUDO: [&str; 2] = ["sudo", "-n"];
 
@@ -32,9 +35,20 @@ pub(crate) fn ready_for_the_page() -> Outcome {
     ready_with(NEEDED_FOR_THE_PAGE, "building the page needs")
 }
 
-fn ready_with(needed: &[Program], purpose: &str) -> Outcome {
+/// Makes the browser of the system ready, and returns where it is.
+pub(crate) fn ready_for_the_browser() -> Result<PathBuf, Failure> {
+    ready_with(NEEDED_FOR_THE_BROWSER, "the stories of the page need")?;
+    find(&own_path(), "chromium")
+        .ok_or_else(|| Failure::new("chromium was installed, and is not on the path"))
+}
+
+fn own_path() -> OsString {
     #[expect(clippy::disallowed_methods, reason = "PATH is where programs are looked for")]
-    let path = env::var_os("PATH").unwrap_or_default();
+    env::var_os("PATH").unwrap_or_default()
+}
+
+fn ready_with(needed: &[Program], purpose: &str) -> Outcome {
+    let path = own_path();
     // The owner of `/proc/self` is the current user.
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     install(needed, purpose, &path, is_root, run_command)

@@ -24,14 +24,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         [] => build(),
         [only] if only == "check" => check(),
         [first, rest @ ..] if first == "test" => browser::run(rest),
-        _ => Err(Failure::new("usage: cargo xtask web [check | test]")),
+        [only] if only == "screenshots" => browser::screenshots(),
+        _ => Err(Failure::new("usage: cargo xtask web [check | test [STORY...] | screenshots]")),
     }
 }
 
 /// The check as a stage of ci. A machine without Node and without a network must still be able to work.
 pub(crate) fn short() -> Outcome {
     match prepare() {
-        Ok(()) => checked(),
+        Ok(()) => {
+            checked()?;
+            browser::short()
+        }
         Err(missing) => {
             println!("web: skipped: {missing}");
             Ok(())

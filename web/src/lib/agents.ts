@@ -58,7 +58,14 @@ export function treeOf(agents: readonly Agent[]): Node[] {
     const parent = agent.parent === null ? undefined : nodes.get(agent.parent);
     (parent?.children ?? roots).push(node);
   }
+  // The server lists them as they were created; several of the same moment are in the order of their texts.
+  for (const { children } of nodes.values()) children.sort((one, other) => place(one) - place(other));
   return roots;
+}
+
+/** The number of an agent among the children of its parent. */
+function place({ number }: Node): number {
+  return Number(number.slice(number.lastIndexOf('.') + 1));
 }
 
 /** The rows of a tree in their order, without what is below a folded one. */
@@ -77,4 +84,10 @@ export function rowsOf(roots: readonly Node[], folded: ReadonlySet<string>): Nod
 /** The agents of a subtree, with its root. */
 export function subtreeOf(agents: readonly Agent[], root: string): Agent[] {
   return agents.filter((agent) => agent.id === root || agent.id.startsWith(`${root}.`));
+}
+
+/** Agents of the same parent in the order of their numbers: `2.9` comes before `2.10`. */
+export function inOrder(agents: readonly Agent[]): Agent[] {
+  const last = (agent: Agent) => Number(agent.id.slice(agent.id.lastIndexOf('.') + 1));
+  return [...agents].sort((one, other) => last(one) - last(other));
 }

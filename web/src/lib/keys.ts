@@ -5,13 +5,19 @@ import { go } from './router.svelte';
 /** Keys after `g`, and where they lead. */
 export const DESTINATIONS: readonly { key: string; label: string; place: readonly string[] }[] = [
   { key: 'r', label: 'Runs', place: ['runs'] },
+  { key: 'i', label: 'Inbox', place: ['inbox'] },
+  { key: 'n', label: 'New run', place: ['new'] },
+  { key: 'c', label: 'Costs', place: ['costs'] },
+  { key: 'd', label: 'Definitions', place: ['definitions'] },
+  { key: 's', label: 'Settings', place: ['settings'] },
 ];
 
 const TOGETHER_MS = 1_000;
 
 let pressedAt = 0;
 
-function isTyping(event: KeyboardEvent): boolean {
+/** Whether a key is a letter of a field. */
+export function isTyping(event: KeyboardEvent): boolean {
   const target = event.target;
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName));
 }

@@ -1,4 +1,4 @@
-// Repeated reads of what has no stream. They pause in a hidden tab, and slow down while the server does not answer.
+// Repeated reads of what has no stream. They pause in a hidden tab (unless it is for notices), and slow down while the server does not answer.
 
 export interface Polling {
   /** Reads at once. */
@@ -8,8 +8,15 @@ export interface Polling {
 
 const FAILED_MAX_MS = 10_000;
 
-/** Calls `read` at once and then `every` milliseconds after each end of it. It returns whether it succeeded. */
-export function poll(every: () => number, read: (signal: AbortSignal) => Promise<boolean>): Polling {
+/**
+ * Calls `read` at once and then `every` milliseconds after each end of it. It returns whether it succeeded. It pauses in a
+ * hidden tab unless `whenHidden`.
+ */
+export function poll(
+  every: () => number,
+  read: (signal: AbortSignal) => Promise<boolean>,
+  whenHidden: () => boolean = () => false,
+): Polling {
   const stop = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let isReading = false;
@@ -31,7 +38,7 @@ export function poll(every: () => number, read: (signal: AbortSignal) => Promise
     if (again) {
       again = false;
       void next();
-    } else if (!document.hidden) {
+    } else if (!document.hidden || whenHidden()) {
       timer = setTimeout(() => void next(), pause);
     }
   };

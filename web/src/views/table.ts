@@ -2,8 +2,13 @@
 
 import type { Component } from 'svelte';
 
+import Costs from './costs/Costs.svelte';
+import Definitions from './definitions/Definitions.svelte';
+import Inbox from './inbox/Inbox.svelte';
 import Run from './run/Run.svelte';
 import Runs from './runs/Runs.svelte';
+import Settings from './settings/Settings.svelte';
+import NewRun from './start/NewRun.svelte';
 
 /** What a view gets: the parts of its place that its pattern names. */
 export interface ViewProps {
@@ -22,6 +27,11 @@ export interface View {
 export const VIEWS: readonly View[] = [
   { pattern: [], component: Runs, title: () => 'Runs' },
   { pattern: ['runs'], component: Runs, title: () => 'Runs' },
+  { pattern: ['inbox'], component: Inbox, title: () => 'Inbox' },
+  { pattern: ['new'], component: NewRun, title: () => 'New run' },
+  { pattern: ['costs'], component: Costs, title: () => 'Costs' },
+  { pattern: ['definitions'], component: Definitions, title: () => 'Definitions' },
+  { pattern: ['settings'], component: Settings, title: () => 'Settings' },
   { pattern: ['runs', ':run', '*'], component: Run, title: ({ run }) => `Run ${run}` },
 ];
 
@@ -33,7 +43,14 @@ export interface NavigationEntry {
 }
 
 /** What the bar at the top leads to. */
-export const NAVIGATION: readonly NavigationEntry[] = [{ label: 'Runs', place: ['runs'] }];
+export const NAVIGATION: readonly NavigationEntry[] = [
+  { label: 'Runs', place: ['runs'] },
+  { label: 'Inbox', place: ['inbox'], hasQuestions: true },
+  { label: 'New run', place: ['new'] },
+  { label: 'Costs', place: ['costs'] },
+  { label: 'Definitions', place: ['definitions'] },
+  { label: 'Settings', place: ['settings'] },
+];
 
 /** The view at a place, with the parts that its pattern names; `rest` has the parts of `*`. */
 export function viewAt(

@@ -5,6 +5,8 @@ import type { Component } from 'svelte';
 import type { RunDetail } from '../../api/client';
 import { isOpen } from '../../stores/runs.svelte';
 import type { RunStore } from '../../stores/run.svelte';
+import Agent from '../agent/Agent.svelte';
+import Changes from '../changes/Changes.svelte';
 import Agents from './Agents.svelte';
 import Journal from './Journal.svelte';
 import Outcome from './Outcome.svelte';
@@ -22,6 +24,8 @@ export interface Tab {
   readonly name: string;
   /** Its label in the bar of tabs; without one, other views link to it. */
   readonly label: string | undefined;
+  /** The name of the tab that it belongs to, if it has no label. */
+  readonly within?: string;
   readonly component: Component<TabProps>;
   /** Whether it shows `store.shown`, which the user can take back to an earlier event. */
   readonly showsPast?: boolean;
@@ -33,6 +37,8 @@ export interface Tab {
 export const TABS: readonly Tab[] = [
   { name: '', label: 'Agents', component: Agents, showsPast: true },
   { name: 'plan', label: 'Plan', component: Plan, showsPast: true, isFor: (detail) => (detail.plan?.length ?? 0) > 0 },
+  { name: 'changes', label: 'Changes', component: Changes },
   { name: 'outcome', label: 'Outcome', component: Outcome, isFor: (detail) => !isOpen(detail) },
   { name: 'journal', label: 'Journal', component: Journal },
+  { name: 'agents', label: undefined, within: '', component: Agent },
 ];
