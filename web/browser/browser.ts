@@ -87,11 +87,6 @@ export class Window {
     await this.page.evaluate((hash) => (location.hash = hash), place);
   }
 
-  /** Whether the page has the inbox, the view of an agent and the changes of a run. */
-  async hasInbox(): Promise<boolean> {
-    return (await this.page.locator('nav[aria-label="Views"] a[href="#/inbox"]').count()) > 0;
-  }
-
   /** Fails if the page did what it must never do. */
   assertClean(): void {
     assert.deepEqual(this.#breaches, []);

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { Problem } from '../src/api/client';
-import { emptyDraft, newKey, requestOf } from '../src/lib/drafts';
+import { emptyDraft, requestOf } from '../src/lib/drafts';
+import { idempotencyKey } from '../src/lib/once';
 import { isAbout } from '../src/lib/problems';
 
 test('a draft becomes a request without what is empty', () => {
@@ -22,8 +23,8 @@ test('a draft becomes a request without what is empty', () => {
 });
 
 test('idempotency keys differ', () => {
-  assert.match(newKey(), /^[0-9a-f]{32}$/);
-  assert.notEqual(newKey(), newKey());
+  assert.match(idempotencyKey(), /^[0-9a-f]{32}$/);
+  assert.notEqual(idempotencyKey(), idempotencyKey());
 });
 
 test('a problem belongs to its field, and to no field whose name begins in the same way', () => {

@@ -53,18 +53,16 @@ story('what models, tools and files write is text in every view', async (story) 
   await look(`#/runs/${encodeURIComponent(ATTACK)}`, 'main');
   await look(`#/runs/${run}/journal?agent=${encodeURIComponent(ATTACK)}`, 'main');
 
-  if (await window.hasInbox()) {
-    await look('#/inbox', '[data-question]');
-    for (const agent of ['0', '1']) await look(`#/runs/${run}/agents/${agent}`, 'main h2');
-    await look(`#/runs/${run}/agents/1/contract`, 'main h2');
-  }
+  await look('#/inbox', '[data-question]');
+  for (const agent of ['0', '1']) await look(`#/runs/${run}/agents/${agent}`, 'main h2');
+  await look(`#/runs/${run}/agents/1/contract`, 'main h2');
 
   const [question] = (await server.ask<{ questions: { approval: string }[] }>(`/runs/${run}/questions`)).questions;
   await server.ask(`/runs/${run}/answers`, { approval: question?.approval, decision: 'deny', reason: MARKDOWN_ATTACK.slice(0, 500) });
   await server.until(run, 'run.completed');
   await look(`#/runs/${run}/outcome`, 'section[aria-label="Report"]');
 
-  if (await window.hasInbox()) await look(`#/runs/${run}/changes`, 'section[aria-label="Apply"]');
+  await look(`#/runs/${run}/changes`, 'section[aria-label="Apply"]');
   await look(`#/runs/${run}/outcome`, 'section[aria-label="Report"]');
   // A link of a model does nothing until the user has seen its address, and then only if it is one of the web.
   const report = page.getByRole('region', { name: 'Report' });

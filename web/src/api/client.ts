@@ -1704,6 +1704,8 @@ export type ProblemCode =
   | 'AGENT_ENDED'
   /** The run or the agent has not ended. */
   | 'NOT_ENDED'
+  /** The run or the agent failed or was cancelled, so that its changes may be incomplete. */
+  | 'NOT_COMPLETED'
   /** There is nothing of this kind yet, such as a report. */
   | 'NOT_THERE'
   /** Another process executes the run. */

@@ -65,8 +65,3 @@ export function requestOf(draft: Draft): StartRun {
     ...(Object.keys(settings).length > 0 ? { settings } : {}),
   };
 }
-
-/** A new idempotency key. */
-export function newKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
-}
