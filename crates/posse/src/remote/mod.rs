@@ -1,6 +1,6 @@
 //! The runs of a server, as if they were in a state directory of this machine.
 //!
-//! A store over the HTTP API stands behind the facade ([`store`]): front ends read and command these runs with the same
+//! A store over the HTTP API stands behind the facade (`store`): front ends read and command these runs with the same
 //! functions, so that what they show is the same. The rows of current state are made from the events here.
 //!
 //! What the API does not offer is an error: nothing is executed, removed or verified over it.
