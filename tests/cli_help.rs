@@ -56,15 +56,17 @@ fn offered(home: &Home, words: &[&str]) -> Vec<String> {
     offered
 }
 
-#[test]
-fn completions_know_verbs_runs_agents_skills_models_and_values() {
-    let home = Home::new();
-    let script = "
+/// A root that starts one sub-agent.
+const ONE_CHILD: &str = "
 - when: {definition: coder, turn: 1}
   reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
 - reply: {text: done}
 ";
-    home.write("script.yaml", script);
+
+#[test]
+fn completions_know_verbs_runs_agents_skills_models_and_values() {
+    let home = Home::new();
+    home.write("script.yaml", ONE_CHILD);
     home.write(".posse/agents/mine.md", "---\nname: mine\ndescription: My own.\n---\nWork.\n");
     home.write(".posse/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies up.\n---\nTidy.\n");
     let done = home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0);
@@ -134,12 +136,7 @@ fn help_is_a_verb_and_names_what_people_type() {
 #[test]
 fn a_real_bash_completes_the_agents_of_the_newest_run() {
     let home = Home::new();
-    let script = "
-- when: {definition: coder, turn: 1}
-  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
-- reply: {text: done}
-";
-    home.write("script.yaml", script);
+    home.write("script.yaml", ONE_CHILD);
     home.posse(&["run", "--model", "scripted/script.yaml", "look"]).exits(0);
     let tmux = Tmux::open(&home, 80, 24);
     tmux.enters("source <(posse completions bash); clear");
@@ -163,12 +160,7 @@ fn a_real_bash_completes_the_agents_of_the_newest_run() {
 #[test]
 fn completions_fit_the_verb_and_the_words_before() {
     let home = Home::new();
-    let script = "
-- when: {definition: coder, turn: 1}
-  reply: {tool_calls: [{name: task, input: {subagent_type: explore, description: one, prompt: one}}]}
-- reply: {text: done}
-";
-    home.write("script.yaml", script);
+    home.write("script.yaml", ONE_CHILD);
     home.write(".posse/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies up.\n---\nTidy.\n");
     let ended = crate::support::run_of(
         &home.posse(&["run", "--json", "--model", "scripted/script.yaml", "look"]).exits(0).result(),
